@@ -24,7 +24,7 @@ OURS = "fencepost"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE,
            signal.SIGUSR1, signal.SIGUSR2)  # fmt: skip
 """Not SIGALRM: that is how the time limit of tests works."""
-SET_BY_PYTEST = "PYTEST_CURRENT_TEST"
+SET_BY_PYTEST = b"PYTEST_CURRENT_TEST"
 BURIAL_S = 10.0
 """How long a child that has been killed may still be there."""
 KEPT = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
@@ -39,7 +39,7 @@ class ProcessState:
 
     loggers: dict[str, tuple[int, tuple[logging.Handler, ...], bool, bool]]
     """Level, handlers, whether it propagates and whether it is disabled, unless all untouched."""
-    environment: dict[str, str]
+    environment: dict[bytes, bytes]
     directory: str
     signals: dict[int, Any]
     collector: tuple[bool, tuple[int, int, int]]
@@ -48,7 +48,8 @@ class ProcessState:
     @classmethod
     def now(cls) -> ProcessState:
         """The state as it is."""
-        environment = dict(os.environ)
+        # What is behind `os.environ`: to decode it all would take longer than most tests.
+        environment: dict[bytes, bytes] = os.environ._data.copy()  # type: ignore[attr-defined]
         environment.pop(SET_BY_PYTEST, None)
         return cls(
             loggers=_loggers(),
@@ -81,8 +82,8 @@ class ProcessState:
             logger.handlers[:] = handlers
             logger.propagate, logger.disabled = propagate, disabled
         for key in later.environment.keys() - self.environment.keys():
-            del os.environ[key]
-        os.environ.update(self.environment)
+            del os.environb[key]
+        os.environb.update(self.environment)
         os.chdir(self.directory)
         for number, handler in self.signals.items():
             signal.signal(number, handler)
@@ -93,13 +94,13 @@ class ProcessState:
 def _loggers() -> dict[str, tuple[int, tuple[logging.Handler, ...], bool, bool]]:
     found = {"": logging.root}
     for name, one in logging.root.manager.loggerDict.items():
-        if isinstance(one, logging.Logger) and name.partition(".")[0] == OURS:
+        if name.startswith(OURS) and isinstance(one, logging.Logger):
             found[name] = one
-    states = {
+    return {
         name: (one.level, tuple(one.handlers), one.propagate, one.disabled)
         for name, one in found.items()
+        if one.level or one.handlers or not one.propagate or one.disabled
     }
-    return {name: state for name, state in states.items() if state != _UNTOUCHED}
 
 
 def children() -> dict[int, str]:

@@ -32,7 +32,9 @@ from fencepost.broker.config.keys import (
 from fencepost.broker.metrics.catalogue import CATALOGUE
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route
 from fencepost.cli.commands import COMMANDS
-from fencepost.client.config import KNOWN, ClientConfig
+from fencepost.client.config import DNS_LOOKUPS, KNOWN, ClientConfig
+from fencepost.client.java_properties import JAVA_ONLY
+from fencepost.client.protocol.oauthbearer import TokenSource
 from fencepost.client.security import Security
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import INT_MAX, LONG_MAX, ConfigDef, Validator
@@ -319,16 +321,29 @@ def codec_apis() -> str:
 
 def client_properties() -> str:
     """Client properties, for `kafka.*` options in Spark and `-X` on the command line."""
-    plain, security = ClientConfig(), Security()
+    owners = ClientConfig(), Security(), TokenSource()
+    said = {"acks": "all", "client.dns.lookup": DNS_LOOKUPS[0]}  # where the field has another form
+    unsaid = {
+        "partitioner.class", "sasl.login.callback.handler.class",
+        "sasl.oauthbearer.jwt.retriever.class",
+    }  # fmt: skip
     rows = []
     for key, prop in KNOWN.items():
-        owner = plain if hasattr(plain, prop.attribute) else security
-        default = getattr(owner, prop.attribute)
-        text = _text(default)
-        if key == "acks":
-            text = "all"
+        owner = next(one for one in owners if hasattr(one, prop.attribute))
+        text = said.get(key, _text(getattr(owner, prop.attribute)))
+        if key in unsaid or text == "()":
+            text = ""
         rows.append((_name(key), f"`{text}`" if text != "" else ""))
     return markdown(("property", "default"), rows)
+
+
+def java_properties() -> str:
+    """Client properties that only Java clients have a use for, by the reason."""
+    keys: dict[str, list[str]] = {}
+    for key, (_, reason) in JAVA_ONLY.items():
+        keys.setdefault(reason, []).append(f"`{key}`")
+    rows = ((", ".join(names), reason) for reason, names in keys.items())
+    return markdown(("properties", "why they have no effect"), rows)
 
 
 def _text(default: object) -> str:
@@ -403,6 +418,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "codec-apis": codec_apis,
     "client-properties": client_properties,
+    "java-properties": java_properties,
     "sim-faults": sim_faults,
     "sim-checks": sim_checks,
     "sim-ablations": sim_ablations,

@@ -1,6 +1,6 @@
 """Brokers that replicate: beside Apache Kafka, and what followers cost while nothing is written.
 
-    python benchmarks/cluster/bench.py [--only writes|failover|idle] [...]
+    python benchmarks/cluster/bench.py [--only writes|failover|idle|partitions] [...]
 
 Writes and failover: a controller and three brokers of each kind on this machine, whose cores they
 share; both clusters run all the time and take turns. Fencepost's brokers and followers sync before
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import statistics
 import sys
 import tempfile
@@ -22,9 +23,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
-from benchmarks.cluster import brokers, idle_rounds, writes
+from benchmarks.cluster import brokers, idle_rounds, partitions, writes
 
-PARTS = ("writes", "failover", "idle")
+PARTS = ("writes", "failover", "idle", "partitions")
 SIZES_BYTES = (100, 1_000, 16_000)
 
 
@@ -40,6 +41,35 @@ def show_idle(counts: list[int], seconds: float) -> None:
         for one in idle_rounds.processes(counts, seconds)
     ]
     print(peers.table(["partitions", "machine us", "follower ms", "leader ms"], rows))
+
+
+def show_partitions(kinds: list[str], counts: list[int], seconds: float, total_mb: float) -> None:
+    """Print what partitions cost both kinds of clusters, which run one after the other."""
+    rows = []
+    for count in counts:
+        for kind in kinds:
+            with tempfile.TemporaryDirectory() as home:
+                one = partitions.measure(kind, count, Path(home), seconds, total_mb)
+            load = os.getloadavg()[0]
+            rows.append(
+                [
+                    kind,
+                    f"{count:,}",
+                    f"{one.made_s:.1f}",
+                    f"{one.made_cpu_s:.1f}",
+                    f"{one.idle_ms:.1f}",
+                    f"{one.mb_per_s:.1f}",
+                    f"{one.cpu_ms_per_mb:.0f}",
+                    f"{one.resident_mb:.0f}",
+                    f"{one.open_files:,}",
+                    f"{one.moved_s:.1f}",
+                    f"{one.restarted_s:.1f} / {one.restart_cpu_s:.1f}",
+                    f"{load:.0f}",
+                ]
+            )
+            print(f"  {rows[-1]}", flush=True)
+    headings = ["", "partitions", "made s", "CPU s", "idle round ms", "MB/s", "CPU ms per MB"]
+    print(peers.table([*headings, "MB", "files", "moved s", "restart s / CPU s", "load"], rows))
 
 
 def show_writes(rounds: int, count: int, total_mb: float) -> None:
@@ -93,23 +123,33 @@ def show_failover(times: int, silently: bool) -> None:
         }
         for cluster in clusters.values():
             brokers.create(cluster, "t", 1)
-        found: dict[str, list[float]] = {kind: [] for kind in clusters}
+        found: dict[str, list[writes.Failover]] = {kind: [] for kind in clusters}
         for number in range(times):
             for kind, cluster in clusters.items():
-                found[kind].append(writes.failover_ms(cluster, "t", silently=silently))
-                print(f"  {number + 1} of {kind}: {found[kind][-1]:.0f} ms", flush=True)
+                one = writes.failover(cluster, "t", silently=silently)
+                found[kind].append(one)
+                print(
+                    f"  {number + 1} of {kind}: confluent {one.confluent_ms:.0f} ms,"
+                    f" fencepost.client {one.fencepost_ms:.0f} ms",
+                    flush=True,
+                )
+    rows = []
+    for kind, all_of_it in found.items():
+        for client, ms in (
+            ("confluent", [one.confluent_ms for one in all_of_it]),
+            ("fencepost.client", [one.fencepost_ms for one in all_of_it]),
+        ):
+            middle, late = statistics.median(ms), peers.percentile(ms, 99)
+            rows.append([kind, client, str(len(ms)), f"{middle:.0f}", f"{late:.0f}"])
     what = "silent" if silently else "killed"
-    rows = [
-        [kind, str(len(ms)), f"{statistics.median(ms):.0f}", f"{peers.percentile(ms, 99):.0f}"]
-        for kind, ms in found.items()
-    ]
-    print(peers.table([what, "times", "p50 ms", "p99 ms"], rows))
+    print(peers.table([what, "client", "times", "p50 ms", "p99 ms"], rows))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--partitions", default="10,1000,10000")
+    parser.add_argument("--kind", choices=brokers.KINDS, action="append")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=int, default=200)
@@ -118,6 +158,7 @@ def main() -> int:
     parser.add_argument("--silent", type=int, default=3)
     given = parser.parse_args()
     parts = given.only or PARTS
+    counts = [int(text) for text in given.partitions.split(",")]
     if "writes" in parts:
         show_writes(given.rounds, given.count, given.mb)
     if "failover" in parts:
@@ -125,7 +166,9 @@ def main() -> int:
             if times:
                 show_failover(times, silently)
     if "idle" in parts:
-        show_idle([int(text) for text in given.partitions.split(",")], given.seconds)
+        show_idle(counts, given.seconds)
+    if "partitions" in parts:
+        show_partitions(given.kind or list(brokers.KINDS), counts, given.seconds, given.mb)
     return 0
 
 

@@ -30,12 +30,17 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def cluster_of(kind: str, home: Path, **overrides: str) -> Iterator[Quorum]:
-    """A running controller and three running brokers; `overrides` are keys of configuration."""
+def cluster_of(
+    kind: str, home: Path, features: tuple[str, ...] = (), **overrides: str
+) -> Iterator[Quorum]:
+    """A running controller and three running brokers; `overrides` are keys of configuration.
+
+    `features` are NAME=LEVEL, over those that the harness formats with.
+    """
     config = {**REPLICATED, **overrides}
     brokers = (kind,) * len(BROKERS)
     with Quorum(home / kind, (kind,), brokers, config=config, jvm=BROKER_JVM) as quorum:
-        quorum.format()
+        quorum.format(*[word for feature in features for word in ("--feature", feature)])
         quorum.start()
         quorum.wait_for_leader()
         yield quorum
@@ -83,13 +88,14 @@ def leader_of(quorum: Quorum, topic: str) -> int:
 
 def cpu_s(quorum: Quorum) -> float:
     """CPU seconds that the brokers have used together."""
-    used = 0
-    for id_ in BROKERS:
-        process = quorum.nodes[id_].process
-        assert process is not None
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        used += int(fields[11]) + int(fields[12])
-    return used / TICKS_PER_S
+    processes = [quorum.nodes[id_].process for id_ in BROKERS]
+    return sum(cpu_of(process.pid) for process in processes if process is not None)
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def resident_mb(quorum: Quorum) -> float:

@@ -8,8 +8,16 @@ import pytest
 
 from fencepost.batch import backend
 
+WITHOUT_C_TOO = {"test_crc.py", "test_golden.py", "test_light.py"}
+"""Run once more where there are no kernels to take away: what is chosen and imported then."""
 COMPILED = backend.kernels
 BACKENDS = ["python"] if COMPILED is None else ["c", "python"]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The tests here have been on the backend without C, too, when that runs by itself."""
+    if item.path.name not in WITHOUT_C_TOO:
+        item.add_marker("same_without_c")
 
 
 @pytest.fixture(params=BACKENDS, scope="module", autouse=True)

@@ -39,16 +39,16 @@ def test_known_answers(data, value):
     assert crc32c(data) == slow_crc(data) == value
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-def test_every_length_and_kind_of_buffer(length):
-    data = RNG.randbytes(length)
-    expected = google_crc32c.value(data)
-    assert crc32c(data) == expected
-    assert crc32c(bytearray(data)) == expected
-    assert crc32c(memoryview(b"x" + data)[1:]) == expected
-    assert crc32c(memoryview(bytearray(data))) == expected
-    middle = length // 3
-    assert crc32c(data[middle:], crc32c(data[:middle])) == expected
+def test_every_length_and_kind_of_buffer():
+    for length in LENGTHS:
+        data = RNG.randbytes(length)
+        expected = google_crc32c.value(data)
+        assert crc32c(data) == expected, length
+        assert crc32c(bytearray(data)) == expected, length
+        assert crc32c(memoryview(b"x" + data)[1:]) == expected, length
+        assert crc32c(memoryview(bytearray(data))) == expected, length
+        middle = length // 3
+        assert crc32c(data[middle:], crc32c(data[:middle])) == expected, length
 
 
 def test_the_kernels_own_sum_is_right_too():

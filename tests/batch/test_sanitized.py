@@ -13,7 +13,7 @@ import fencepost.batch
 from .. import sanitized
 
 KERNELS = Path(fencepost.batch.__file__).resolve().with_name("_kernels.pyx")
-SECONDS = os.environ.get("FENCEPOST_FUZZ_SECONDS", "5")
+SECONDS = os.environ.get("FENCEPOST_FUZZ_SECONDS", "2")
 
 pytestmark = pytest.mark.slow
 

@@ -27,6 +27,7 @@ QUICK = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
     "fencepost.event.loop": "asyncio",
 }
 """Configs that make a node quick to start in a test."""

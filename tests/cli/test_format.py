@@ -74,6 +74,7 @@ def metadata_version(level):
     return [FeatureLevelRecord(name="metadata.version", feature_level=level)]
 
 
+TRANSACTIONS = FeatureLevelRecord(name="transaction.version", feature_level=2)
 ELIGIBLE_REPLICAS = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
 
 
@@ -96,7 +97,7 @@ def test_every_directory_gets_its_meta_properties(run, tmp_path):
 def test_standalone_is_one_voter_with_its_disk(run, tmp_path):
     assert run("--standalone")[0] == 0
     header, records = bootstrap(tmp_path / "a")
-    assert records == [*metadata_version(30), ELIGIBLE_REPLICAS]
+    assert records == [*metadata_version(30), ELIGIBLE_REPLICAS, TRANSACTIONS]
     assert header.kraft_version == 1
     (voter,) = VoterSet.from_record(header.voters).voters
     own = read_meta_properties(OsDisk(), str(tmp_path / "a")).directory_id
@@ -124,7 +125,15 @@ def test_static_voters_are_not_in_the_snapshot(run, tmp_path):
     assert run("--release-version", "4.0", keys=STATIC)[0] == 0
     header, records = bootstrap(tmp_path / "a")
     assert (header.kraft_version, header.voters) == (0, None)
-    assert records == metadata_version(25)
+    assert records == [*metadata_version(25), TRANSACTIONS]
+
+
+@pytest.mark.parametrize(("release", "level"), [("3.9", 0), ("4.0-IV0", 1), ("4.0-IV2", 2)])
+def test_transactions_are_of_the_release(run, tmp_path, release, level):
+    assert run("--release-version", release, keys=STATIC)[0] == 0
+    _, records = bootstrap(tmp_path / "a")
+    levels = {record.name: record.feature_level for record in records}
+    assert levels.get("transaction.version", 0) == level
 
 
 def test_a_broker_has_nothing_to_say_of_the_cluster(run, tmp_path):

@@ -22,7 +22,8 @@ from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import READ_BYTES, read_lines
 from fencepost.cli.produce import LineRecord, _Sender, records_of
 from fencepost.client.cluster import Cluster
-from fencepost.client.fetcher import Fetcher, FetchPosition
+from fencepost.client.fetch_core import FetchPosition
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 

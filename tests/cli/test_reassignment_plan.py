@@ -50,7 +50,7 @@ def test_more_and_fewer_replicas():
         2,
         3,
     }
-    with pytest.raises(PlanError, match="t-0 is to have 2 replicas, and 1 brokers are named"):
+    with pytest.raises(PlanError, match="t-0 is to have 2 replicas, brokers named: 1"):
         make_plan(topic([1, 2]), [3])
 
 

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from fencepost.batch.records import Record, build_batch
-from fencepost.cli.record_printer import json_record, records_of
-from fencepost.client.fetcher import Fetched
+from fencepost.batch.records import Record
+from fencepost.cli.record_printer import json_record
 from fencepost.client.metadata import TopicPartition
 
 WHERE = TopicPartition("orders", 3)
 RECORD = Record(7, 1_700_000_000_000, 0, b"k", b"v\xff", (("h", b"x"), ("n", None), ("h", b"")))
-
-
-def test_records_behind_the_end_are_not_printed():
-    """They were written after the command began, and may share a batch with those before it."""
-    batch = memoryview(build_batch([(None, b"%d" % number) for number in range(4)]))
-    fetched = Fetched(WHERE, batch, 4, 0, 4, 4, 0)
-    assert [record.offset for record in records_of(fetched, 1, 3)] == [1, 2]
-    assert [record.offset for record in records_of(fetched, 1, None)] == [1, 2, 3]
 
 
 def test_json_says_whose_clock_the_timestamp_is_of():

@@ -12,9 +12,19 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli.partition_files import FILE_BYTES_MAX
+from fencepost.cli.reassignment_throttles import (
+    BROKER_KEYS,
+    FOLLOWERS,
+    LEADERS,
+    RATES,
+    TOPIC_KEYS,
+    moves,
+)
 from fencepost.cli.topics_describe import FILTERS
-from fencepost.client.admin import Admin
+from fencepost.client.admin import BROKER_RESOURCE, DELETE, SET, TOPIC_RESOURCE, Admin, ConfigChange
 from fencepost.client.cluster import Cluster as ClientCluster
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.replicas import Reassignment
 from fencepost.testing import Cluster
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
@@ -174,6 +184,78 @@ def test_moves_to_a_broker_that_is_down_are_listed_and_cancelled(
         three.resume(3)
 
 
+def throttles(admin: Admin, kind: int, name: str) -> dict[str, str | None]:
+    """Those that are set."""
+    found = admin.describe_configs(kind, name)
+    keys = (*BROKER_KEYS, *TOPIC_KEYS)
+    return {one.name: one.value for one in found if one.name in keys and not one.is_default}
+
+
+def test_a_throttled_move_and_its_throttles_go(run: Fencepost, admin: Admin, placed: str):
+    kept = dict.fromkeys(RATES, "5000000")
+    plan = ("--move", f"{placed}:0=1,3")
+    begun = run("reassign", "execute", *plan, "--throttle", "5000000")
+    assert begun.code == 0, begun.err
+    assert throttles(admin, TOPIC_RESOURCE, placed) == {LEADERS: "0:1,0:2", FOLLOWERS: "0:3"}
+    for id_ in ("1", "3"):
+        assert throttles(admin, BROKER_RESOURCE, id_) == kept
+    eventually(lambda: run("reassign", "verify", *plan, "--preserve-throttles").code == 0)
+    assert throttles(admin, BROKER_RESOURCE, "3") == kept
+    verified = run("reassign", "verify", *plan)
+    assert verified.code == 0
+    assert verified.err.startswith("throttles removed: broker 1, broker 2, broker 3, topic")
+    for kind, name in ((TOPIC_RESOURCE, placed), (BROKER_RESOURCE, "1"), (BROKER_RESOURCE, "3")):
+        eventually(lambda kind=kind, name=name: not throttles(admin, kind, name))
+    eventually(lambda: run("reassign", "verify", *plan).err == "", "there are none any more")
+
+
+def test_throttles_go_with_the_wait_and_with_a_move_that_is_called_off(
+    run: Fencepost, three: Cluster, admin: Admin, placed: str
+):
+    back = run("reassign", "execute", "--move", f"{placed}:0=2,1", "--throttle", "9", "--wait")
+    assert back.code == 0 and "throttles removed" in back.err
+    three.pause(3)
+    try:
+        assert run("reassign", "execute", "--move", f"{placed}:0=2,3").code == 0
+        admin.alter_configs(
+            TOPIC_RESOURCE,
+            placed,
+            [ConfigChange("leader.replication.throttled.replicas", "*", SET)],
+        )
+        under_way = run("reassign", "verify", "--move", f"{placed}:0=2,3")
+        assert (under_way.code, under_way.err) == (1, ""), "it may be for this"
+        assert run("reassign", "cancel", placed, "--preserve-throttles").code == 0
+    finally:
+        three.resume(3)
+    assert run("reassign", "execute", "--move", f"{placed}:0=2,1", "--wait").code == 0
+    eventually(lambda: throttles(admin, TOPIC_RESOURCE, placed), "nobody has said they are ours")
+
+
+def test_rates_that_nothing_is_throttled_by_stay(run: Fencepost, admin: Admin, placed: str):
+    """Brokers are not even asked: a plan is verified while one of them is down."""
+    rate = ConfigChange(RATES[0], "1000000", SET)
+    admin.alter_configs(BROKER_RESOURCE, "2", [rate])
+    try:
+        eventually(lambda: RATES[0] in throttles(admin, BROKER_RESOURCE, "2"))
+        done = run("reassign", "verify", "--move", f"{placed}:0=1,2")
+        assert (done.code, done.err) == (0, "")
+        assert RATES[0] in throttles(admin, BROKER_RESOURCE, "2")
+    finally:
+        admin.alter_configs(BROKER_RESOURCE, "2", [ConfigChange(RATES[0], None, DELETE)])
+
+
+def test_who_is_throttled_on_the_way():
+    where, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    current = {where: (1, 2), other: (1, 2, 3)}
+    assert moves(current, {where: [2, 3]}, {}) == {where: ({1, 2}, {3})}
+    under_way = {other: Reassignment((3, 1, 2), (3,), (1,))}
+    assert moves(current, {where: [2, 3]}, under_way) == {
+        where: ({1, 2}, {3}),
+        other: ({1, 2}, {3}),
+    }
+    assert moves(current, {other: [4]}, under_way) == {other: ({1, 2}, {4})}
+
+
 def test_moves_that_cannot_be(run: Fencepost, placed: str):
     refused = run("reassign", "execute", "--move", f"{placed}:0=1,77")
     assert refused.code == 1 and "INVALID_REPLICA_ASSIGNMENT" in refused.out
@@ -188,7 +270,7 @@ def test_a_generated_plan_can_be_executed(
     run: Fencepost, placed: str, monkeypatch: pytest.MonkeyPatch
 ):
     made = run("reassign", "generate", placed, "--brokers", "1,3")
-    assert made.code == 0 and "2 of 2 partitions change, 2 replicas are copied" in made.err
+    assert made.code == 0 and "2 of 2 partitions to change, 2 replicas to be copied" in made.err
     plan = made.out
     stdin = io.TextIOWrapper(io.BytesIO(plan.encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -209,11 +291,12 @@ def test_a_generated_plan_can_be_executed(
         (["execute", "--move", "t:0=1,1"], "must be different broker ids"),
         (["execute", "--move", "t:0=one"], "must be different broker ids"),
         (["verify"], "name a plan"),
+        (["execute", "--move", "t:0=1", "--throttle", "0"], "--throttle"),
         (["cancel"], "name partitions, or a --plan, or say --all"),
         (["cancel", "t:0", "--all"], "name partitions, or a --plan, or say --all"),
         (["generate", "--brokers", "1,x"], "must be different broker ids"),
         (["generate", "--brokers", "1,99"], "no broker 99; there are [1, 2, 3]"),
-        (["generate", "--brokers", "1", "--replication-factor", "2"], "1 brokers are named"),
+        (["generate", "--brokers", "1", "--replication-factor", "2"], "brokers named: 1"),
         (["generate", "--replication-factor", "0"], "allowed is 1 to"),
     ],
 )
@@ -333,7 +416,7 @@ def test_log_directories_and_their_replicas(run: Fencepost, three: Cluster, plac
     (second,) = run("log-dirs", "describe", f"{placed}:1", "--broker", "2", "--json").json
     assert [one["partition"] for one in second["replicas"]] == [1]
     lines = run("log-dirs", "describe", placed, "--broker", "3").lines
-    assert lines[0].startswith(f"broker 3  {three.data_dir_of(3)}  1 replicas")
+    assert lines[0].startswith(f"broker 3  {three.data_dir_of(3)}  1 replica")
     assert lines[2].split() == [placed, "1", "0", "0"]
     unknown = run("log-dirs", "describe", "--broker", "9")
     assert unknown.code == 1 and "no broker 9 in the cluster" in unknown.err
@@ -343,6 +426,27 @@ def test_replicas_do_not_move_to_what_is_no_directory(run: Fencepost, placed: st
     to = ("move", f"{placed}:0", "--broker", "1", "--to")
     assert "must be an absolute path" in run("log-dirs", *to, "relative").err
     assert run("log-dirs", *to, "/there/is/none").code == 1
+
+
+def test_a_replica_moves_to_another_directory(run: Fencepost, tmp_path: Path):
+    paths = [tmp_path / name for name in ("a", "b")]
+    with Cluster(faults=False, config={"log.dirs": ",".join(map(str, paths))}) as cluster:
+        servers = cluster.bootstrap_servers
+        with ClientCluster(servers) as client:
+            Admin(client).create_topic("t")
+            Admin(client).wait_for_topic("t")
+
+        def where() -> dict[str, list[bool]]:
+            told = run("log-dirs", "describe", "t", "--json", bootstrap=servers).json
+            return {one["path"]: [entry["future"] for entry in one["replicas"]] for one in told}
+
+        before = where()
+        [there] = [str(path) for path in paths if not before[str(path)]]
+        [here] = [str(path) for path in paths if before[str(path)]]
+        moved = run("log-dirs", "move", "t:0", "--broker", "1", "--to", there, bootstrap=servers)
+        assert moved.code == 0, moved.err
+        assert moved.lines[1].split()[:3] == ["t", "0", "begun"]
+        eventually(lambda: where() == {there: [False], here: []})
 
 
 # -- offsets and records ---------------------------------------------------------------------------
@@ -391,6 +495,7 @@ def test_the_oldest_records_are_deleted(run: Fencepost, placed: str, produce, tm
     assert run("delete-records", "--file", str(path)).lines[1].split() == [placed, "0", "3"]
     beyond = run("delete-records", f"{placed}:0=99")
     assert beyond.code == 1 and "OFFSET_OUT_OF_RANGE" in beyond.err
+    assert "the high watermark is 3, and 99 was asked for" in beyond.err
 
 
 @pytest.mark.parametrize(

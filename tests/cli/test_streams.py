@@ -26,6 +26,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
 from ..ports import address_of, refusing_port
+from ..spark.checkpoints import write_checkpoint
 from ..waiting import DEADLINE_S
 
 TOPIC, GROUP = "streams", "streams-group"
@@ -76,6 +77,11 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("reassign", "verify"): ["--move", f"{TOPIC}:0=1"],
     ("elect", "preferred"): [f"{TOPIC}:0"],
     ("log-dirs", "describe"): [TOPIC],
+    ("transactions", "list"): ["--json"],
+    ("transactions", "describe-producers"): [f"{TOPIC}:0"],
+    ("transactions", "find-hanging"): [TOPIC, "--json"],
+    ("transactions", "explain"): [TOPIC],
+    ("spark", "watch"): ["{checkpoint}", "--once"],
     ("wire", "apis"): [],
     ("wire", "show"): ["FetchRequest"],
     ("wire", "errors"): [],
@@ -84,13 +90,14 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("log", "dump"): ["{segment}"],
     ("log", "verify"): ["{directory}"],
     ("sim", "explore"): ["--epochs", "1", "--timeouts", "1", "--first", "1"],
+    ("sim", "explore-partition"): ["--states", "50"],
     ("sim", "play"): ["{scenario}"],
     ("sim", "list"): [],
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
 CLIENTS = {
     "topics", "configs", "groups", "quorum", "features", "produce", "consume", "epochs", "offsets",
-    "delete-records", "reassign", "elect", "log-dirs",
+    "delete-records", "reassign", "elect", "log-dirs", "transactions", "spark",
 }  # fmt: skip
 NOT_RUN = {
     ("serve",),
@@ -105,6 +112,9 @@ NOT_RUN = {
     ("log-dirs", "move"),
     ("topics", "alter"),
     ("groups", "delete"),
+    ("transactions", "describe"),
+    ("transactions", "abort"),
+    ("transactions", "force-terminate"),
     ("quorum", "add-voter"),
     ("quorum", "remove-voter"),
     ("features", "downgrade"),
@@ -112,6 +122,7 @@ NOT_RUN = {
     ("sim", "replay"),
     ("sim", "shrink"),
     ("sim", "ablations"),
+    ("pipeline", "init"),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or
@@ -149,6 +160,7 @@ def files(tmp_path: Path) -> dict[str, str]:
         "directory": str(partition.parent),
         "document": str(document),
         "scenario": str(scenario),
+        "checkpoint": str(write_checkpoint(tmp_path / "checkpoint", [{TOPIC: {"0": 1}}])),
     }
 
 

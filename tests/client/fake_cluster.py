@@ -64,6 +64,14 @@ VERSIONS = {
 DROP = "drop"  # close the connection instead of answering, nothing done
 DROP_AFTER = "drop after"  # do it, then close the connection instead of answering
 
+
+@dataclass
+class AppendedAndAnswered:
+    """A fault: the batch is appended, and answered with an error all the same."""
+
+    error_code: int
+
+
 Fault = Callable[[int, str, int, BatchHeader], "E | str | None"]
 
 
@@ -300,6 +308,9 @@ class FakeCluster:
         code, partition = self._find(node, name, entry.index, -1)
         if code != E.NONE:
             return code, -1, False
+        if isinstance(fault, AppendedAndAnswered):
+            partition.append(batch)
+            return fault.error_code, -1, False
         return *partition.append(batch), fault == DROP_AFTER
 
     def _on_init_producer_id(self, node: int, request: Any, version: int) -> Any:

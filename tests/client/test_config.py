@@ -9,6 +9,8 @@ import pytest
 from fencepost.client.cluster import parse_servers
 from fencepost.client.config import KNOWN, ClientConfig
 from fencepost.client.errors import ConfigError
+from fencepost.client.java_properties import JAVA_ONLY
+from fencepost.client.protocol.oauthbearer import TokenSource
 
 
 def test_properties_become_typed_values():
@@ -45,7 +47,19 @@ def test_unknown_names_are_refused_with_a_hint():
         ("check.crcs", "yes"),
         ("isolation.level", "serializable"),
         ("compression.type", "brotli"),
-        ("max.in.flight.requests.per.connection", "6"),
+        ("max.in.flight.requests.per.connection", "0"),
+        ("retries", "-1"),
+        ("compression.zstd.level", "23"),
+        ("partitioner.class", "com.example.Mine"),
+        ("ssl.enabled.protocols", "SSLv3"),
+        ("sasl.login.callback.handler.class", "com.example.Mine"),
+        ("sasl.oauthbearer.jwt.retriever.class", "com.example.Mine"),
+        ("client.dns.lookup", "default"),
+        ("max.poll.records", "many"),
+        ("reconnect.backoff.ms", "1.5"),
+        ("metrics.num.samples", str(2**31)),
+        ("enable.metrics.push", "yes"),
+        ("sasl.kerberos.ticket.renew.jitter", "x"),
         ("security.protocol", "TELNET"),
         ("sasl.mechanism", "GSSAPI"),
         ("ssl.truststore.type", "JKS"),
@@ -76,10 +90,41 @@ def test_jaas_lines_of_java_clients_are_understood():
 
 def test_rules_between_properties():
     with pytest.raises(ConfigError, match="acks=all"):
-        ClientConfig.from_props({"acks": "1"})
+        ClientConfig.from_props({"acks": "1", "enable.idempotence": "true"})
     assert ClientConfig.from_props({"acks": "1", "enable.idempotence": "false"}).acks == 1
     with pytest.raises(ConfigError, match=r"security\.protocol"):
         ClientConfig.from_props({"security.protocol": "SASL_PLAINTEXT"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("acks", "1"), ("retries", "0"), ("max.in.flight.requests.per.connection", "6")],
+)
+def test_idempotence_is_off_with_what_forbids_it_unless_asked_for(key: str, value: str):
+    assert not ClientConfig.from_props({key: value}).enable_idempotence
+    with pytest.raises(ConfigError, match=key):
+        ClientConfig.from_props({key: value, "enable.idempotence": "true"})
+    with pytest.raises(ConfigError, match=r"transactional\.id"):
+        ClientConfig.from_props({key: value, "transactional.id": "x"})
+
+
+def test_what_only_java_clients_use_is_named_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("fencepost.client.java_properties._named", set())
+    config = ClientConfig.from_props({"max.poll.records": "5", "metrics.num.samples": " 3 "})
+    assert config == ClientConfig()
+    ClientConfig.from_props({"max.poll.records": "5"})
+    told = [record.getMessage() for record in caplog.records]
+    assert len([line for line in told if "max.poll.records (" in line]) == 1
+    assert not set(JAVA_ONLY) & set(KNOWN)
+
+
+def test_levels_belong_to_the_codec():
+    levels = {"compression.gzip.level": "-1", "compression.lz4.level": "17"}
+    assert ClientConfig.from_props({**levels, "compression.type": "lz4"}).compression_level == 16
+    assert ClientConfig.from_props({**levels, "compression.type": "gzip"}).compression_level is None
+    assert ClientConfig.from_props({**levels, "compression.type": "zstd"}).compression_level is None
 
 
 def test_configs_can_be_pickled():
@@ -93,7 +138,9 @@ def test_configs_can_be_pickled():
 def test_every_property_has_a_field():
     fields = ClientConfig.__dataclass_fields__.keys()
     security = type(ClientConfig().security).__dataclass_fields__.keys()
-    assert {prop.attribute for prop in KNOWN.values()} <= fields | security
+    tokens = TokenSource.__dataclass_fields__.keys()
+    assert {prop.attribute for prop in KNOWN.values()} <= fields | security | tokens
+    assert not (fields & security or fields & tokens or security & tokens)
 
 
 @pytest.mark.parametrize("text", ["", ",", "a", "a:", ":1", "a:0", "a:70000", "a:b", "a:1,b"])

@@ -14,7 +14,8 @@ from fencepost.batch.records import read_records
 from fencepost.client.admin import Admin
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.errors import BrokerError, OffsetOutOfRange, UnknownTopic
-from fencepost.client.fetcher import Fetcher, FetchPosition, RecreatedTopic
+from fencepost.client.fetch_core import FetchPosition, RecreatedTopic
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import (
     EARLIEST,

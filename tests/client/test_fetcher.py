@@ -15,13 +15,8 @@ from fencepost.client.errors import (
     OffsetOutOfRange,
     ProtocolError,
 )
-from fencepost.client.fetcher import (
-    BlobEnd,
-    Fetcher,
-    FetchPosition,
-    RecreatedTopic,
-    blob_end,
-)
+from fencepost.client.fetch_core import BlobEnd, Fetched, FetchPosition, RecreatedTopic, blob_end
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 
 from .fake_cluster import FakeCluster
@@ -212,6 +207,14 @@ def test_records_from_before_the_position_may_come_with_those_at_it(
     fetcher = Fetcher(connect(fake))
     assert values(fetcher, 4, 5) == [4]  # the last of its batch
     assert values(fetcher, 0, 1) == [0]
+
+
+def test_what_was_fetched_has_the_records_that_were_asked_for():
+    """Those behind the end were written after somebody looked, and may share a batch."""
+    four = memoryview(batch(*(b"%d" % number for number in range(4))))
+    fetched = Fetched(WHERE, four, 4, 0, 4, 4, 0, start_offset=1)
+    assert [record.offset for record in fetched.read_records(3)] == [1, 2]
+    assert [record.offset for record in fetched.read_records()] == [1, 2, 3]
 
 
 def test_the_end_of_a_blob():

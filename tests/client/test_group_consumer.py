@@ -14,11 +14,10 @@ from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from fencepost.batch.records import read_records
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ConfigError, OffsetOutOfRange
-from fencepost.client.fetcher import Fetched, FetchPosition
+from fencepost.client.fetch_core import Fetched, FetchPosition
 from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
@@ -26,9 +25,9 @@ from fencepost.client.offsets import EpochEnd
 from fencepost.client.producer import Producer
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest
+from fencepost.wire.api.metadata import MetadataRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequest
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.message import Request
 
 from ..waiting import eventually
 
@@ -83,12 +82,9 @@ def join(
 
 def read(consumer: GroupConsumer) -> list[bytes | None]:
     """What one poll brings, stored."""
-    starts = dict(consumer.positions)
     values = []
     for fetched in consumer.poll():
-        start = starts[fetched.partition].offset
-        records = read_records(bytes(fetched.records), start_offset=start)
-        values += [record.value for record in records]
+        values += [record.value for record in fetched.read_records()]
         consumer.store(fetched.partition, fetched.next_offset, fetched.last_epoch)
     return values
 
@@ -176,7 +172,7 @@ def test_an_interrupt_commits_what_is_stored_and_leaves(join, produce, served, g
 
 
 class Listening(Cluster):
-    """Notes what is sent to the coordinator, for how long answers are awaited, and how often
+    """Notes what is sent to whom it is for alone, for how long answers are awaited, and how often
     metadata are asked for."""
 
     def __init__(self, *said: Any, **properties: Any) -> None:
@@ -184,17 +180,10 @@ class Listening(Cluster):
         self.sent: list[tuple[Any, float | None]] = []
         self.described = 0
 
-    def request_coordinator(self, group: str, message: Any, *said: Any, **how: Any) -> Any:
-        def build(connection: Any) -> Any:
-            request = message if isinstance(message, Request) else message(connection)
-            self.sent.append((request, how.get("timeout_ms")))
-            return request
-
-        return super().request_coordinator(group, build, *said, **how)
-
-    def describe(self, *said: Any, **how: Any) -> Any:
-        self.described += 1
-        return super().describe(*said, **how)
+    def _exchange(self, asked: Any) -> Any:
+        self.sent.append((asked.message, asked.timeout_ms))
+        self.described += isinstance(asked.message, MetadataRequest)
+        return super()._exchange(asked)
 
     def waits_ms(self, kind: type) -> set[float | None]:
         return {wait_ms for request, wait_ms in self.sent if isinstance(request, kind)}
@@ -227,11 +216,15 @@ def test_where_the_log_was_cut_reading_goes_on_at_the_first_offset_that_differs(
     consumer = join()
     where = TopicPartition(topic, 0)
     consumer.positions[where] = FetchPosition(9, 3)
-    empty = Fetched(where, memoryview(b""), 9, 3, 9, 9, 0)
-    assert not consumer._advance(empty)
+    empty = Fetched(where, memoryview(b""), 9, 3, 9, 9, 0, start_offset=9)
+    assert not consumer._brings_records(empty)
     assert consumer.positions[where] == FetchPosition(9, 3)
     cut = replace(empty, diverging=EpochEnd(2, 5))
-    assert not consumer._advance(cut)
+    assert not consumer._brings_records(replace(cut, start_offset=8)), (
+        "the application has moved on"
+    )
+    assert consumer.positions[where] == FetchPosition(9, 3)
+    assert not consumer._brings_records(cut)
     assert consumer.positions[where] == FetchPosition(5)
     consumer.positions.clear()
 

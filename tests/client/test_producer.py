@@ -18,7 +18,7 @@ from fencepost.client.errors import (
 from fencepost.client.producer import Producer
 from fencepost.wire.errors import ErrorCode
 
-from .fake_cluster import DROP, DROP_AFTER, FakeCluster
+from .fake_cluster import DROP, DROP_AFTER, AppendedAndAnswered, FakeCluster
 from .records import batch
 
 
@@ -122,6 +122,37 @@ def test_a_batch_that_cannot_be_delivered_in_time_fails(fake: FakeCluster, conne
     assert not caught.value.in_doubt
 
 
+def test_an_error_that_nobody_knows_leaves_a_batch_in_doubt(fake: FakeCluster, connect: Any):
+    """S77 (KAFKA-14034): it may be in the log, so it is not sent again under other sequences."""
+    fake.create_topic("t")
+    answers: list[Any] = [AppendedAndAnswered(9_999)]
+    fake.fault = lambda *_: answers.pop() if answers else None
+    producer = BatchProducer(connect(fake))
+    producer.send_batch("t", 0, batch(b"a"))
+    with pytest.raises(DeliveryFailed, match="9999") as caught:
+        producer.flush()
+    assert caught.value.in_doubt
+    producer.send_batch("t", 0, batch(b"b"))
+    producer.flush()
+    assert logged(fake) == [b"a", b"b"]
+    assert fake.partition("t").producers[1001][0] == 1  # under a new epoch
+
+
+def test_what_is_sent_is_the_producers_own(fake: FakeCluster, connect: Any):
+    """S76 (CVE-2026-35554): whoever uses a buffer again changes nothing that is on its way."""
+    fake.create_topic("t")
+    key, value, header = bytearray(b"key"), bytearray(b"value"), bytearray(b"header")
+    producer = Producer(connect(fake, linger_ms=1_000_000))
+    producer.send("t", memoryview(value), key, partition=0, headers=[("h", header)])
+    for buffer in (key, value, header):
+        buffer[:] = b"x" * len(buffer)
+    producer.flush()
+    (stored,) = fake.partition("t").batches
+    (record,) = read_records(stored)
+    assert (record.key, record.value) == (b"key", b"value")
+    assert list(record.headers) == [("h", b"header")]
+
+
 def test_lost_answers_leave_a_batch_in_doubt(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
     fake.fault = lambda *_: DROP
@@ -170,10 +201,10 @@ def test_a_full_buffer_makes_senders_wait(fake: FakeCluster, connect: Any):
     most = 0
     for _ in range(50):
         producer.send_batch("t", 0, one)
-        most = max(most, producer._queued_bytes)
+        most = max(most, producer._core.queued_bytes)
     producer.flush()
     assert most <= 5 * len(one)
-    assert producer._queued_bytes == 0
+    assert producer._core.queued_bytes == 0
     assert len(logged(fake)) == 50
 
 
@@ -292,7 +323,7 @@ def test_batches_of_many_partitions_that_are_due_at_once(fake: FakeCluster, conn
             producer.send("t", b"value", partition=number)
     producer = Producer(connect(fake, linger_ms=1_000_000))
     deliveries = [producer.send("t", b"value", partition=number) for number in range(4)]
-    for batch_ in producer._open.values():
+    for batch_ in producer._accumulator._open.values():
         batch_.opened_at -= 2_000
     producer.flush()
     assert [delivery.result() for delivery in deliveries] == [1] * 4

@@ -53,6 +53,7 @@ TOOLS = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
 TOOL_TIMEOUT_S = 90

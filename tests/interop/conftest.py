@@ -5,7 +5,10 @@ What passes on Apache Kafka and fails on Fencepost is our mistake; what fails on
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -64,3 +67,27 @@ def broker(bootstrap: str) -> Iterator[Connection]:
     host, _, port = bootstrap.rpartition(":")
     with Connection(host, int(port), timeout_ms=20_000) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session with Spark's Kafka connector on its class path beside ours; tasks run with this
+    interpreter. Its JVM stays until the end."""
+    jars = jars_or_skip(SPARK_KAFKA).jars()
+    from pyspark.sql import SparkSession
+
+    from fencepost.spark.java import ensure_java_home
+
+    ensure_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
 WITHOUT_WHAT_WE_LACK = [
     "group.version",
-    "transaction.version",
     "share.version",
     "streams.version",
     "eligible.leader.replicas.version",

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
 from .apache import run_tool
-from .conftest import SPARK_KAFKA, jars_or_skip
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator:
-    """A session with Spark's Kafka connector on its class path; its JVM stays until the end."""
-    jars = jars_or_skip(SPARK_KAFKA).jars()
-    from pyspark.sql import SparkSession
-
-    from fencepost.spark.java import ensure_java_home
-
-    ensure_java_home()
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -431,3 +431,62 @@ def test_as_many_files_of_rolls_may_wait_for_a_flush_as_may_be_open():
     assert not cache.defers_too_many
     cache.deferred = 4
     assert cache.defers_too_many
+
+
+class Looked:
+    """A segment that counts how often it is asked whether it may be released."""
+
+    releasable_index_bytes = 0
+    is_pinned = False
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.dirty = False
+        self.is_open = True
+
+    @property
+    def is_dirty(self) -> bool:
+        self.looks += 1
+        return self.dirty
+
+    def settle(self) -> None:
+        self.dirty = False
+
+    def release(self) -> None:
+        self.is_open = False
+
+    close_file = release
+
+
+def test_what_cannot_be_released_is_not_looked_at_with_every_file_that_is_opened():
+    cache = SegmentCache(files_max=10)
+    dirty = [Looked() for _ in range(39)]
+    for segment in dirty:
+        segment.dirty = True
+        cache.touch(segment)
+    for _ in range(100):
+        clean = Looked()
+        cache.touch(clean)
+        cache.touch(Looked())
+        assert not clean.is_open
+    assert sum(segment.looks for segment in dirty) <= 2 * len(dirty)
+    assert len(cache) <= len(dirty) + 1
+
+
+def test_segments_that_have_become_durable_are_released():
+    cache = SegmentCache(files_max=2)
+    segments = [Looked() for _ in range(6)]
+    for segment in segments:
+        segment.dirty = True
+        cache.touch(segment)
+    assert all(segment.is_open for segment in segments)
+    for segment in segments[1:]:
+        segment.dirty = False
+    cache.settled(segments)
+    assert segments[0].is_open and sum(segment.is_open for segment in segments[1:]) == 1
+    assert len(cache) == 2
+    segments[0].dirty = False
+    cache.settled(segments[:1])
+    for _ in range(2):
+        cache.touch(Looked())
+    assert not segments[0].is_open and len(cache) == 2

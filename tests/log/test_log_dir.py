@@ -513,3 +513,54 @@ def test_a_sync_that_failed_for_another_log_is_not_believed_later(disk):
         logs[0].flush()
     assert logs[0].failure is not None
     assert logs[0].recovery_point == 0
+
+
+# -- what many logs cost after a crash ------------------------------------------------------------
+
+
+def reopened(disk, count):
+    """Operations that opening so many logs takes."""
+    log_dir = open_dir(disk)
+    disk.operations.clear()
+    logs = [create(log_dir, partition=partition) for partition in range(count)]
+    return log_dir, logs, list(disk.operations)
+
+
+def test_logs_that_nothing_was_written_to_cost_no_sync_after_a_crash(disk):
+    log_dir = open_dir(disk)
+    for partition in range(30):
+        create(log_dir, partition=partition)
+    disk.process_death()
+    log_dir, logs, operations = reopened(disk, 30)
+    assert all(log.recovery.was_unclean for log in logs)
+    assert not [what for what in operations if "sync" in what[0]]
+    append(logs[7])
+    logs[7].flush()
+    for survived in range(3):
+        disk.power_loss()
+        log_dir, logs, _ = reopened(disk, 30)
+        assert logs[7].topic_id == ID_A
+        assert logs[7].end_offset == logs[7].recovery_point == 1, f"power cut {survived}"
+
+
+def test_logs_that_were_written_to_share_the_sync_of_their_parent_after_a_crash(disk):
+    log_dir = open_dir(disk)
+    for partition in range(30):
+        append(create(log_dir, partition=partition))
+    disk.process_death()
+    _, logs, operations = reopened(disk, 30)
+    assert [log.end_offset for log in logs] == [1] * 30
+    synced = [path for what, path in operations if what == "sync_dir"]
+    assert sorted(synced) == sorted(f"/data/t-{partition}" for partition in range(30))
+    disk.power_loss()
+    _, logs, _ = reopened(disk, 30)
+    assert [log.end_offset for log in logs] == [1] * 30
+
+
+def test_a_log_that_was_given_up_syncs_its_own_name(disk):
+    log_dir = open_dir(disk)
+    append(create(log_dir))
+    log_dir.give_up_from("t", 0, 0)
+    disk.operations.clear()
+    create(log_dir)
+    assert ("sync_dir", "/data") in disk.operations

@@ -151,6 +151,33 @@ def test_transactions_are_followed():
     )
 
 
+def test_a_marker_in_a_newer_epoch_begins_the_sequences_anew():
+    states = after(header(transactional=True, count=3))
+    marker = header(epoch=1, sequence=-1, control=True)._replace(base_offset=3)
+    assert states.complete_transaction(marker, 7) == 0
+    assert verdict_of(states, header(epoch=1, sequence=3)) == (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    assert verdict_of(states, header(epoch=1, sequence=0)) == ErrorCode.NONE
+
+
+def test_a_marker_counts_as_a_sign_of_life():
+    """KAFKA-9144: it may come a day behind the data."""
+    states = after(header(timestamp_ms=1000, transactional=True))
+    marker = header(sequence=-1, control=True, timestamp_ms=9000)._replace(base_offset=1)
+    states.complete_transaction(marker, 7)
+    assert states.remove_expired(1000 + PRODUCER_ID_EXPIRATION_MS) == 0
+    assert states.remove_expired(9000 + PRODUCER_ID_EXPIRATION_MS) == 1
+
+
+def test_an_empty_log_has_no_transaction_whose_marker_may_be_lost():
+    states = after(header(transactional=True))
+    states.complete_transaction(header(sequence=-1, control=True)._replace(base_offset=1), 7)
+    assert states.first_unstable_offset(high_watermark=1) == 0
+    states.clear(0)
+    assert states.first_unstable_offset(high_watermark=0) is None
+
+
 def test_silent_producers_expire_unless_in_a_transaction():
     states = ProducerStates()
     states.update(header(producer_id=1, timestamp_ms=1000), 0)
@@ -237,6 +264,25 @@ def test_a_snapshot_keeps_transactions():
     loaded = ProducerStates()
     loaded.load(decode_snapshot("file", states.encode()), 34)
     assert loaded.first_undecided_offset() == 33
+
+
+def test_the_earliest_transaction_of_a_snapshot_is_first_whatever_the_order_of_the_producers():
+    states = ProducerStates()
+    for producer_id, offset in ((5, 30), (6, 31), (7, 32)):
+        states.update(header(producer_id=producer_id, transactional=True), offset)
+    states.complete_transaction(
+        header(producer_id=5, sequence=-1, control=True)._replace(base_offset=33), 0
+    )
+    again = header(producer_id=5, sequence=1, transactional=True)
+    states.update(again, 34)
+    loaded = ProducerStates()
+    loaded.load(decode_snapshot("file", states.encode()), 35)
+    for one in (states, loaded):
+        assert one.first_undecided_offset() == 31
+        assert one.first_unstable_offset(40) == 31
+    assert states.first_unstable_offset(33) == 30, "its marker is not below the high watermark"
+    assert loaded.oldest_transaction_ms() == again.max_timestamp
+    assert ProducerStates().oldest_transaction_ms() is None
 
 
 def test_every_cut_and_every_flipped_bit_of_a_snapshot_is_noticed():

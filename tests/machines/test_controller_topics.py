@@ -192,13 +192,14 @@ def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> Bro
 
 def test_replicas_are_striped_as_documented() -> None:
     brokers = [broker(n, "A" if n < 3 else "B") for n in range(6)]
-    placed = place_replicas(brokers, 4, 3, 0)
-    assert placed == [[0, 3, 1], [3, 0, 4], [1, 4, 2], [4, 1, 5]]
+    placed = place_replicas(brokers, 8, 3, 0)
+    assert placed[:4] == [[0, 3, 1], [3, 0, 4], [1, 4, 2], [4, 1, 5]]
+    assert placed[4:] == [[2, 5, 0], [5, 2, 3], [0, 4, 2], [3, 1, 5]]
     assert place_replicas([broker(n) for n in (7, 8, 9)], 4, 2, 1) == [
         [8, 9],
         [9, 7],
-        [7, 8],
-        [8, 9],
+        [7, 9],
+        [8, 7],
     ]
 
 
@@ -232,9 +233,36 @@ def test_placement_keeps_its_rules(
 
 def test_leaders_are_spread_evenly() -> None:
     brokers = [broker(n, "ABC"[n % 3]) for n in range(9)]
-    placed = place_replicas(brokers, 90, 3, 5)
+    placed = place_replicas(brokers, 90, 3, 0)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
     assert set(Counter(id_ for replicas in placed for id_ in replicas).values()) == {30}
+    placed = place_replicas(brokers, 90, 3, 5)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
+    assert set(Counter(id_ for replicas in placed for id_ in replicas).values()) <= set(
+        range(28, 33)
+    )
+
+
+@pytest.mark.parametrize(("racks", "heirs"), [(1, 29), (2, 15), (3, 20), (5, 24), (30, 29)])
+def test_what_a_broker_leads_is_inherited_by_all_in_other_racks(racks: int, heirs: int) -> None:
+    """Not by the same one or two, who would have to bear all of its load."""
+    brokers = [broker(n, f"r{n % racks:02}" if racks > 1 else None) for n in range(30)]
+    placed = place_replicas(brokers, 30 * 60, 3, 0)
+    for leader in range(30):
+        inherited = Counter(replicas[1] for replicas in placed if replicas[0] == leader)
+        assert len(inherited) == heirs
+        assert max(inherited.values()) <= 60 // heirs + 2
+
+
+def test_topics_of_one_request_begin_at_different_brokers() -> None:
+    """Fifty topics of one partition must not all be led by one broker."""
+    bench = cluster()
+    request = CreateTopicsRequest(
+        topics=[topic(f"t{n}", 1, 2) for n in range(9)],
+    )
+    bench.do(bench.controller.decide_create_topics(request, bench.ids, 0))
+    leaders = Counter(bench.topic(f"t{n}").partitions[0].leader for n in range(9))
+    assert set(leaders.values()) == {9 // len(bench.image.brokers)}
 
 
 # -- DeleteTopics and CreatePartitions ---------------------------------------------------------
@@ -631,6 +659,8 @@ def test_an_unclean_election_is_the_topics_choice() -> None:
     assert (bench.partition("clean").leader, bench.partition("clean").isr) == (-1, (1,))
     rescued = bench.partition("unclean")
     assert (rescued.leader, rescued.isr, rescued.leader_recovery_state) == (2, (2,), 1)
+    both = bench.alter_partition("unclean", [(2, -1), (1, -1)], leader_recovery_state=1)
+    assert both.error_code == ErrorCode.INVALID_REQUEST, "who recovers is alone"
     answer = bench.alter_partition("unclean", [(2, -1)], leader_recovery_state=0)
     assert answer.error_code == 0 and bench.partition("unclean").leader_recovery_state == 0
 

@@ -17,6 +17,7 @@ from fencepost.machines.fetch import (
     PendingFetches,
     ReadBudget,
     bytes_to_wait_with,
+    is_out_of_date,
     look_at,
 )
 from fencepost.machines.fetch.answering import available_bytes
@@ -180,11 +181,21 @@ def test_what_moved_while_others_were_looked_at_answers_the_fetch(move: str) -> 
     """Row 6: it has moved before the fetch waits on it, so nobody would say so again."""
     leader = history()
     look = look_at(hosted(leader), wanted(12), terms())
-    assert not look.has_moved
-    assert bytes_to_wait_with([look], terms(), in_one_turn=False) == [0]
+    assert not is_out_of_date([look], terms(), 1)
     MOVES[move](leader)
-    assert look.has_moved
-    assert bytes_to_wait_with([look], terms(), in_one_turn=False) is None
+    assert is_out_of_date([look], terms(), 1)
+
+
+def test_a_log_that_grew_while_others_were_looked_at_answers_a_replica() -> None:
+    leader = history()
+    given = terms(replica_id=2)
+    look = look_at(hosted(leader), wanted(20), given)
+    assert not is_out_of_date([look], given, 1)
+    assert is_out_of_date([look], given, 2), "one that was quiet is to be looked at, too"
+    leader.produce()
+    assert not look.has_moved, "consumers see nothing of it"
+    assert is_out_of_date([look], given, 1)
+    assert not is_out_of_date([look], terms(), 1)
 
 
 # Who waits is looked at again

@@ -124,6 +124,8 @@ def test_who_was_seen_as_another_incarnation_or_with_less_proves_nothing() -> No
     state = leader.machine.follower_state(2)
     assert state is not None
     before = state.last_caught_up_ms
+    leader.machine.step(FollowerSeen(2, 102, leader.world.now + 5), leader.world.now, 0)
+    assert state.last_caught_up_ms == before, "it is seen with less"
     for seen in (FollowerSeen(2, 101, 1 << 40), FollowerSeen(2, 102, 1 << 40)):
         assert leader.machine.step(seen, leader.world.now, 0) == []
         assert state.last_caught_up_ms == before

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, NoticeKind, Unfollow
-from fencepost.machines.fetcher.machine import ABANDON_EVERY_MS, GATHER_MS, SYNC_WAIT_MS
+from fencepost.machines.fetcher.machine import (
+    ABANDON_EVERY_MS,
+    GATHER_MS,
+    STRAGGLER_WAIT_MS,
+    SYNC_WAIT_MS,
+)
 from fencepost.machines.fetcher.reactions import Reaction, reaction_to
 from fencepost.machines.partition import Diverged, Fetched, FetchedOutOfRange
 from fencepost.wire.api import fetch, list_offsets
@@ -77,6 +82,16 @@ def test_records_are_given_to_the_partition_and_nothing_is_asked_before_they_are
     assert hand.fetcher.max_lag == 0
 
 
+def test_to_follow_in_the_same_epoch_again_changes_nothing() -> None:
+    hand = fetching((20, 4))
+    asked = list(hand.asked)
+    hand.follow(T0, 3, 1)
+    hand.answer_fetch(part(records=records(20), high_watermark=21))
+    ((_, order),) = hand.told
+    assert isinstance(order, Fetched) and order.fetch_offset == 20
+    assert hand.asked == asked
+
+
 def test_an_idle_round_names_nothing_and_tells_nobody() -> None:
     hand = fetching((20, 4), (7, 4))
     for _ in range(3):
@@ -113,6 +128,22 @@ def test_a_slow_disk_is_waited_for_and_then_left_out() -> None:
     hand.progress(T0, 21, EPOCH)
     hand.answer_fetch()
     assert hand.fetched() == {("t", 0): (21, EPOCH, EPOCH)}
+
+
+def test_no_fetch_waits_long_while_a_disk_is_behind() -> None:
+    """The leader hears how far that partition is with the next fetch; writers wait for it."""
+    hand = fetching((20, 4), (7, 4))
+    assert hand.asked[-1].request.max_wait_ms == CONFIG.wait_max_ms
+    hand.answer_fetch(part(0, records=records(20)))
+    hand.wait(hand.now_ms + SYNC_WAIT_MS)
+    assert hand.forgotten() == [("t", 0)]
+    for _ in range(3):
+        assert hand.asked[-1].request.max_wait_ms == STRAGGLER_WAIT_MS
+        hand.answer_fetch()
+    hand.progress(T0, 21, EPOCH)
+    hand.answer_fetch()
+    assert hand.fetched() == {("t", 0): (21, EPOCH, EPOCH)}
+    assert hand.asked[-1].request.max_wait_ms == CONFIG.wait_max_ms
 
 
 def test_one_request_is_under_way_whatever_happens_meanwhile() -> None:

@@ -14,7 +14,13 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from fencepost.machines.group import GroupState
 from fencepost.wire.api.heartbeat import HeartbeatResponse
@@ -228,4 +234,10 @@ class EveryAnswer(RuleBasedStateMachine):
 
 
 TestEveryAnswer = EveryAnswer.TestCase
-TestEveryAnswer.settings = settings(max_examples=500, stateful_step_count=50, deadline=None)
+QUICK = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestEveryAnswer.settings = QUICK
+
+
+@pytest.mark.long
+def test_every_answer_in_many_histories() -> None:
+    run_state_machine_as_test(EveryAnswer, settings=settings(QUICK, max_examples=1000))

@@ -314,6 +314,20 @@ def test_the_last_known_leader_is_written_down_once() -> None:
     assert changed(leaderless, set(), isr=()) == {"isr": [], "eligible_leader_replicas": [1]}
 
 
+def test_a_last_known_leader_without_a_replica_is_not_elected() -> None:
+    moved = partition((1, 2), (), last_known_elr=(3,), leader=NO_LEADER)
+    assert changed(moved, {3}) is None
+    then = changed(replace(moved, last_known_elr=(2,)), {2, 3})
+    assert then is not None and then["leader"] == 2
+
+
+def test_a_leader_that_is_written_down_already_is_not_written_again() -> None:
+    before = partition((1, 2), (1, 2), last_known_elr=(1,))
+    then = changed(before, set(), isr=())
+    assert then is not None and then["isr"] == []
+    assert "last_known_elr" not in then
+
+
 def test_who_is_elected_from_the_eligible_is_in_sync_alone() -> None:
     before = partition((1, 2, 3, 4), (1,), eligible_leader_replicas=(3,))
     for election in (Election.ONLINE, PREFERRED):

@@ -158,6 +158,7 @@ def test_an_epoch_in_which_we_wrote_nothing_is_forgotten() -> None:
         (30, 40, [Persist(Truncate(30, start_over=True))]),
         (0, 40, []),
         (0, 20, []),
+        (20, 40, []),
     ],
 )
 def test_a_follower_out_of_the_leaders_range_cuts_or_starts_over(

@@ -9,6 +9,7 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.machines.effects import CONTROLLER, Append
 from fencepost.machines.partition import (
+    TICKET_NOT_NEEDED,
     AlterPartition,
     AlterPartitionAnswered,
     BecomeLeader,
@@ -87,7 +88,7 @@ def test_transactions_below_the_high_watermark_are_forgotten() -> None:
     leader = Leader()
     of_producer = {"timestamp_ms": 1, "producer_id": 7, "producer_epoch": 0}
     data = build_batch([(None, b"v")], base_sequence=0, transactional=True, **of_producer)
-    leader.feed(Produce(RecordBatch.parse(data), 1, "t", 0))
+    leader.feed(Produce(RecordBatch.parse(data), 1, "t", 0, TICKET_NOT_NEEDED))
     marker = build_end_txn_marker(committed=True, coordinator_epoch=1, **of_producer)
     leader.log.append(Append((RecordBatch.parse(marker),), 1))
     states = leader.log.producers
@@ -190,6 +191,35 @@ def test_reaching_the_high_watermark_below_the_epochs_start_is_not_enough() -> N
     assert proposals(leader) == []
     leader.fetched(2, 10)
     assert proposals(leader) == [(1, 2, 3)]
+
+
+def test_with_too_few_in_sync_who_joins_is_caught_up() -> None:
+    """KAFKA-19996: the high watermark stands still, and who has reached it may be far behind."""
+    leader = Leader((1, 2, 3), isr=(1,), config=PartitionConfig(min_insync_replicas=2))
+    leader.produce(count=10, acks=1)
+    leader.flush()
+    assert leader.machine.high_watermark == 0
+    leader.fetched(2, 0)
+    leader.fetched(2, 9)
+    assert proposals(leader) == []
+    leader.fetched(2, 10)
+    assert proposals(leader) == [(1, 2)]
+    accept(leader, (1, 2), 2)
+    assert leader.machine.high_watermark == 10
+    leader.produce(count=10)
+    leader.fetched(3, 10)
+    assert proposals(leader) == [(1, 2, 3)], "with enough of them, as ever"
+
+
+def test_who_was_at_the_end_a_moment_ago_joins_though_too_few_are_in_sync() -> None:
+    """A leader that is written to all the time never sees a follower at its very end."""
+    leader = Leader((1, 2), isr=(1,), config=PartitionConfig(min_insync_replicas=2))
+    leader.produce(count=10, acks=1)
+    leader.fetched(2, 5)
+    leader.produce(count=10, acks=1)
+    assert proposals(leader) == []
+    leader.fetched(2, 10)
+    assert proposals(leader) == [(1, 2)]
 
 
 @pytest.mark.parametrize("eligible", [{1: 101}, {1: 101, 2: 999}])
@@ -316,6 +346,27 @@ def test_asking_for_the_end_of_the_last_fetch_counts_as_of_that_fetch() -> None:
     assert proposals(leader) == []
     leader.world.advance(1)
     assert (1,) in proposals(leader)
+
+
+def test_who_asks_all_the_time_and_never_for_what_was_the_end_is_dropped() -> None:
+    leader = Leader((1, 2))
+    for offset in range(0, 40, 2):
+        leader.produce(count=4)
+        leader.fetched(2, offset)
+        leader.world.advance(LAG_MS // 4)
+    assert (1,) in proposals(leader)
+
+
+def test_nobody_is_dropped_while_a_request_is_in_flight() -> None:
+    """One at a time: the answer to the first would be taken for one to the second."""
+    leader = Leader((1, 2, 3), isr=(1, 3))
+    leader.produce()
+    leader.fetched(2, 1)
+    assert proposals(leader) == [(1, 2, 3)]
+    asked = leader.machine.proposal
+    leader.world.advance(2 * LAG_MS)
+    assert leader.machine.proposal == asked
+    assert set(proposals(leader)) == {(1, 2, 3)}, "asked again, and for nothing else"
 
 
 def test_a_joining_replica_that_falls_behind_is_waited_for_no_longer_than_the_lag() -> None:
@@ -515,6 +566,16 @@ def test_an_answer_to_something_else_changes_nothing() -> None:
     assert leader.machine.isr == {1, 3}
 
 
+def test_an_answer_that_changes_nothing_is_an_answer() -> None:
+    """The controller has that in-sync set already, and so the same partition epoch."""
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    proposal = leader.machine.proposal
+    assert proposal is not None
+    accept(leader, (1, 2), proposal.partition_epoch)
+    assert (leader.machine.proposal, leader.machine.isr) == (None, {1, 2})
+
+
 def test_an_answer_overtakes_the_image() -> None:
     """The image has the same partition epoch then, and says who the replicas are now."""
     leader = Leader((1, 2, 3), isr=(1,))
@@ -575,3 +636,19 @@ def test_a_pause_excuses_nobody_who_fell_behind_before() -> None:
     pause(leader, 10 * LAG_MS)
     leader.world.advance(0)
     assert (1,) in proposals(leader)
+
+
+def test_what_a_follower_asked_for_before_the_pause_counts_as_of_then() -> None:
+    """It asks next for what was the end when it asked last: the pause lies between."""
+    leader = Leader((1, 2))
+    leader.produce()
+    leader.world.advance(LAG_MS // 4)
+    leader.fetched(2, 0)
+    pause(leader, 10 * LAG_MS)
+    leader.world.advance(0)
+    state = leader.machine.follower_state(2)
+    assert state is not None
+    before = state.last_caught_up_ms
+    leader.produce()
+    leader.fetched(2, 1)
+    assert state.last_caught_up_ms == before + LAG_MS // 4

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from fencepost.machines.quorum.roles import Nominee, Role
 from fencepost.machines.quorum.tracker import NEVER_MS, Progress, Tracker
 from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet
@@ -36,31 +34,31 @@ def counted(held: dict[int, int], majority: int) -> int:
     return reached[-1]
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_a_majority_holds_what_heads_counted_say(seed: int) -> None:
-    dice = random.Random(seed)
-    others = dice.randint(0, 6)
-    is_counted = others == 0 or dice.random() < 0.8
-    held = {id_: dice.randint(-1, 10) for id_ in range(1, others + 1)}
-    tracker = Tracker({id_: Progress(ReplicaKey(id_), held[id_]) for id_ in held})
-    own = dice.randint(-1, 10) if is_counted else None
-    if own is not None:
-        held[LEADER] = own
-    majority = len(held) // 2 + 1
-    assert tracker.held_by_majority(majority, own) == counted(held, majority)
+def test_a_majority_holds_what_heads_counted_say() -> None:
+    for seed in range(300):
+        dice = random.Random(seed)
+        others = dice.randint(0, 6)
+        is_counted = others == 0 or dice.random() < 0.8
+        held = {id_: dice.randint(-1, 10) for id_ in range(1, others + 1)}
+        tracker = Tracker({id_: Progress(ReplicaKey(id_), held[id_]) for id_ in held})
+        own = dice.randint(-1, 10) if is_counted else None
+        if own is not None:
+            held[LEADER] = own
+        majority = len(held) // 2 + 1
+        assert tracker.held_by_majority(majority, own) == counted(held, majority), seed
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_a_majority_was_heard_when_enough_of_the_others_were(seed: int) -> None:
-    dice = random.Random(seed)
-    times = [dice.randint(-1, 100) for _ in range(dice.randint(1, 6))]
-    tracker = Tracker(
-        {n: Progress(ReplicaKey(n), last_fetch_ms=time) for n, time in enumerate(times, 1)}
-    )
-    since_ms, needed = dice.randint(0, 100), dice.randint(1, len(times))
-    heard_ms = tracker.majority_heard_ms(needed, since_ms, now_ms=1_000)
-    assert sum(max(time, since_ms) >= heard_ms for time in times) >= needed
-    assert sum(max(time, since_ms) > heard_ms for time in times) < needed
+def test_a_majority_was_heard_when_enough_of_the_others_were() -> None:
+    for seed in range(100):
+        dice = random.Random(seed)
+        times = [dice.randint(-1, 100) for _ in range(dice.randint(1, 6))]
+        tracker = Tracker(
+            {n: Progress(ReplicaKey(n), last_fetch_ms=time) for n, time in enumerate(times, 1)}
+        )
+        since_ms, needed = dice.randint(0, 100), dice.randint(1, len(times))
+        heard_ms = tracker.majority_heard_ms(needed, since_ms, now_ms=1_000)
+        assert sum(max(time, since_ms) >= heard_ms for time in times) >= needed, seed
+        assert sum(max(time, since_ms) > heard_ms for time in times) < needed, seed
 
 
 def test_who_needs_nobody_has_just_heard_a_majority() -> None:
@@ -137,18 +135,18 @@ def test_silent_voters_are_reminded() -> None:
     assert tracker.unacknowledged == {1, 2}
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_an_election_is_won_or_lost_as_heads_counted_say(seed: int) -> None:
-    dice = random.Random(seed)
-    ids = list(range(dice.randint(1, 7)))
-    majority = len(ids) // 2 + 1
-    nominee = Nominee(Role.CANDIDATE, granted=set())
-    answers = {
-        id_: dice.choice([True, False]) for id_ in dice.sample(ids, dice.randint(0, len(ids)))
-    }
-    for id_, is_granted in answers.items():
-        assert nominee.count(id_, is_granted)
-        assert not nominee.count(id_, not is_granted), "the first word counts"
-    assert nominee.has_won(majority) is (sum(answers.values()) >= majority)
-    open_or_yes = len(ids) - sum(not granted for granted in answers.values())
-    assert nominee.has_lost(len(ids), majority) is (open_or_yes < majority)
+def test_an_election_is_won_or_lost_as_heads_counted_say() -> None:
+    for seed in range(100):
+        dice = random.Random(seed)
+        ids = list(range(dice.randint(1, 7)))
+        majority = len(ids) // 2 + 1
+        nominee = Nominee(Role.CANDIDATE, granted=set())
+        answers = {
+            id_: dice.choice([True, False]) for id_ in dice.sample(ids, dice.randint(0, len(ids)))
+        }
+        for id_, is_granted in answers.items():
+            assert nominee.count(id_, is_granted)
+            assert not nominee.count(id_, not is_granted), "the first word counts"
+        assert nominee.has_won(majority) is (sum(answers.values()) >= majority), seed
+        open_or_yes = len(ids) - sum(not granted for granted in answers.values())
+        assert nominee.has_lost(len(ids), majority) is (open_or_yes < majority), seed

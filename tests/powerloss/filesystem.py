@@ -53,13 +53,13 @@ def own_mounts() -> str:
 class Filesystem:
     """A mounted image; `path` is where. Made by `try_make`."""
 
-    def __init__(self, kind: str, directory: Path) -> None:
+    def __init__(self, kind: str, directory: Path, bytes_: int | None = None) -> None:
         self.kind = kind
         self.image = directory / f"{kind}.img"
         self.path = directory / kind
         self.path.mkdir()
         with self.image.open("wb") as file:
-            file.truncate(KINDS[kind])
+            file.truncate(bytes_ or KINDS[kind])
         _run(*MAKE[kind], str(self.image))
         self._switch = -1
         self.mount()
@@ -99,7 +99,7 @@ class Filesystem:
             self._switch = -1
 
 
-def try_make(kind: str, directory: Path) -> Filesystem | str:
+def try_make(kind: str, directory: Path, bytes_: int | None = None) -> Filesystem | str:
     """A file system with a power switch that works, or why there is none."""
     reason = own_mounts()
     if reason:
@@ -108,7 +108,7 @@ def try_make(kind: str, directory: Path) -> Filesystem | str:
         return f"{MAKE[kind][0]} is not installed"
     made: Filesystem | None = None
     try:
-        made = Filesystem(kind, directory)
+        made = Filesystem(kind, directory, bytes_)
         made.cut_power()
         made.come_back()
     except (OSError, subprocess.CalledProcessError) as error:

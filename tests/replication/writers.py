@@ -44,6 +44,10 @@ class Worker(ABC):
         if self.error is not None:
             raise AssertionError(f"{self.name} failed") from self.error
 
+    def abandon(self) -> None:
+        """End soon, without waiting; the test has failed."""
+        self._stopping.set()
+
     def _guarded(self) -> None:
         try:
             self._run()
@@ -154,25 +158,30 @@ class Ours(Writer):
 
 
 class Reader(Worker):
-    """Reads all partitions from the beginning, over and over what comes; with confluent-kafka."""
+    """Reads all partitions from the beginning, and then what comes."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(name)
+        self.bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
         self.seen: list[tuple[Place, Record]] = []
-        self._consumer = Consumer(
+
+
+class LibrdkafkaReader(Reader):
+    """confluent-kafka."""
+
+    def _run(self) -> None:
+        consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
-                "group.id": name,
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self.name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "reconnect.backoff.max.ms": 500,
             }
         )
-        self._consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-
-    def _run(self) -> None:
+        consumer.assign([TopicPartition(self.topic, index, 0) for index in range(self.partitions)])
         while not self._stopping.is_set():
-            message = self._consumer.poll(0.1)
+            message = consumer.poll(0.1)
             if message is None:
                 continue
             if message.error():
@@ -181,4 +190,4 @@ class Reader(Worker):
                 continue
             place = Place(message.partition(), message.offset())
             self.seen.append((place, Record.parse(message.value())))
-        self._consumer.close()
+        consumer.close()

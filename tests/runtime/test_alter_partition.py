@@ -160,8 +160,9 @@ def test_asking_again_for_what_is_in_flight_sends_nothing() -> None:
     a.fetched(2, 0)
     cluster.world.advance(3 * a.machine.config.alter_partition_retry_ms)
     cluster.submit_all()
-    cluster.answer(granted(cluster.asked[0][0]))
-    assert cluster.asked == []
+    cluster.answer(granted(cluster.asked[0][0], a=ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert a.machine.proposal is not None
+    assert cluster.asked == [], "its own timer asks again"
 
 
 def test_what_is_not_wanted_any_more_is_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,16 @@ from fencepost.sim.group_oracle import (
     OffsetWrite,
 )
 from fencepost.sim.oracle import Oracle
-from fencepost.sim.partition_oracle import BrokerBegun, PartitionBatch, ReplicaView, Stage
+from fencepost.sim.partition_oracle import (
+    NO_BROKER,
+    BrokerBegun,
+    Checkpoints,
+    PartitionBatch,
+    Passed,
+    Place,
+    ReplicaView,
+    Stage,
+)
 from fencepost.wire.types import Uuid
 
 KEY = (Uuid(b"a topic's own id"), 0)
@@ -90,12 +100,33 @@ def change(old: PartitionImage | None, new: PartitionImage | None) -> PartitionD
 def image(fenced: int | None = None) -> Any:
     """A cluster of brokers 1, 2 and 3, of which one may be fenced."""
     brokers = {id_: SimpleNamespace(fenced=id_ == fenced) for id_ in (1, 2, 3)}
-    return SimpleNamespace(brokers=brokers)
+    features = {"eligible.leader.replicas.version": 1}
+    return SimpleNamespace(brokers=brokers, features=features, metadata_version=30)
 
 
 def partition(isr: tuple[int, ...], lead: int, epoch: int = 1, partition_epoch: int = 1) -> Any:
     """The controllers' word on a partition of brokers 1, 2 and 3."""
     return PartitionImage((1, 2, 3), isr, lead, epoch, partition_epoch)
+
+
+def with_elr(known: PartitionImage, elr: tuple[int, ...]) -> PartitionImage:
+    """The same with eligible leader replicas."""
+    return replace(known, eligible_leader_replicas=elr)
+
+
+def committed_is(
+    check: Check, new: PartitionImage, *views: ReplicaView, oracle: Oracle | None = None
+) -> None:
+    """The controllers say `new` of a partition, and then replicas look like this."""
+    check.partition_changed(Oracle(), image(), change(None, new))
+    follow(oracle or partitions_of(LOG, LOG, LOG), check, *views)
+
+
+def elects(check: Check, new: PartitionImage, oracle: Oracle) -> None:
+    """The controllers say `new` of a partition, the brokers of which all run."""
+    for broker_id in (1, 2):
+        oracle.partitions.views[broker_id, KEY] = replica(broker_id)
+    check.partition_changed(oracle, image(), change(None, new))
 
 
 def broker(epoch: int, life: int) -> BrokerImage:
@@ -137,6 +168,18 @@ def begin(check: Check, *stages: Stage, metadata_offset: int = 9, unfenced: bool
         check.broker_changed(Oracle(), 1, broker(9, 1))
 
 
+def come_back(check: Check, known: PartitionImage, *, in_order: bool = False) -> None:
+    """Broker 1 stops, starts anew and is unfenced, while the controllers say `known`."""
+    oracle = Oracle()
+    if in_order:
+        oracle.partitions.closed_in_order.add(1)
+    check.partition_changed(oracle, image(), change(None, known))
+    anew = broker(9, 1)
+    check.broker_begun(oracle, BrokerBegun(Stage.STARTS, 1, anew.incarnation_id, -1), 9)
+    check.broker_changed(oracle, 1, replace(anew, fenced=True))
+    check.broker_changed(oracle, 1, anew)
+
+
 def store(check: Check, *writes: GroupWrite, sent_in: int | None = None) -> None:
     """These become visible, a batch each; offsets are of a member of generation `sent_in`."""
     oracle = Oracle()
@@ -147,10 +190,25 @@ def store(check: Check, *writes: GroupWrite, sent_in: int | None = None) -> None
         check.became_visible(oracle, KEY, batch(place))
 
 
+def pass_by(
+    check: Check, place: Place, broker_id: int, passing: PartitionBatch, is_sound: bool = True
+) -> None:
+    """A batch passes a place, while broker 1 has LOG."""
+    check.batch_passed(partitions_of(LOG), Passed(place, broker_id, KEY, passing, is_sound))
+
+
+def write_down(check: Check, seen: Checkpoints, durable_offset: int = 3) -> None:
+    """Broker 1, which has LOG and so much of it durably, has these checkpoints."""
+    oracle = partitions_of(LOG, durable=False)
+    oracle.partitions.log(1, KEY).flushed(durable_offset)
+    check.checkpoints_seen(oracle, 1, KEY, seen)
+
+
 Wrong = Callable[[Check], object]
 
 OTHER = [LOG[0], batch(1, crc=7), LOG[2]]
 LEADS_ALL = leader(end_offset=3, durable_offset=3)
+LEADS_TWO = leader(min_isr=2, isr=frozenset({1, 2}), maximal_isr=frozenset({1, 2}))
 
 WRONG: list[tuple[str, str, Wrong]] = [
     (
@@ -176,6 +234,27 @@ WRONG: list[tuple[str, str, Wrong]] = [
         lambda check: check.epochs_seen(partitions_of(LOG), 1, KEY, [(1, 0), (2, 2)]),
     ),
     ("I03", "another batch below a common one", lambda c: c.at_end(partitions_of(LOG, OTHER))),
+    (
+        "I04",
+        "two replicas that do not agree on what both know to be committed",
+        lambda check: follow(
+            partitions_of(LOG, OTHER),
+            check,
+            replica(1, high_watermark=3, end_offset=3),
+            replica(2, high_watermark=2, end_offset=3),
+        ),
+    ),
+    (
+        "I04",
+        "a replica that comes to know later that it has something else",
+        lambda check: follow(
+            partitions_of(LOG, [*LOG[:2], batch(2, crc=7)]),
+            check,
+            replica(1, high_watermark=3, end_offset=3),
+            replica(2, high_watermark=2, end_offset=3),
+            replica(2, high_watermark=3, end_offset=3),
+        ),
+    ),
     (
         "I05",
         "a high watermark beyond the end",
@@ -220,6 +299,67 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I08",
         "a fenced broker in sync",
         lambda c: c.partition_changed(Oracle(), image(2), change(None, partition((1, 2), 1))),
+    ),
+    (
+        "I09",
+        "somebody in sync whom the leader does not count",
+        lambda check: committed_is(check, partition((1, 2, 3), 1), LEADS_TWO),
+    ),
+    (
+        "I09",
+        "somebody eligible whom the leader does not count",
+        lambda check: committed_is(check, with_elr(partition((1,), 1), (3,)), LEADS_TWO),
+    ),
+    (
+        "I09",
+        "a leader that forgets what it has asked for",
+        lambda check: committed_is(
+            check,
+            partition((1, 2, 3), 1),
+            LEADS_TWO._replace(maximal_isr=frozenset({1, 2, 3})),
+            LEADS_TWO,
+        ),
+    ),
+    (
+        "I10",
+        "a high watermark above what somebody in sync has, of whom the leader does not know",
+        lambda check: committed_is(
+            check,
+            partition((1, 2), 1),
+            LEADS_ALL,
+            LEADS_ALL._replace(high_watermark=3),
+            oracle=partitions_of(LOG, LOG[:1]),
+        ),
+    ),
+    (
+        "I10",
+        "a follower's high watermark above what somebody in sync has",
+        lambda check: committed_is(
+            check,
+            partition((1, 2), 1),
+            replica(1, high_watermark=1, end_offset=3),
+            replica(1, high_watermark=2, end_offset=3),
+            oracle=partitions_of(LOG, OTHER),
+        ),
+    ),
+    (
+        "I11",
+        "somebody in sync who lacks what is visible",
+        lambda check: elects(check, partition((1, 2), 1), partitions_of(LOG, OTHER, visible=2)),
+    ),
+    (
+        "I11",
+        "somebody eligible who lacks what is visible",
+        lambda check: elects(
+            check, with_elr(partition((1,), 1), (2,)), partitions_of(LOG, LOG[:1], visible=2)
+        ),
+    ),
+    (
+        "I11",
+        "somebody in sync who has what is visible in memory alone",
+        lambda check: elects(
+            check, partition((1, 2), 1), partitions_of(LOG, LOG, visible=2, durable=False)
+        ),
     ),
     (
         "I12",
@@ -293,6 +433,16 @@ WRONG: list[tuple[str, str, Wrong]] = [
         lambda check: begin(check, Stage.STARTS, Stage.LOADS, unfenced=True),
     ),
     ("I16", "requests before it is unfenced", lambda check: begin(check, Stage.SERVES)),
+    (
+        "I18",
+        "in sync after a crash",
+        lambda check: come_back(check, partition((1, 2), 2)),
+    ),
+    (
+        "I18",
+        "eligible after a crash",
+        lambda check: come_back(check, with_elr(partition((2,), 2), (1,))),
+    ),
     (
         "I17",
         "something shown that a follower may lose",
@@ -409,6 +559,46 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I51",
         "less than was durable",
         lambda check: check.replica_recovered(partitions_of(LOG), 1, KEY, LOG[:1], 0),
+    ),
+    (
+        "I52",
+        "a damaged batch served",
+        lambda check: pass_by(check, Place.SERVED, 1, LOG[1], is_sound=False),
+    ),
+    (
+        "I52",
+        "another batch served than there is",
+        lambda check: pass_by(check, Place.SERVED, 1, OTHER[1]),
+    ),
+    (
+        "I52",
+        "a batch served that is not there any more",
+        lambda check: pass_by(check, Place.SERVED, 1, batch(3)),
+    ),
+    (
+        "I52",
+        "a damaged batch taken over",
+        lambda check: pass_by(check, Place.TAKEN_OVER, 2, LOG[1], is_sound=False),
+    ),
+    (
+        "I52",
+        "a damaged batch read",
+        lambda check: pass_by(check, Place.READ, NO_BROKER, LOG[1], is_sound=False),
+    ),
+    (
+        "I53",
+        "a recovery point ahead of what is durable",
+        lambda check: write_down(check, Checkpoints(3, 0), durable_offset=2),
+    ),
+    (
+        "I53",
+        "a log start ahead of what is durable",
+        lambda check: write_down(check, Checkpoints(0, 3), durable_offset=2),
+    ),
+    (
+        "I53",
+        "a high watermark ahead of the log",
+        lambda check: write_down(check, Checkpoints(0, 0, 4)),
     ),
 ]
 """Invariant, what is wrong, and the history that is."""

@@ -15,7 +15,10 @@ from fencepost.machines.partition.queries import PartitionQueries
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.sim import options as options_of_seeds
 from fencepost.sim.boot import directory_of
+from fencepost.sim.brokers.checkpoints import checkpoints_of
+from fencepost.sim.by_hand import ByHand
 from fencepost.sim.options import Options, draw_options, with_brokers
+from fencepost.sim.partition_oracle import Checkpoints
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, Run, run_seed
 from fencepost.sim.tape import Tape
@@ -34,7 +37,7 @@ FINGERPRINT = """
 from dataclasses import replace
 from fencepost.sim.run import Plan, run_seed
 from tests.sim.test_brokers import SMALL
-base = replace(SMALL, faults=("kill", "power-loss", "flaky-links"))
+base = replace(SMALL, faults=("kill", "power-loss", "flaky-links"), transactors=3)
 print(run_seed(3, Plan(base=base, draws_options=False)).fingerprint)
 """
 
@@ -54,6 +57,20 @@ def test_what_is_produced_is_acknowledged_and_consumed() -> None:
     partitions = run.world.observer.oracle.partitions
     assert sum(map(len, partitions.acknowledged.values())) > 10
     assert {view.broker_id for view in partitions.views.values() if view.is_leader} == {101, 102}
+
+
+def test_a_world_does_not_get_more_topics_than_it_is_to_have() -> None:
+    """Nobody answers while the leader is cut off, and all of it may be done when it is not."""
+    hand = ByHand(Options(voters=3, brokers=2, replicas=2, topics=3))
+    hand.start()
+    hand.wait(4_000)
+    leader = hand.world.leader()
+    assert leader is not None
+    hand.cut(*((leader.id, other) for other in hand.world.options.voter_ids if other != leader.id))
+    workload = hand.world.workload
+    for _ in range(20):
+        workload._create_or_delete(leader)
+    assert sum(asked.name.startswith("create ") for asked in workload.waiting) == 3
 
 
 def test_offsets_of_groups_are_committed_and_told() -> None:
@@ -213,3 +230,14 @@ def test_a_cluster_may_begin_with_eligible_replicas() -> None:
     assert image.broker_configs() == {"min.insync.replicas": "1"}
     drawn = [draw_options(Tape(seed), with_brokers(Options(), 3)).has_elr for seed in range(20)]
     assert {True, False} == set(drawn)
+
+
+def test_who_looks_on_reads_checkpoints_of_a_disk_that_refuses_to_be_read() -> None:
+    """The product would not have read them, so that nothing may come of it."""
+    hand = ByHand(Options(voters=1, brokers=1))
+    hand.start()
+    hand.wait(6_000)
+    broker = hand.world.brokers[101]
+    broker.disk.fault = lambda operation, path, count: OSError(f"{operation} of {path}")
+    assert checkpoints_of(broker, ("t", 0)) == Checkpoints(0, 0, 0)
+    assert broker.disk.fault is not None

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fencepost
+from fencepost.batch.records import build_batch
 from fencepost.log import quorum_state
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller
@@ -33,16 +34,19 @@ from fencepost.sim.faults import fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Oracle, Violation
+from fencepost.sim.partition_oracle import NO_BROKER, Checkpoints, Place, passed
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Plan, run_seed
 from fencepost.sim.tape import Tape
+from fencepost.sim.transaction_oracle import ReadCommitted
 from fencepost.sim.world import World
 
-from . import partition_histories
+from . import partition_histories, transaction_histories
 from .histories import entry, leader, truth_of, view
+from .partition_histories import come_back, partition, with_elr
 
 LOG = [entry(0), entry(1), entry(2)]
-OF_PARTITIONS = partition_histories.WRONG
+OF_PARTITIONS = [*partition_histories.WRONG, *transaction_histories.WRONG]
 Wrong = Callable[[Check, Oracle], object]
 
 
@@ -108,7 +112,7 @@ WRONG: dict[str, Wrong] = {
 
 
 def test_every_invariant_has_a_history_that_breaks_it() -> None:
-    of_partitions = {kind for kind, _, _ in partition_histories.WRONG}
+    of_partitions = {kind for kind, _, _ in OF_PARTITIONS}
     assert set(WRONG) | of_partitions == {check.kind for check in load_checks()}
 
 
@@ -131,6 +135,21 @@ def test_an_invariant_of_partitions_turns_red(kind: str, wrong: partition_histor
     with pytest.raises(Violation) as caught:
         wrong(check_of(kind))
     assert caught.value.kind == kind
+
+
+def test_i32_what_a_delayed_end_of_version_1_did_is_not_held_against_it() -> None:
+    check, oracle = check_of("I32"), Oracle()
+    one = transaction_histories.begin(oracle, bumps=False)
+    transaction_histories.write(oracle, one)
+    transaction_histories.end(check, oracle, commits=True, epoch=4)
+    assert one.is_torn
+    check.at_end(oracle)
+
+
+def test_i33_a_reader_stops_before_what_is_undecided() -> None:
+    check, oracle = check_of("I33"), Oracle()
+    transaction_histories.write(oracle, transaction_histories.begin(oracle), offset=2)
+    check.read_committed(oracle, ReadCommitted(1, transaction_histories.KEY, 0, 2, frozenset()))
 
 
 def test_i17_a_follower_need_not_have_what_it_has_deleted() -> None:
@@ -366,3 +385,23 @@ def test_every_ablation_is_noticed_somewhere() -> None:
     for name in ablation_names():
         ablation = load_ablation(name)
         assert ablation.scenarios or ablation.is_found_by_search, name
+
+
+def test_i52_and_i53_have_nothing_against_what_is_right() -> None:
+    log = partition_histories.LOG
+    for place, broker_id in ((Place.SERVED, 1), (Place.TAKEN_OVER, 2), (Place.READ, NO_BROKER)):
+        partition_histories.pass_by(check_of("I52"), place, broker_id, log[2])
+    partition_histories.write_down(check_of("I53"), Checkpoints(2, 2, 3), durable_offset=2)
+
+
+def test_bytes_that_pass_are_compared_with_their_checksum() -> None:
+    data = build_batch([(None, b"v")], timestamp_ms=0)
+    key = partition_histories.KEY
+    assert [one.is_sound for one in passed(Place.READ, NO_BROKER, key, data * 2)] == [True, True]
+    data[-1] ^= 1
+    assert [one.is_sound for one in passed(Place.READ, NO_BROKER, key, data)] == [False]
+
+
+def test_i18_lets_a_broker_count_that_was_closed_in_order() -> None:
+    come_back(check_of("I18"), with_elr(partition((2,), 2), (1,)), in_order=True)
+    come_back(check_of("I18"), partition((2, 3), 2))

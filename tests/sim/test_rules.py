@@ -9,9 +9,13 @@ import pytest
 
 from fencepost.machines.broker import rules as lifecycle_rules
 from fencepost.machines.controller import rules as controller_rules
+from fencepost.machines.fetch import rules as fetch_rules
+from fencepost.machines.fetcher import rules as fetcher_rules
 from fencepost.machines.group import rules as group_rules
 from fencepost.machines.partition import rules as partition_rules
 from fencepost.machines.quorum import rules as quorum_rules
+from fencepost.machines.transaction import rules as transaction_rules
+from fencepost.runtime.coordinator import rules as coordinator_rules
 from fencepost.runtime.metadata import rules as metadata_rules
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.rules import Rules
@@ -41,16 +45,26 @@ DECLARED = (
     Declared("metadata", metadata_rules.RULES, metadata_rules.RULE_NAMES),
     Declared("controller", controller_rules.RULES, controller_rules.RULE_NAMES),
     Declared("groups", group_rules.RULES, group_rules.RULE_NAMES),
+    Declared("transactions", transaction_rules.RULES, transaction_rules.RULE_NAMES),
     Declared("lifecycle", lifecycle_rules.RULES, lifecycle_rules.RULE_NAMES),
     Declared("partition", partition_rules.RULES, partition_rules.RULE_NAMES),
+    Declared("fetcher", fetcher_rules.RULES, fetcher_rules.RULE_NAMES),
+    Declared("fetch", fetch_rules.RULES, fetch_rules.RULE_NAMES),
+    Declared("coordinator", coordinator_rules.RULES, coordinator_rules.RULE_NAMES),
 )
 WITH_RULES = (
     "fencepost.machines.quorum",
     "fencepost.machines.controller.controller",
+    "fencepost.runtime.coordinator",
+    "fencepost.machines.coordinator",
     "fencepost.runtime.metadata",
     "fencepost.runtime.controller_host",
     "fencepost.machines.broker",
+    "fencepost.machines.fetch.sessions",
+    "fencepost.machines.fetcher",
     "fencepost.machines.group",
+    "fencepost.machines.transaction",
+    "fencepost.runtime.transactions",
 )
 """Where a decision that is to be ablated gets a name first."""
 

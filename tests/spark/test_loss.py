@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EpochEnd
+from fencepost.spark.errors import DataLossError
 from fencepost.spark.loss import (
     UNKNOWN_END,
-    DataLossError,
     PartitionState,
     judge,
     unseen_beginning,

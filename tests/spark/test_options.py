@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import time
 
 import pytest
 
 from fencepost.client.metadata import TopicPartition
+from fencepost.spark.errors import OptionError
 from fencepost.spark.options import (
     AtOffsets,
     AtTimestamps,
-    OptionError,
+    BeforeEnd,
     Point,
     SourceOptions,
     sink_options,
@@ -71,6 +73,10 @@ def test_subscriptions():
         ({"endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets"),
         ({"startingTimestamp": "-1"}, "startingTimestamp"),
         ({"startingTimestamp": "today"}, "startingTimestamp"),
+        ({"startingTimestamp": "-5 parsecs"}, "startingTimestamp"),
+        ({"startingTimestamp": "-5 offsets"}, "startingTimestamp"),
+        ({"startingOffsets": "-5"}, "startingOffsets"),
+        ({"startingOffsets": "-" + "9" * 30 + "s"}, "startingOffsets"),
         ({"startingOffsetsByTimestamp": '{"t":{"0":-5}}'}, "startingOffsetsByTimestamp"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
@@ -92,7 +98,7 @@ def test_subscriptions():
     ],
 )
 def test_wrong_options_are_named(given: dict[str, str], name: str):
-    with pytest.raises(OptionError, match=rf"^option (?i:{name})="):
+    with pytest.raises(OptionError, match=rf"^\[FENCEPOST_INVALID_OPTION\] option (?i:{name})="):
         source(**given)
 
 
@@ -108,6 +114,17 @@ def test_timestamps_beat_offsets_and_a_common_one_beats_all():
     assert found == AtTimestamps(9, None, or_latest=True)
     # An end without a match is the log's end, whatever the strategy for starts.
     assert source(endingTimestamp="9").end == AtTimestamps(9, None, or_latest=True)
+
+
+def test_relative_starts():
+    assert source(startingOffsets="-1000 offsets").start == BeforeEnd(1000)
+    for text, ago_ms in {"-10 minutes": 600_000, "-2h": 7_200_000, "- 1 week": 604_800_000}.items():
+        for name in ("startingTimestamp", "startingOffsets"):
+            before = time.time_ns() // 1_000_000
+            found = source(**{name: text}).start
+            assert isinstance(found, AtTimestamps) and found.common_ms is not None
+            assert 0 <= found.common_ms + ago_ms - before < 600_000
+            assert found.or_latest
 
 
 def test_offsets_by_partition():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import survey as survey_module
-from fencepost.spark.loss import DataLossError
+from fencepost.spark.errors import DataLossError
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
 from fencepost.spark.stream_planner import Json, StreamPlanner
@@ -390,6 +391,8 @@ def test_with_the_users_leave_the_replacements_are_read(
     fake: FakeCluster, options: Any, plain: str, caplog: pytest.LogCaptureFixture
 ):
     query = started(fake, options, failOnDataLoss="false", plainOffsets=plain)
+    if plain == "true":
+        query.restart()  # while a query runs its epochs are known
     fake.partition("t").elect(2, cut_to=6)
     fill(fake, 20 if plain == "false" else 1)
     survey_module.SHRUNKEN_END_PAUSE_S, before = 0.0, survey_module.SHRUNKEN_END_PAUSE_S
@@ -566,3 +569,60 @@ def test_sparks_that_do_not_tell_the_start(fake: FakeCluster, options: Any):
     end = late.next_end(None, limited=True)
     with pytest.raises(DataLossError, match="rewritten, offsets 4 to 15"):
         late.ranges(last, end)
+
+
+def test_plain_offsets_notice_a_recreated_topic_while_the_query_runs(
+    fake: FakeCluster, options: Any
+):
+    query = started(fake, options, plainOffsets="true")
+    old = str(fake.topics["t"].topic_id)
+    fake.create_topic("t", 2)
+    fill(fake, 50)  # more than before: the offsets look right
+    with pytest.raises(DataLossError, match=f"t-0: recreated.*{old}"):
+        query.trigger()
+
+
+def test_plain_offsets_say_at_every_start_what_they_cannot_tell(
+    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
+):
+    query = started(fake, options, plainOffsets="true")
+    assert "cannot tell" not in caplog.text
+    for _ in range(2):
+        fill(fake, 3)
+        caplog.clear()
+        query.restart()
+        assert query.trigger()
+        assert caplog.text.count("this start cannot tell whether t was deleted") == 1
+    # Not of a checkpoint that has ids.
+    query.restart(plain_offsets=False)
+    fill(fake, 1)
+    assert query.trigger()
+    caplog.clear()
+    query.restart(plain_offsets=True)
+    fill(fake, 1)
+    assert query.trigger()
+    assert "cannot tell" not in caplog.text
+
+
+def test_starts_before_the_end_are_stored_before_anything_is_read(fake: FakeCluster, options: Any):
+    fill(fake, 25)
+    fill(fake, 5, 1)
+    query = Query(options(startingOffsets="-10 offsets"))
+    assert query.trigger()
+    assert query.committed is not None
+    assert query.committed["t"] == {"0": 15, "1": 0}
+    assert query.read == []
+    fill(fake, 4)
+    query.restart()
+    assert query.trigger()
+    assert query.read == [(0, 15, 29), (1, 0, 5)]
+
+
+def test_starts_some_time_ago(fake: FakeCluster, options: Any):
+    for age_s in (7200, 4000, 60, 5):
+        written = time.time_ns() // 1_000_000 - age_s * 1000
+        fake.partition("t", 0).append(batch(b"x", timestamp_ms=written))
+    query = Query(options(startingTimestamp="-1 hour"))
+    assert query.trigger()
+    assert query.committed is not None
+    assert query.committed["t"] == {"0": 2, "1": 0}  # nothing in 1: its end

@@ -14,8 +14,8 @@ from fencepost.batch.records import Record, build_batch
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
+from fencepost.spark.errors import DataLossError, SinkError
 from fencepost.spark.filters import Narrowing
-from fencepost.spark.loss import DataLossError
 from fencepost.spark.options import SourceOptions, sink_options
 from fencepost.spark.planning import OffsetRange
 from fencepost.spark.projection import Projection, default_schema
@@ -23,7 +23,7 @@ from fencepost.spark.reader import BatchReader, RangePartition, plan_batch
 from fencepost.spark.stream import StreamReader
 from fencepost.spark.survey import Survey
 from fencepost.spark.tasks import read_range
-from fencepost.spark.writer import SinkError, check_schema, write_rows
+from fencepost.spark.writer import check_schema, write_rows
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
@@ -212,8 +212,14 @@ def test_a_topic_recreated_before_the_task_came(fake: FakeCluster, options: Any)
     fake.create_topic("t", 2)
     fill(fake, 20)
     wanted = OffsetRange(P0, 5, 8, 0, old)
-    with pytest.raises(DataLossError, match=f"deleted, offsets 5 to 8: .*expected id {old}"):
+    new = str(fake.topics["t"].topic_id)
+    with pytest.raises(DataLossError, match=f"recreated, offsets 5 to 8: .*{old}.*{new}") as caught:
         offsets(options(), wanted)
+    assert caught.value.getCondition() == "KAFKA_DATA_LOSS.TOPIC_RECREATED"
+    assert caught.value.getMessageParameters() == {
+        "topicPartition": "t-0", "startOffset": "5", "endOffset": "8",
+        "previousTopicId": old, "currentTopicId": new,
+    }  # fmt: skip
     assert offsets(options(failOnDataLoss="false"), wanted) == []
 
 
@@ -345,8 +351,8 @@ def test_filters_are_taken_in_whether_spark_allows_it_or_not(fake: FakeCluster, 
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write(fake: FakeCluster, columns: dict[str, Any], topic: str | None = "t") -> Any:
-    given = {"kafka.bootstrap.servers": fake.bootstrap_servers}
+def write(fake: FakeCluster, columns: dict[str, Any], topic: str | None = "t", **more: str) -> Any:
+    given = {"kafka.bootstrap.servers": fake.bootstrap_servers, **more}
     chosen = sink_options({**given, **({"topic": topic} if topic else {})})
     try:
         return write_rows(chosen, iter([pa.RecordBatch.from_pydict(columns)]))
@@ -380,6 +386,23 @@ def test_keys_choose_the_partition_as_kafkas_clients_do(fake: FakeCluster):
         assert logged(fake, "t", partition) == expected
 
 
+ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+
+
+def test_partitioners_of_kafka_that_pass_over_keys(fake: FakeCluster):
+    rows = {"key": pa.array([b"same"] * 10), "value": pa.array([b"%d" % n for n in range(10)])}
+    write(fake, rows, **{"kafka.partitioner.class": ROUND_ROBIN})
+    first, second = logged(fake, "t", 0), logged(fake, "t", 1)
+    assert len(first) == len(second) == 5
+    assert {int(value) % 2 for value in first} != {int(value) % 2 for value in second}
+    write(fake, rows, **{"kafka.partitioner.ignore.keys": "true"})
+    counts = sorted((len(logged(fake, "t", 0)), len(logged(fake, "t", 1))))
+    assert counts == [5, 15]
+    named = {**rows, "partition": pa.array([1] * 10, pa.int32())}
+    write(fake, named, **{"kafka.partitioner.class": ROUND_ROBIN})
+    assert logged(fake, "t", 1)[-10:] == [b"%d" % n for n in range(10)]
+
+
 def test_named_partitions_beat_keys_and_keyless_rows_stay_together(fake: FakeCluster):
     numbers = pa.array([None, 1, None, 0], pa.int32())
     write(fake, {"partition": numbers, "value": pa.array([b"a", b"b", b"c", b"d"])})
@@ -402,8 +425,9 @@ def test_headers_and_nulls_are_written(fake: FakeCluster, options: Any):
 
 
 def test_rows_that_cannot_be_written(fake: FakeCluster):
-    with pytest.raises(SinkError, match="null topic"):
+    with pytest.raises(SinkError, match="null topic") as caught:
         write(fake, {"topic": ["t", None], "value": ["a", "b"]}, topic=None)
+    assert caught.value.getCondition() == "KAFKA_NULL_TOPIC_IN_DATA"
     with pytest.raises(SinkError, match="partition 5; topic t has 2"):
         write(fake, {"partition": pa.array([5], pa.int32()), "value": ["a"]})
 

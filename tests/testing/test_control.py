@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +83,17 @@ def test_links_are_cut_and_healed(lone: Cluster, control: ControlPort):
     assert lone.cuts == []
 
 
+def test_links_are_slowed_down_and_healed(lone: Cluster, control: ControlPort):
+    pace = {"delay_ms": 5, "bytes_per_s": 1_000_000}
+    slow = {"from": "app", "to": 1, **pace}
+    assert ask(control, "POST", "/slow", slow | {"one_way": True}) == (201, [slow])
+    assert ask(control, "GET", "/")[1]["slow"] == [slow]
+    assert ask(control, "POST", "/slow", {"from": 1, "delay_ms": 7})[0] == 201
+    assert set(lone.slow_links) == {("app", 1), (1, None), (None, 1)}
+    assert ask(control, "DELETE", "/slow")[0] == 200
+    assert lone.slow_links == {}
+
+
 def test_nodes_and_logs(lone: Cluster, control: ControlPort):
     with connect(lone) as client:
         topic = make_topic(client, name="short")
@@ -127,6 +140,9 @@ def test_nodes_and_logs(lone: Cluster, control: ControlPort):
         ("POST", "/faults", {"api": "Fetch", "error": 6, "topic": "x" * 2_000}, 400, "topic"),
         ("POST", "/cuts", {}, 400, "from"),
         ("POST", "/cuts", {"from": [1]}, 400, "from"),
+        ("POST", "/slow", {"delay_ms": 1}, 400, "from"),
+        ("POST", "/slow", {"from": 1}, 400, "bytes_per_s"),
+        ("POST", "/slow", {"from": 1, "bytes_per_s": "1"}, 400, "bytes_per_s"),
         ("POST", "/truncate", {"topic": "a"}, 400, "partition"),
         ("POST", "/truncate", {"topic": "nowhere", "partition": 0, "to": 0}, 409, "nowhere"),
         ("POST", "/truncate", {"topic": "a", "partition": 0, "to": -1}, 400, "offset"),
@@ -189,3 +205,22 @@ def test_a_proxy_has_faults_and_no_nodes(lone: Cluster):
         assert ask(control, "POST", "/nodes/1/kill")[0] == 404
         assert ask(control, "POST", "/truncate", {"topic": "a", "partition": 0, "to": 0})[0] == 404
         assert ask(control, "POST", "/faults", {"api": "Produce", "error": 6})[0] == 201
+
+
+def test_who_goes_before_the_answer_is_no_error(
+    control: ControlPort, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    ended = threading.Event()
+    shut_down = control._server.shutdown_request
+
+    def note(request: socket.socket) -> None:
+        shut_down(request)
+        ended.set()
+
+    monkeypatch.setattr(control._server, "shutdown_request", note)
+    host, port = control.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert ended.wait(DEADLINE_S)
+    assert capfd.readouterr().err == ""

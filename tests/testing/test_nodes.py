@@ -155,6 +155,22 @@ def test_a_broker_that_is_cut_off_loses_its_leaders(three: Cluster):
     eventually(lambda: len(three._partition("island", 0).isr_nodes) == 2)
 
 
+def test_a_follower_that_is_cut_off_from_its_leader_does_not_follow(three: Cluster):
+    create(three, "apart", 1, 2)
+    eventually(lambda: len(three._partition("apart", 0).isr_nodes) == 2)
+    three.cut(2, 1, one_way=True)
+    with three.delay("Fetch", 1, client_id="broker-2-fetcher-0", node=1) as passed:
+        acknowledged = RawClient(
+            socket.create_connection(("127.0.0.1", three.port_of(1)), timeout=DEADLINE_S)
+        )
+        with acknowledged as client:
+            client.send(produce_request(Named("apart"), batch(b"a")), 9)
+            assert is_silent(client), "everybody in sync is waited for"
+            assert passed.hits == 0
+            three.heal()
+            assert client.receive(0, 9)[1].responses[0].partition_responses[0].error_code == 0
+
+
 def test_nodes_go_by_their_ids(three: Cluster):
     assert sorted(three.brokers) == [1, 2, 3]
     assert sorted(three.controllers) == [4]

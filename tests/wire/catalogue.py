@@ -141,8 +141,12 @@ _UNKNOWN_TAGS = st.none() | st.dictionaries(
 )
 
 
+@cache
 def objects(cls: type[Struct], version: int, flexible: bool) -> Any:
-    """A strategy for objects that can be written at `version`."""
+    """A strategy for objects that can be written at `version`.
+
+    One for all examples: Hypothesis looks at every part of a strategy that it has not seen before.
+    """
     arguments = {
         field.name: _values(field, version, flexible)
         for field in cls.fields

@@ -12,6 +12,25 @@ from fencepost.wire.message import Message
 
 from .catalogue import CODECS, subclasses
 
+TRY_EVERY_CODEC = {"test_codecs_agree.py", "test_hostile.py"}
+USE_NO_CODEC = {
+    "test_api_facts.py",
+    "test_describe.py",
+    "test_sanitized.py",
+    "test_schema_conformance.py",
+    "test_schema_digests.py",
+    "test_schema_of_kafka_python.py",
+    "test_typing.py",
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test on every backend has been on the one without C, too, when that runs by itself."""
+    if item.path.name in TRY_EVERY_CODEC | USE_NO_CODEC or "on_backend" in getattr(
+        item, "fixturenames", ()
+    ):
+        item.add_marker("same_without_c")
+
 
 @pytest.fixture(params=sorted(CODECS))
 def on_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from . import interpreter
-from .catalogue import CODECS, MESSAGES, VERSIONS, codec, extreme, objects, version_id
+from .catalogue import CODECS, MESSAGES, codec, extreme, objects, version_id
+from .every_version import at_every_version
 
 
 def joined(parts: Any) -> bytes:
@@ -31,7 +32,7 @@ def check(cls: Any, version: int, message: Any) -> None:
         assert end == 3 + len(expected)
 
 
-@pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=version_id)
+@at_every_version
 def test_default_objects(cls: Any, version: int) -> None:
     message = cls()
     for field in cls.fields:  # defaults of None where this version has no null
@@ -41,10 +42,10 @@ def test_default_objects(cls: Any, version: int) -> None:
     check(cls, version, message)
 
 
-@pytest.mark.parametrize("most", [False, True], ids=["least", "most"])
-@pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=version_id)
-def test_extreme_objects(cls: Any, version: int, most: bool) -> None:
-    check(cls, version, extreme(cls, version, cls.is_flexible(version), most=most))
+@at_every_version
+def test_extreme_objects(cls: Any, version: int) -> None:
+    for most in (False, True):
+        check(cls, version, extreme(cls, version, cls.is_flexible(version), most=most))
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=version_id)

@@ -17,7 +17,8 @@ from fencepost.wire.errors import DecodeError, TooManyElementsError
 from fencepost.wire.message import Message, Struct, field
 from fencepost.wire.types import Int8
 
-from .catalogue import CODECS, VERSIONS, codec, extreme, version_id
+from .catalogue import CODECS, codec, extreme
+from .every_version import at_every_version
 
 
 def fetch(topics: int, partitions: int) -> FetchRequest:
@@ -117,7 +118,7 @@ def elements(value: object) -> int:
     return inside + len(value.unknown_tags or ())
 
 
-@pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=version_id)
+@at_every_version
 def test_every_element_of_every_message_is_counted(cls, version, monkeypatch):
     """Both by decoders that copy their input and by those that read it in place."""
     monkeypatch.setattr(generated, "VIEW_THRESHOLD_BYTES", 0)

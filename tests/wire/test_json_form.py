@@ -17,7 +17,8 @@ from fencepost.wire.message import Message, field
 from fencepost.wire.records.group import OffsetCommitValue
 from fencepost.wire.types import Float64, Int32, Uuid
 
-from .catalogue import MESSAGES, VERSIONS, extreme, objects, version_id
+from .catalogue import MESSAGES, extreme, objects, version_id
+from .every_version import at_every_version
 from .samples import Arrays, Leaf, Point, Primitives, Sample
 
 
@@ -50,13 +51,14 @@ def assert_same_both_ways(cls: type[Message], version: int, written: Message) ->
     assert from_json(cls, version, narrow).encode(version) == data
 
 
-@pytest.mark.parametrize("most", [False, True])
-@pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=version_id)
-def test_extremes_survive(cls: type[Message], version: int, most: bool):
-    message = extreme(cls, version, cls.is_flexible(version), most=most)
-    assert_same_both_ways(cls, version, message)
+@at_every_version
+def test_extremes_survive(cls: type[Message], version: int) -> None:
+    for most in (False, True):
+        message = extreme(cls, version, cls.is_flexible(version), most=most)
+        assert_same_both_ways(cls, version, message)
 
 
+@pytest.mark.same_without_c
 @pytest.mark.parametrize("cls", [*MESSAGES, Sample], ids=version_id)
 def test_anything_survives(cls: type[Message]):
     @settings(max_examples=15, deadline=None, database=None)

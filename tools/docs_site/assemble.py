@@ -21,6 +21,7 @@ GUIDES = (
     "GLOSSARY",
     "TESTING",
     "SIMULATOR",
+    "SCALE",
 )
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
 
@@ -108,7 +109,8 @@ def _label(text: str) -> str:
 def write(folder: Path) -> None:
     """Make `folder` hold exactly the sources; files that are as they should be are not touched."""
     wanted: dict[Path, bytes] = {folder / name: text.encode() for name, text in source_pages()}
-    wanted |= {folder / path.name: path.read_bytes() for path in DOCS.glob("*.png")}
+    pictures = (*DOCS.glob("*.png"), *DOCS.glob("*.svg"))
+    wanted |= {folder / path.name: path.read_bytes() for path in pictures}
     for path in folder.rglob("*"):
         if path.is_file() and path not in wanted:
             path.unlink()

@@ -35,6 +35,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("configs", "fencepost.cli.configs", "see and change configs of topics and brokers"),
     Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets"),
     Command(
+        "transactions",
+        "fencepost.cli.transactions",
+        "transactional ids, open transactions, and why readers wait for one",
+    ),
+    Command(
         "quorum", "fencepost.cli.quorum", "the metadata quorum: describe it, change its voters"
     ),
     Command(
@@ -55,6 +60,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("elect", "fencepost.cli.elect", "elect leaders of partitions: preferred or unclean"),
     Command(
         "log-dirs", "fencepost.cli.log_dirs", "log directories of brokers, and moving replicas"
+    ),
+    Command("spark", "fencepost.cli.spark", "how far Spark's streaming queries are behind"),
+    Command(
+        "pipeline",
+        "fencepost.cli.pipeline",
+        "a Spark Declarative Pipelines project from topic to tables and back",
     ),
     Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON"),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),

@@ -16,11 +16,12 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.failures import UsageError
 from fencepost.cli.times import parse_time_ms
+from fencepost.client.config import ISOLATION_LEVELS
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record
     from fencepost.client.cluster import Cluster
-    from fencepost.client.fetcher import Fetched, FetchPosition
+    from fencepost.client.fetch_core import Fetched, FetchPosition
     from fencepost.client.metadata import TopicPartition
 
 EPILOG = """\
@@ -42,6 +43,7 @@ examples:
   fencepost consume orders --offset latest --follow
   fencepost consume orders --format '%T %p:%o %k=%s [%h]\\n' --null NULL
   fencepost consume orders --group billing --follow
+  fencepost consume orders --isolation read_committed
 """
 
 
@@ -70,6 +72,12 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--max-messages", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--follow", action="store_true", help="wait for more at the end")
     parser.add_argument("--group", metavar="NAME", help="read as a member of this consumer group")
+    parser.add_argument(
+        "--isolation",
+        choices=ISOLATION_LEVELS,
+        help="read_committed leaves out records of transactions that are open or aborted, and"
+        " ends before the first open one (default: isolation.level, else read_uncommitted)",
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--key-separator", metavar="TEXT", help="print the key before the value")
     shape.add_argument("--json", action="store_true", help="print an object per record and line")
@@ -88,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.max_messages is not None and arguments.max_messages < 1:
         raise UsageError("--max-messages must be at least 1")
+    _take_isolation(arguments)
     printer = Printer(arguments)
     if arguments.group is not None:
         from fencepost.cli.consume_group import consume_as_member
@@ -104,11 +113,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _take_isolation(arguments: argparse.Namespace) -> None:
+    """--isolation is a client property, which wins over a file of them. UsageError for two."""
+    if arguments.isolation is None:
+        return
+    if any(text.partition("=")[0].strip() == "isolation.level" for text in arguments.properties):
+        raise UsageError("--isolation and -X isolation.level are the same: give one of them")
+    chosen = f"isolation.level={arguments.isolation}"
+    arguments.properties = [*arguments.properties, chosen]
+
+
 class _Reader:
     """Partitions with their positions and, unless following, ends."""
 
     def __init__(self, cluster: Cluster, arguments: argparse.Namespace) -> None:
-        from fencepost.client.fetcher import Fetcher, FetchPosition
+        from fencepost.client.fetch_core import FetchPosition
+        from fencepost.client.fetcher import Fetcher
         from fencepost.client.offsets import LATEST, list_offsets
 
         self._fetcher = Fetcher(cluster)
@@ -128,14 +148,12 @@ class _Reader:
 
     def read(self) -> Iterable[tuple[TopicPartition, Iterable[Record]]]:
         """The next records, partition by partition. Raises LogTruncated when the log was cut."""
-        from fencepost.cli.record_printer import records_of
-        from fencepost.client.fetcher import FetchPosition
+        from fencepost.client.fetch_core import FetchPosition
 
         for fetched in self._fetcher.fetch(self.positions):
             _check_divergence(fetched, self.positions[fetched.partition])
-            start = self.positions[fetched.partition].offset
             end = self._ends[fetched.partition] if self._ends is not None else None
-            yield fetched.partition, records_of(fetched, start, end)
+            yield fetched.partition, fetched.read_records(end)
             self.positions[fetched.partition] = FetchPosition(
                 fetched.next_offset, fetched.last_epoch
             )

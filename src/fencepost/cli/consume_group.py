@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from fencepost.cli.cluster_options import open_cluster
 from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import terminated_like_interrupted
-from fencepost.cli.record_printer import Printer, records_of
+from fencepost.cli.record_printer import Printer
 from fencepost.client.errors import BrokerError
 from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.offsets import LATEST, list_offsets
 
 if TYPE_CHECKING:
-    from fencepost.client.fetcher import Fetched
+    from fencepost.client.fetch_core import Fetched
     from fencepost.client.metadata import TopicPartition
 
 
@@ -52,19 +52,17 @@ class _Member:
     def run(self) -> None:
         """Read, print, commit; what is not printed is not committed."""
         while not self._printer.is_full:
-            starts = dict(self._consumer.positions)
             found = self._consumer.poll()
             if self._consumer.rebalances != self._rebalances:
                 self._on_assigned()
             for fetched in found:
-                self._print(fetched, starts[fetched.partition].offset)
+                self._print(fetched)
             self._commit()
             if not self._follows and self._is_at_the_end():
                 return
 
-    def _print(self, fetched: Fetched, start_offset: int) -> None:
-        records = records_of(fetched, start_offset, None)
-        printed = self._printer.print(fetched.partition, records)
+    def _print(self, fetched: Fetched) -> None:
+        printed = self._printer.print(fetched.partition, fetched.read_records())
         if not self._printer.is_full:
             self._consumer.store(fetched.partition, fetched.next_offset, fetched.last_epoch)
         elif printed is not None:

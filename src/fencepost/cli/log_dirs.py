@@ -13,7 +13,7 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import counted, print_json, print_table
 from fencepost.cli.partition_words import broker_ids, existing_partitions, print_outcomes
 from fencepost.wire.errors import ErrorCode, error_name
 
@@ -90,7 +90,7 @@ def describe(arguments: argparse.Namespace) -> int:
 def _condition(state: LogDirState) -> str:
     if state.error_code != ErrorCode.NONE:
         return f"offline: {error_name(state.error_code)}"
-    words = [f"{len(state.replicas)} replicas"]
+    words = [counted(len(state.replicas), "replica")]
     if state.usable_bytes >= 0:
         words.append(f"{state.usable_bytes >> 20} of {state.total_bytes >> 20} MiB free")
     if state.is_cordoned:

@@ -14,6 +14,11 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def counted(count: int, noun: str) -> str:
+    """ "1 replica", "2 replicas"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def json_bytes(data: bytes | None) -> str | dict[str, str] | None:
     """Bytes for people: text where they are UTF-8, else an object with their hex digits."""
     if data is None:

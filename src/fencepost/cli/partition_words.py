@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import partition_of
@@ -30,6 +30,17 @@ def existing_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartiti
             ids = admin.describe_topic(word).partition_ids
             found.update(dict.fromkeys(TopicPartition(word, number) for number in ids))
     return list(found)
+
+
+def existing_or_all_partitions(admin: Admin, words: Sequence[str]) -> list[TopicPartition]:
+    """As `existing_partitions`; without words those of all topics, internal ones among them."""
+    if words:
+        return existing_partitions(admin, words)
+    return [
+        TopicPartition(topic.name, number)
+        for topic in admin.list_topics(include_internal=True)
+        for number in topic.partition_ids
+    ]
 
 
 def broker_ids(text: str, option: str) -> list[int]:

@@ -103,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         open_cluster(arguments, **defaults) as cluster,
         Interrupts() as interrupts,
     ):
+        if cluster.config.transactional_id is not None:
+            raise UsageError("transactional.id: this command writes without transactions")
         producer = Producer(cluster)
         _Sender(arguments, producer).run(source.fileno(), interrupts)
     if arguments.json:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
     INT16_MAX,
+    INT64_MAX,
     check_number,
     command,
     finish_cluster_command,
@@ -24,7 +25,7 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import counted, print_json, print_table
 from fencepost.cli.partition_files import read_partition_file
 from fencepost.cli.partition_words import broker_ids, existing_partitions, print_outcomes
 from fencepost.client.metadata import TopicPartition
@@ -44,7 +45,7 @@ A PLAN is a JSON file as kafka-reassign-partitions has it, or - for standard inp
 examples:
   fencepost reassign generate orders --brokers 1,2,3 > plan.json
   fencepost reassign execute plan.json --save-current before.json --wait
-  fencepost reassign execute --move orders:0=2,3
+  fencepost reassign execute --move orders:0=2,3 --throttle 50000000
   fencepost reassign verify plan.json                     (exit code 1 until all is done)
   fencepost reassign list
   fencepost reassign cancel orders:0
@@ -77,33 +78,52 @@ def register(subparsers: Any) -> None:
         action="store_true",
         help="refuse to give a partition more or fewer replicas (KIP-860)",
     )
-    executing.add_argument("--wait", action="store_true", help="until all is done")
+    executing.add_argument(
+        "--throttle", type=int, metavar="BYTES", help="copy no more in a second, until `verify`"
+    )
+    executing.add_argument(
+        "--wait", action="store_true", help="until all is done; throttles are removed then"
+    )
     finish_cluster_command(executing, execute)
 
     verifying = actions.add_parser("verify", help="how far a plan is; exit code 1 until it is done")
     _add_plan(verifying)
+    _add_preserve_throttles(verifying)
     finish_cluster_command(verifying, verify)
 
     cancelling = actions.add_parser("cancel", help="call moves off")
     cancelling.add_argument("partitions", nargs="*", metavar="PARTITION", help="TOPIC or TOPIC:N")
     cancelling.add_argument("--plan", type=Path, metavar="PLAN", help="those of a plan")
     cancelling.add_argument("--all", action="store_true", help="all that are under way")
+    _add_preserve_throttles(cancelling)
     finish_cluster_command(cancelling, cancel)
 
     finish_cluster_command(actions.add_parser("list", help="moves under way"), list_moves)
 
 
+def _add_preserve_throttles(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--preserve-throttles",
+        action="store_true",
+        help="leave what throttles replication, which is removed when nothing moves any more",
+    )
+
+
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a JSON file, or -")
     parser.add_argument(
-        "--move", action="append", default=[], metavar="T:P=ID,ID", help="instead of a plan"
+        "--move",
+        action="append",
+        default=[],
+        metavar="T:P=ID,ID",
+        help="instead of a plan; may be repeated",
     )
 
 
 def _plan(arguments: argparse.Namespace) -> dict[TopicPartition, list[int]]:
     """What the command line or its file says. UsageError, InputError."""
     if bool(arguments.move) == (arguments.plan is not None):
-        raise UsageError("name a plan, or --move partitions")
+        raise UsageError("name a plan, or --move partitions (one for each --move), not both")
     if arguments.plan is None:
         words = [text.rpartition("=") for text in arguments.move]
         return {partition_of(where, "--move"): broker_ids(ids, "--move") for where, _, ids in words}
@@ -150,7 +170,8 @@ def generate(arguments: argparse.Namespace) -> int:
     print_json(_document(changed))
     copies = sum(len(set(ids) - set(current[where])) for where, ids in changed.items())
     print(
-        f"{len(changed)} of {len(plan)} partitions change, {copies} replicas are copied",
+        f"{len(changed)} of {counted(len(plan), 'partition')} to change,"
+        f" {counted(copies, 'replica')} to be copied",
         file=sys.stderr,
     )
     return 0
@@ -184,14 +205,20 @@ def _document(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
 @command
 def execute(arguments: argparse.Namespace) -> int:
     """Begin; says of each partition whether its move is recorded, and waits if asked to."""
+    from fencepost.cli.reassignment_throttles import set_throttles
     from fencepost.client.admin import Admin
 
     plan = _plan(arguments)
+    check_number("--throttle", arguments.throttle, 1, INT64_MAX)
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
-        if arguments.save_current is not None:
+        if arguments.save_current is not None or arguments.throttle is not None:
             current = _current(admin, sorted({where.topic for where in plan}))
-            _save(arguments.save_current, {w: r for w, r in current.items() if w in plan})
+            if arguments.save_current is not None:
+                _save(arguments.save_current, {w: r for w, r in current.items() if w in plan})
+            if arguments.throttle is not None:
+                moving = admin.list_reassignments()
+                set_throttles(admin, current, plan, moving, arguments.throttle)
         outcomes = admin.alter_reassignments(
             plan, allow_replication_factor_change=not arguments.keep_replication_factor
         )
@@ -199,8 +226,24 @@ def execute(arguments: argparse.Namespace) -> int:
             arguments, outcomes, "begun", extra={w: {"to": plan[w]} for w in outcomes if w in plan}
         )
         if arguments.wait and code == 0:
-            return _wait(admin, plan)
+            code = _wait(admin, plan)
+            if arguments.throttle is not None:
+                _remove_throttles(admin, {where.topic for where in plan})
     return code
+
+
+def _remove_throttles(admin: Admin, topics: Iterable[str]) -> None:
+    """What throttles replication goes, unless something moves that it may be for.
+
+    Of brokers that run; what is removed is told on standard error.
+    """
+    from fencepost.cli.reassignment_throttles import clear_throttles
+
+    if admin.list_reassignments():
+        return
+    cleared = clear_throttles(admin, admin.cluster.metadata.nodes, topics)
+    if cleared:
+        print(f"throttles removed: {', '.join(cleared)}", file=sys.stderr)
 
 
 def _save(path: Path, current: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -237,7 +280,6 @@ def verify(arguments: argparse.Namespace) -> int:
     from fencepost.client.errors import UnknownTopic
 
     plan = _plan(arguments)
-    rows = []
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         moving = admin.list_reassignments(plan)
@@ -248,6 +290,20 @@ def verify(arguments: argparse.Namespace) -> int:
             except UnknownTopic:
                 continue
             current.update((TopicPartition(topic, number), info) for number, info in found.items())
+        code = _print_states(arguments, plan, moving, current)
+        if not arguments.preserve_throttles:
+            _remove_throttles(admin, {where.topic for where in current})
+    return code
+
+
+def _print_states(
+    arguments: argparse.Namespace,
+    plan: Mapping[TopicPartition, list[int]],
+    moving: Mapping[TopicPartition, Reassignment],
+    current: Mapping[TopicPartition, Any],
+) -> int:
+    """A row per partition; the exit code."""
+    rows = []
     for where, replicas in sorted(plan.items()):
         info = current.get(where)
         state = _state(replicas, info, moving.get(where))
@@ -289,7 +345,11 @@ def cancel(arguments: argparse.Namespace) -> int:
             named = {partition_of(w, "PARTITION") for w in arguments.partitions if ":" in w}
             chosen = [where for where in chosen if where in moving or where in named]
         outcomes = admin.alter_reassignments(dict.fromkeys(chosen)) if chosen else {}
-    return print_outcomes(arguments, outcomes, "cancelled")
+        code = print_outcomes(arguments, outcomes, "cancelled")
+        done = {where.topic for where, outcome in outcomes.items() if outcome.is_done}
+        if done and not arguments.preserve_throttles:
+            _remove_throttles(admin, done)
+    return code
 
 
 @command

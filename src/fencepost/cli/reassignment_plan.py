@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from fencepost.cli.output import counted
 from fencepost.client.metadata import TopicPartition
 
 Assignment = dict[TopicPartition, list[int]]
@@ -36,7 +37,7 @@ def make_plan(
         count = replication_factor or len(replicas)
         if count > len(wanted):
             raise PlanError(
-                f"{where} is to have {count} replicas, and {len(wanted)} brokers are named"
+                f"{where} is to have {counted(count, 'replica')}, brokers named: {len(wanted)}"
             )
         plan[where] = [id_ for id_ in replicas if id_ in load][:count]
         load.update(plan[where])

@@ -6,29 +6,16 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.batch.records import read_records
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import json_bytes
 from fencepost.cli.record_format import FormatError, RecordFormat
-from fencepost.client.transactions import committed_slices
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record
-    from fencepost.client.fetcher import Fetched
     from fencepost.client.metadata import TopicPartition
-
-
-def records_of(fetched: Fetched, start_offset: int, end_offset: int | None) -> Iterator[Record]:
-    """The records from `start_offset` up to `end_offset` (None: all), without those of aborted
-    transactions; one batch is unpacked at a time."""
-    for piece in committed_slices(fetched.records, fetched.aborted):
-        for record in read_records(piece, start_offset=start_offset):
-            if end_offset is not None and record.offset >= end_offset:
-                return
-            yield record
 
 
 class Printer:

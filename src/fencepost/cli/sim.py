@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.cli.commands import add_actions
 from fencepost.cli.sim_explore import add_explore
+from fencepost.cli.sim_explore_partition import add_explore_partition
 from fencepost.cli.sim_options import check_numbers, check_output, read_file, read_ledger
 
 EPILOG = """\
@@ -27,6 +28,7 @@ examples:
   fencepost sim replay 4711 --words | less
   fencepost sim shrink 4711 --out found.json && fencepost sim replay found.json --words
   fencepost sim explore --epochs 2 --timeouts 2 --crashes 1 --reconfigurations 1 --first 1
+  fencepost sim explore-partition --epochs 2 --crashes 1 --changes 1 --appends 1
   fencepost sim play tests/transcripts/quorum/s36_leader_restarts.txt
 """
 
@@ -44,6 +46,7 @@ def register(subparsers: Any) -> None:
     _add_replay(actions)
     _add_shrink(actions)
     add_explore(actions)
+    add_explore_partition(actions)
     _add_ablations(actions)
     play = actions.add_parser("play", help="play scenarios and print what comes out")
     play.add_argument("files", nargs="+", metavar="FILE", help="scenarios; see docs/SIMULATOR.md")

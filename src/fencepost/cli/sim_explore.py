@@ -54,15 +54,7 @@ def add_explore(actions: Any) -> None:
         metavar="LOGS",
         help="epochs of the batches that disks hold at first: '1/2/' for three voters",
     )
-    explore.add_argument(
-        "--minutes", type=float, default=10, metavar="M", help="stop after this long (10); 0: never"
-    )
-    explore.add_argument("--states", type=int, metavar="N", help="stop after so many states")
-    explore.add_argument(
-        "--doubts", type=int, default=0, metavar="N", help="work out every Nth outcome again"
-    )
-    explore.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
-    explore.add_argument("--json", action="store_true", help="print JSON")
+    add_search_options(explore)
     explore.set_defaults(run=_run)
 
 
@@ -81,9 +73,7 @@ def _logs(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fencepost.sim.ablations import ablation_names, load_ablation
-    from fencepost.sim.explore import Bounds, Search, Space, tell
-    from fencepost.sim.rules import Rules
+    from fencepost.sim.explore import Bounds, Space, tell
 
     try:
         check_numbers(arguments, "minutes", "states", "doubts")
@@ -95,15 +85,21 @@ def _run(arguments: argparse.Namespace) -> int:
             stays_down=arguments.stays_down,
             logs=_logs(arguments.logs),
         )
-        rules = Rules()
-        if arguments.ablation:
-            if arguments.ablation not in ablation_names():
-                raise ValueError(f"no ablation {arguments.ablation!r}")
-            rules = load_ablation(arguments.ablation).rules
+        rules = rules_of(arguments)
     except ValueError as error:
         print(f"fencepost sim: {error}", file=sys.stderr)
         return 2
-    space = Space(bounds, rules.make_machine, doubts=arguments.doubts)
+    return search_and_tell(
+        arguments, bounds, rules, Space(bounds, rules.make_machine, doubts=arguments.doubts), tell
+    )
+
+
+def search_and_tell(
+    arguments: argparse.Namespace, bounds: Any, rules: Any, space: Any, tell: Any
+) -> int:
+    """Search a space as the arguments say, and print what has come of it; the exit code."""
+    from fencepost.sim.explore import Search
+
     seconds = arguments.minutes * 60 if arguments.minutes else None
     with rules.in_force():
         report = Search(space).run(arguments.states, seconds, _progress)
@@ -115,6 +111,31 @@ def _run(arguments: argparse.Namespace) -> int:
     if report.violation or arguments.ablation:
         return int(bool(report.violation) != bool(arguments.ablation))
     return 0 if report.covered else 3
+
+
+def add_search_options(explore: Any) -> None:
+    """The options of every search: how long, and with which bug."""
+    explore.add_argument(
+        "--minutes", type=float, default=10, metavar="M", help="stop after this long (10); 0: never"
+    )
+    explore.add_argument("--states", type=int, metavar="N", help="stop after so many states")
+    explore.add_argument(
+        "--doubts", type=int, default=0, metavar="N", help="work out every Nth outcome again"
+    )
+    explore.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
+    explore.add_argument("--json", action="store_true", help="print JSON")
+
+
+def rules_of(arguments: argparse.Namespace) -> Any:
+    """The product's rules, or with `--ablation` those of an old bug. ValueError."""
+    from fencepost.sim.ablations import ablation_names, load_ablation
+    from fencepost.sim.rules import Rules
+
+    if not arguments.ablation:
+        return Rules()
+    if arguments.ablation not in ablation_names():
+        raise ValueError(f"no ablation {arguments.ablation!r}")
+    return load_ablation(arguments.ablation).rules
 
 
 def _progress(report: Any) -> None:

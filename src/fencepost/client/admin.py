@@ -1,6 +1,7 @@
 """Managing a cluster: topics, partitions, configs, records, brokers.
 
-Groups are in `groups`; reassignments, elections and log directories in `replicas`.
+Groups are in `groups`; reassignments, elections and log directories in `replicas`; transactions in
+`transaction_admin`.
 
 Every method is one request, sent to the broker that can carry it out and retried as `Cluster`
 retries; a refusal is a BrokerError with the broker's own words. A request whose answer was lost is
@@ -13,12 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded
+from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded, OffsetOutOfRange
 from fencepost.client.groups import GroupAdmin
 from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
 from fencepost.client.metadata import Node, TopicInfo, TopicPartition
+from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.replicas import ReplicaAdmin
 from fencepost.client.retry import Deadline
+from fencepost.client.transaction_admin import TransactionAdmin
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -113,7 +116,7 @@ class ClusterDescription:
     fenced: frozenset[int]
 
 
-class Admin(GroupAdmin, ReplicaAdmin):
+class Admin(GroupAdmin, ReplicaAdmin, TransactionAdmin):
     """Administration through a Cluster, which it does not own."""
 
     # -- topics ----------------------------------------------------------------------------------
@@ -273,7 +276,7 @@ class Admin(GroupAdmin, ReplicaAdmin):
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset (-1: before the high watermark); returns the
-        partitions' new low watermarks."""
+        partitions' new low watermarks. OffsetOutOfRange, naming it, beyond the high watermark."""
 
         def build(group: dict[TopicPartition, Asked[int]]) -> DeleteRecordsRequest:
             return DeleteRecordsRequest(
@@ -296,7 +299,18 @@ class Admin(GroupAdmin, ReplicaAdmin):
                     where = TopicPartition(topic.name, entry.partition_index)
                     yield Answered(where, entry.error_code, entry.low_watermark)
 
-        return ask_leaders(self.cluster, before, build, read, what="DeleteRecords")
+        try:
+            return ask_leaders(self.cluster, before, build, read, what="DeleteRecords")
+        except OffsetOutOfRange as error:
+            where = TopicPartition(error.topic or "", error.partition or 0)
+            level = "read_uncommitted"  # or it would be the last stable offset
+            end = list_offsets(self.cluster, {where: LATEST}, isolation_level=level)[where].offset
+            asked = before.get(where, -1)
+            text = f"{error.message}: the high watermark is {end}, and {asked} was asked for"
+            topic, number = where
+            raise OffsetOutOfRange(
+                text, host=error.host, topic=topic, partition=number, code=error.code
+            ) from None
 
     def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
         """The cluster's id, controller and brokers."""

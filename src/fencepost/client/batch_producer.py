@@ -18,59 +18,54 @@ accepts only the next sequence and recognises the last five batches when they co
   and the partition goes on with its epoch raised by one and sequences from 0: whatever of the old
   epoch is still on its way is then fenced, so nothing appears behind newer records.
 
-What a partition may do next is `PartitionQueue`'s decision, in `produce_queue`; this module moves
-the bytes.
+What is sent and what answers mean is decided in `produce_core` and `produce_queue`; this module
+moves the bytes.
+
+With `transactional.id` set the producer is transactional: batches are part of a transaction, which
+readers with `isolation.level=read_committed` see as a whole or not at all.
+
+    producer.init_transactions()                  # once; fences who used the id before
+    with producer.transaction():                  # commits, or aborts when an exception leaves it
+        producer.send_batch("orders", 0, batch)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+
+A TransactionError says what is left to do: abort (AbortableTransactionError), or nothing but close
+(FatalTransactionError, of which ProducerFenced is one).
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import select
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
-from fencepost.batch.header import read_header, stamp_producer
 from fencepost.client.cluster import Cluster
+from fencepost.client.config import ClientConfig
 from fencepost.client.connection import Connection
 from fencepost.client.errors import (
-    BrokerError,
     ClientError,
     DeadlineExceeded,
-    DeliveryFailed,
     RequestTimedOut,
     UnknownTopic,
     UnsupportedApi,
 )
-from fencepost.client.metadata import Node, TopicPartition
-from fencepost.client.produce_queue import (
-    NO_IDENTITY,
-    Delivery,
-    Identity,
-    PartitionQueue,
-    QueuedBatch,
-)
+from fencepost.client.metadata import CommittedOffset, Node, TopicPartition
+from fencepost.client.open_transactions import OpenTransaction
+from fencepost.client.produce_core import INIT_PRODUCER_ID_HIGHEST, ProduceCore, Sent
+from fencepost.client.produce_queue import Delivery, Identity, PartitionQueue, QueuedBatch
 from fencepost.client.protocol.in_flight import Token
+from fencepost.client.protocol.transaction_manager import State
+from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
-from fencepost.wire.api.init_producer_id import InitProducerIdRequest
-from fencepost.wire.api.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from fencepost.wire.errors import ErrorCode, is_retriable
-from fencepost.wire.types import Uuid
+from fencepost.client.transactional import TransactionDriver, aborted_by_user
+from fencepost.wire.api.produce import ProduceRequest
 
-log = logging.getLogger("fencepost.client")
-
-LOWEST_VERSION = 3  # the first with record batches of format 2
-LAST_VERSION_WITH_NAMES = 12
-INIT_PRODUCER_ID_HIGHEST = 5  # 6 is for two-phase commit
 # How long a wait for answers may last before queues are looked at again, in milliseconds.
 IDLE_WAIT_MS = 50.0
-
-Sent = list[tuple[PartitionQueue, QueuedBatch]]
 
 
 @dataclass(slots=True, eq=False)
@@ -94,21 +89,28 @@ class _Channel:
 class BatchProducer:
     """Sends ready record batches; see the module for its guarantees. A context manager.
 
-    All settings come from the cluster's ClientConfig. Leaving the context flushes, unless an
-    exception is on its way.
+    All settings come from `config`, by default the cluster's ClientConfig. Leaving the context
+    flushes, unless an exception is on its way.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        cluster.config.check()
+    def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
         self.cluster = cluster
-        self.config = cluster.config
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self.config = config or cluster.config
+        self.config.check()
         self._channels: dict[int, _Channel] = {}
-        self._identity: Identity | None = None if self.config.enable_idempotence else NO_IDENTITY
-        self._queued_bytes = 0
-        self._first_failure: ClientError | None = None
-        self.acknowledged_count = 0
-        """Records so far that the brokers have acknowledged (with acks=0: that were sent)."""
+        self._transactions = (
+            TransactionDriver(
+                cluster, self.config.transactional_id, self.config.transaction_timeout_ms
+            )
+            if self.config.transactional_id is not None
+            else None
+        )
+        self._core = ProduceCore(
+            self.config,
+            cluster.metadata,
+            cluster.note_failure,
+            self._transactions.manager if self._transactions else None,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +119,11 @@ class BatchProducer:
         if kind is None:
             self.flush()
 
+    @property
+    def acknowledged_count(self) -> int:
+        """Records so far that the brokers have acknowledged (with acks=0: that were sent)."""
+        return self._core.acknowledged_count
+
     def send_batch(
         self, topic: str, partition: int, batch: bytearray | bytes | memoryview
     ) -> Delivery:
@@ -124,42 +131,32 @@ class BatchProducer:
 
         A bytearray is stamped in place (producer id, sequence, CRC); other buffers are copied.
         Blocks while more than `buffer.memory` bytes are queued. Raises BatchError on what is no
-        batch; delivery errors show in the Delivery and in `flush`.
+        batch, and of a transactional producer TransactionError, or ClientError without a
+        transaction; delivery errors show in the Delivery and in `flush`.
         """
-        header = read_header(batch)
-        if header.size_bytes != len(batch) or header.records_count < 1:
-            raise ClientError(
-                f"a batch of {header.size_bytes} bytes and {header.records_count} records was "
-                f"given as {len(batch)} bytes; needed is exactly one batch with records",
-                topic=topic,
-                partition=partition,
-            )
-        data = batch if isinstance(batch, bytearray) else bytearray(batch)
-        where = TopicPartition(topic, partition)
-        delivery = Delivery(where, header.records_count)
         deadline = Deadline(self.config.delivery_timeout_ms)
-        queued = QueuedBatch(data, header.records_count, delivery, deadline)
-        self._make_room(len(data), deadline)
-        self._queue(where).unsent.append(queued)
-        self._queued_bytes += len(data)
+        queued = self._core.batch(topic, partition, batch, deadline)
+        self._make_room(len(queued.data), deadline)
+        delivery = self._core.add(queued)
         self.poll()
         return delivery
 
     def poll(self, wait_ms: float = 0) -> None:
         """Send what may be sent and take in answers, waiting at most `wait_ms` for one."""
-        self._expire()
+        self._core.expire()
         self._dispatch()
         if self._collect(wait_ms):
             self._dispatch()
 
     def next_poll_ms(self) -> float | None:
         """Milliseconds within which `poll` wants to be called; None when nothing is undelivered."""
-        return IDLE_WAIT_MS if any(not queue.is_empty for queue in self._queues.values()) else None
+        return None if self._core.is_idle else IDLE_WAIT_MS
 
     def raise_failure(self) -> None:
         """Raise the first failure since the last time one was raised, without waiting."""
-        if self._first_failure is not None:
-            error, self._first_failure = self._first_failure, None
+        core = self._core
+        if core.first_failure is not None:
+            error, core.first_failure = core.first_failure, None
             raise error
 
     def flush(self, timeout_ms: float | None = None) -> None:
@@ -168,60 +165,151 @@ class BatchProducer:
         Without `timeout_ms` the batches' own delivery timeouts bound the time.
         """
         deadline = Deadline(timeout_ms) if timeout_ms is not None else None
-        while any(not queue.is_empty for queue in self._queues.values()):
+        while not self._core.is_idle:
             if deadline is not None and deadline.passed:
                 raise DeadlineExceeded(
                     f"records were still undelivered after {timeout_ms:.0f} ms",
-                    self._first_failure,
+                    self._core.first_failure,
                 )
             self.poll(IDLE_WAIT_MS)
         self.raise_failure()
 
     def _make_room(self, size_bytes: int, deadline: Deadline) -> None:
-        while self._queued_bytes and self._queued_bytes + size_bytes > self.config.buffer_memory:
+        while not self._core.has_room(size_bytes):
             if deadline.passed:
                 raise DeadlineExceeded(
-                    f"{self._queued_bytes} bytes are queued and none could be delivered within "
-                    f"{deadline.timeout_ms:.0f} ms",
-                    self._first_failure,
+                    f"{self._core.queued_bytes} bytes are queued and none could be delivered "
+                    f"within {deadline.timeout_ms:.0f} ms",
+                    self._core.first_failure,
                 )
             self.poll(IDLE_WAIT_MS)
 
-    def _queue(self, where: TopicPartition) -> PartitionQueue:
-        queue = self._queues.get(where)
-        if queue is None:
-            queue = self._queues[where] = PartitionQueue(
-                where,
-                self.config.enable_idempotence,
-                self.cluster.backoff(),
-                window=self.config.max_in_flight,
-            )
-        return queue
+    # -- transactions ----------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Get a producer id for `transactional.id`: producers that had it before are fenced, and
+        what they left open is aborted. To be called once, before any transaction.
+
+        FatalTransactionError; DeadlineExceeded (`default.api.timeout.ms`): call again.
+        """
+        driver = self._driver()
+        driver.manager.initialize()
+        driver.run("init_transactions")
+
+    def begin_transaction(self) -> None:
+        """What is sent from now on is part of a transaction. ClientError inside of one."""
+        self._driver().begin()
+        self._core.first_failure = None
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        group_metadata: ConsumerGroupMetadata | str,
+    ) -> None:
+        """Commit a consumer group's offsets (of the next records to read) with the transaction.
+
+        With the metadata of a member (`GroupConsumer.consumer_group_metadata`) the coordinator
+        refuses them when the group has rebalanced since; AbortableTransactionError then.
+        """
+        self._driver().send_offsets(offsets, group_metadata)
+
+    def commit_transaction(self) -> None:
+        """Deliver everything and commit.
+
+        AbortableTransactionError when a record or offset could not be delivered (call
+        `abort_transaction`), FatalTransactionError; DeadlineExceeded (`default.api.timeout.ms`):
+        whether it is committed is not known yet, call again.
+        """
+        driver = self._driver()
+        driver.manager.check()
+        with contextlib.suppress(ClientError):  # the transaction knows of it
+            self.flush()
+        driver.end(commit=True)
+
+    def abort_transaction(self) -> None:
+        """Give up what was sent since the transaction began. Errors as `commit_transaction`."""
+        driver = self._driver()
+        driver.require_open()
+        while not self._core.is_idle:
+            self._core.abandon(aborted_by_user())
+            self._collect(IDLE_WAIT_MS)
+        self._core.first_failure = None
+        driver.end(commit=False)
+
+    def leave_open(self) -> OpenTransaction | None:
+        """Deliver everything and leave the transaction for somebody else to end, with
+        `open_transactions.end_all`; None when nothing was sent in it.
+
+        Errors as `commit_transaction`. The producer is of no use afterwards.
+        """
+        driver = self._driver()
+        driver.manager.check()
+        with contextlib.suppress(ClientError):  # the transaction knows of it
+            self.flush()
+        return driver.leave_open()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction around a block: committed at its end, aborted when an exception leaves
+        it, or when it cannot be committed; that exception is raised then."""
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            if self._driver().may_abort:
+                with contextlib.suppress(ClientError):  # the coordinator has aborted it, or will
+                    self.abort_transaction()
+            raise
+
+    def require_transaction(self) -> None:
+        """Raise TransactionError or ClientError where records could not be part of a transaction,
+        but would have to be."""
+        if self._transactions is not None:
+            self._transactions.manager.require_transaction()
+
+    def _driver(self) -> TransactionDriver:
+        if self._transactions is None:
+            raise ClientError("transactions need transactional.id in the client's config")
+        return self._transactions
 
     # -- sending ---------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         """Write requests until nothing more may be sent. A request has at most one batch of a
         partition, as brokers demand."""
+        if self._transactions is not None:
+            self._before_dispatch(self._transactions)
         while True:
             grouped: dict[int, tuple[_Channel, Sent, int]] = {}
-            for queue in self._queues.values():
-                self._add_sendable(queue, grouped)
+            for queue, batch in self._core.sendable():
+                self._add_sendable(queue, batch, grouped)
             if not grouped:
                 return
             for channel, sent, _ in grouped.values():
                 self._send(channel, sent)
 
+    def _before_dispatch(self, driver: TransactionDriver) -> None:
+        """Have new partitions added to the transaction; without a transaction that could be
+        committed nothing is sent any more."""
+        if driver.manager.state is State.IN_TRANSACTION:
+            driver.step()
+        if driver.manager.error is not None:
+            self._core.abandon(driver.manager.error)
+
     def _add_sendable(
-        self, queue: PartitionQueue, grouped: dict[int, tuple[_Channel, Sent, int]]
+        self,
+        queue: PartitionQueue,
+        batch: QueuedBatch,
+        grouped: dict[int, tuple[_Channel, Sent, int]],
     ) -> None:
-        batch = queue.sendable(time.monotonic())
-        if batch is None:
-            return
         try:
             channel = self._channel_for(queue, batch)
         except ClientError as error:
-            self._cannot_send(queue, batch, error)
+            queue.unknown_topic_attempts += isinstance(error, UnknownTopic)
+            limit = self.cluster.unknown_topic_attempts
+            gives_up = queue.unknown_topic_attempts >= limit
+            self._core.postpone(queue, batch, error, gives_up=gives_up)
             return
         queue.unknown_topic_attempts = 0
         if channel is None:
@@ -253,14 +341,11 @@ class BatchProducer:
 
     def _take_identity(self, deadline: Deadline) -> Identity:
         """The shared producer id, or a new one for a partition that used up its epochs."""
-        exhausted = any(queue.identity is None and queue.used for queue in self._queues.values())
-        if self._identity is None or (exhausted and self.config.enable_idempotence):
+        core = self._core
+        if core.needs_identity:
             try:
                 response = self.cluster.request_any(
-                    InitProducerIdRequest(
-                        transactional_id=None,
-                        transaction_timeout_ms=self.config.request_timeout_ms,
-                    ),
+                    core.identity_request(),
                     lambda r: r.error_code,
                     highest=INIT_PRODUCER_ID_HIGHEST,
                     deadline=deadline,
@@ -270,63 +355,25 @@ class BatchProducer:
                     f"{error.message}; set enable.idempotence=false for this cluster",
                     host=error.host,
                 ) from error
-            self._identity = Identity(response.producer_id, response.producer_epoch)
-        return self._identity
-
-    def _cannot_send(self, queue: PartitionQueue, batch: QueuedBatch, error: ClientError) -> None:
-        if isinstance(error, UnknownTopic):
-            queue.unknown_topic_attempts += 1
-        if error.retriable and queue.unknown_topic_attempts < self.cluster.unknown_topic_attempts:
-            self.cluster.note_failure(error)
-            queue.retry_at = time.monotonic() + queue.backoff.next_ms() / 1000
-            queue.last_error = error
-        else:
-            self._fail(queue, batch, error, in_doubt=batch.in_doubt)
+            core.identity = Identity(response.producer_id, response.producer_epoch)
+        assert core.identity is not None
+        return core.identity
 
     def _send(self, channel: _Channel, sent: Sent) -> None:
-        for queue, batch in sent:
-            if queue.take(batch) and queue.idempotent:
-                producer_id, epoch = batch.identity
-                stamp_producer(batch.data, producer_id, epoch, batch.sequence)
-        message, by_id = self._message(sent)
+        message, lowest, highest = self._core.message(sent)
         acknowledged = self.config.acks != 0
+        connection = channel.connection
         try:
-            version = channel.connection.version_for(
-                ProduceRequest,
-                lowest=LOWEST_VERSION,
-                highest=None if by_id else LAST_VERSION_WITH_NAMES,
-            )
-            token = channel.connection.send(message, version, expect_response=acknowledged)
+            version = connection.version_for(ProduceRequest, lowest=lowest, highest=highest)
+            token = connection.send(message, version, expect_response=acknowledged)
         except ClientError as error:
             self._lose(channel, list(sent), error)
             return
         if acknowledged:
             deadline = Deadline(self.config.request_timeout_ms)
             channel.requests.append(_Request(token, sent, deadline))
-            return
-        for queue, batch in sent:
-            self._queued_bytes -= len(batch.data)
-            self.acknowledged_count += batch.count
-            queue.acknowledge(batch, -1, -1, time.monotonic())
-
-    def _message(self, sent: Sent) -> tuple[ProduceRequest, bool]:
-        topics: dict[str, TopicProduceData] = {}
-        by_id = True
-        for queue, batch in sent:
-            name, partition = queue.partition
-            known = self.cluster.metadata.topics.get(name)
-            topic_id = known.topic_id if known else Uuid.ZERO
-            by_id = by_id and topic_id != Uuid.ZERO
-            data = topics.setdefault(
-                name, TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            )
-            data.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
-        request = ProduceRequest(
-            acks=self.config.acks,
-            timeout_ms=self.config.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
-        return request, by_id
+        else:
+            self._core.unanswered(sent)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -335,7 +382,7 @@ class BatchProducer:
         waiting = [channel for channel in self._channels.values() if channel.requests]
         if not waiting:
             if wait_ms:
-                time.sleep(self._pause_s(wait_ms))
+                time.sleep(self._pause_s(wait_ms / 1000))
             return False
         some = any(channel.connection.readable() for channel in waiting)
         if not some and wait_ms:
@@ -355,11 +402,12 @@ class BatchProducer:
                 collected = True
         return collected
 
-    def _pause_s(self, wait_ms: float) -> float:
-        """Seconds until a queue may be tried again, at most `wait_ms`."""
-        now = time.monotonic()
-        retries = [queue.retry_at - now for queue in self._queues.values() if not queue.is_empty]
-        return max(0.0, min([wait_ms / 1000, *retries]))
+    def _pause_s(self, limit_s: float) -> float:
+        """Seconds until something may be tried again, at most `limit_s`."""
+        pause_s = self._core.pause_s(limit_s)
+        if self._transactions is None or self._transactions.retry_in_s() == 0:
+            return pause_s
+        return min(pause_s, self._transactions.retry_in_s())
 
     def _receive(self, channel: _Channel, request: _Request) -> None:
         try:
@@ -368,50 +416,7 @@ class BatchProducer:
             self._lose(channel, [], error)
             return
         channel.requests.popleft()
-        answers = {
-            self._answered_partition(topic, entry): entry
-            for topic in response.responses
-            for entry in topic.partition_responses
-        }
-        for queue, batch in request.sent:
-            entry = answers.get(queue.partition)
-            if entry is None:
-                gap = ClientError("the broker's answer left the partition out")
-                self._fail(queue, batch, gap, in_doubt=True, host=channel.node.address)
-            else:
-                self._apply(channel, queue, batch, entry)
-
-    def _answered_partition(self, topic: Any, entry: Any) -> TopicPartition:
-        name = topic.name or self.cluster.topic_name(Uuid(topic.topic_id)) or ""
-        return TopicPartition(name, entry.index)
-
-    def _apply(
-        self, channel: _Channel, queue: PartitionQueue, batch: QueuedBatch, entry: Any
-    ) -> None:
-        """One partition's verdict on one batch."""
-        code = entry.error_code
-        now = time.monotonic()
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._queued_bytes -= len(batch.data)
-            self.acknowledged_count += batch.count
-            queue.acknowledge(batch, entry.base_offset, entry.log_append_time_ms, now)
-            return
-        behind = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.is_oldest(batch)
-        error = BrokerError.of(
-            code,
-            entry.error_message or "Produce was refused",
-            host=channel.node.address,
-            topic=queue.partition.topic,
-            partition=queue.partition.partition,
-        )
-        if is_retriable(code) or behind:
-            log.debug("will send a batch again after: %s", error)
-            if not behind:
-                self.cluster.note_failure(error)
-                queue.last_error = error
-            self._refuse(queue, batch, in_doubt=code in _MAYBE_APPENDED)
-            return
-        self._fail(queue, batch, error, in_doubt=batch.in_doubt or code in _MAYBE_APPENDED)
+        self._core.take_answer(request.sent, response, channel.node.address)
 
     def _time_out(self, channel: _Channel) -> None:
         error = RequestTimedOut(
@@ -429,64 +434,7 @@ class BatchProducer:
         # Those still on the channel came before `lost` and are as lost as they are.
         lost = [entry for item in channel.requests for entry in item.sent] + lost
         channel.requests.clear()
-        for queue, batch in lost:
-            if error.retriable:
-                queue.last_error = error
-                self._refuse(queue, batch, in_doubt=True)
-            elif batch in queue.in_flight:
-                in_doubt = batch.in_doubt or not isinstance(error, UnsupportedApi)
-                self._fail(queue, batch, error, in_doubt=in_doubt)
-        self.cluster.note_failure(error)
-
-    def _refuse(self, queue: PartitionQueue, batch: QueuedBatch, *, in_doubt: bool) -> None:
-        queue.refuse(batch, time.monotonic(), in_doubt=in_doubt)
-        if batch.delivery.done:  # given up, because an earlier one failed
-            self._count_failure(batch)
-
-    def _fail(
-        self,
-        queue: PartitionQueue,
-        batch: QueuedBatch,
-        cause: ClientError,
-        *,
-        in_doubt: bool,
-        host: str | None = None,
-    ) -> None:
-        error = DeliveryFailed(
-            f"{batch.count} records were not delivered: {cause.message}",
-            topic=queue.partition.topic,
-            partition=queue.partition.partition,
-            in_doubt=in_doubt,
-            host=host or cause.host,
-            code=cause.code,
-        )
-        later = [item for item in queue.again if item.order > batch.order >= 0]
-        queue.fail(batch, error)
-        for decided in (batch, *later):
-            self._count_failure(decided)
-
-    def _count_failure(self, batch: QueuedBatch) -> None:
-        self._queued_bytes -= len(batch.data)
-        if self._first_failure is None:
-            self._first_failure = batch.delivery.error
-
-    def _expire(self) -> None:
-        for queue in self._queues.values():
-            for batch in queue.expired():
-                if batch.delivery.done:
-                    continue  # failed together with the one before it
-                last = f"; last error: {queue.last_error}" if queue.last_error else ""
-                cause = ClientError(
-                    f"delivery.timeout.ms={self.config.delivery_timeout_ms} passed{last}"
-                )
-                self._fail(queue, batch, cause, in_doubt=batch.in_doubt)
-
-
-_MAYBE_APPENDED = {
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-}
+        self._core.lose(lost, error)
 
 
 def _awaits(channel: _Channel, queue: PartitionQueue) -> bool:

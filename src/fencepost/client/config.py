@@ -1,25 +1,33 @@
 """Client properties under Kafka's names, checked and typed.
 
-`ClientConfig.from_props` accepts the properties of KNOWN and refuses every other key by name, so a
-misspelt or unsupported property never passes silently. Defaults are those of Kafka 4.x clients
-except where the table says otherwise. The result is frozen plain data and travels in pickles.
+`ClientConfig.from_props` takes the properties of KNOWN; those that only Kafka's Java clients have a
+use for (`java_properties`) it accepts with a warning, and every other key it refuses by name, so a
+misspelt property never passes silently. Defaults are those of Kafka 4.x clients except where the
+table says otherwise. The result is frozen plain data and travels in pickles.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.errors import ConfigError
-from fencepost.client.security import MECHANISMS, PROTOCOLS, Security
+from fencepost.client.jaas import login_module
+from fencepost.client.java_properties import JAVA_ONLY, check_value, name_once
+from fencepost.client.protocol.oauthbearer import TokenSource
+from fencepost.client.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS, Security
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 OFFSET_RESETS = ("earliest", "latest", "none")
+DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+LZ4_LEVEL_MAX = 16
+# More would outrun the window in which brokers recognise the batches of an idempotent producer.
+IDEMPOTENT_IN_FLIGHT_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +72,52 @@ class ClientConfig:
     max_in_flight: int = 5
     max_request_size: int = 1024 * 1024
     delivery_timeout_ms: int = 120_000
+    retries: int = 2**31 - 1
+    gzip_level: int | None = None
+    lz4_level: int | None = None
+    zstd_level: int | None = None
+    round_robin: bool = False  # whatever the key
+    ignore_keys: bool = False
     buffer_memory: int = 32 * 1024 * 1024
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of `compression_type`; None takes a fast one."""
+        # Java's LZ4 has a level more than the library has; both are "as small as can be".
+        lz4_level = None if self.lz4_level is None else min(self.lz4_level, LZ4_LEVEL_MAX)
+        levels = {"gzip": self.gzip_level, "lz4": lz4_level, "zstd": self.zstd_level}
+        return levels.get(self.compression_type)
 
     @classmethod
     def from_props(cls, props: Mapping[str, object]) -> ClientConfig:
         """Parse Kafka-named properties; ConfigError names the first bad key."""
         plain: dict[str, Any] = {}
         security: dict[str, Any] = {}
+        tokens: dict[str, Any] = {}
+        unused: list[tuple[str, str]] = []
         for key, value in props.items():
+            if key in JAVA_ONLY:
+                check_value(key, value)
+                unused.append((key, JAVA_ONLY[key][1]))
+                continue
             prop = KNOWN.get(key)
             if prop is None:
                 raise ConfigError(key, value, f"not a client property known here; {_hint(key)}")
-            target = security if prop.attribute in _SECURITY_FIELDS else plain
             parsed = prop.parse(key, value)
-            if isinstance(parsed, dict):
-                security.update(parsed)
-            else:
-                target[prop.attribute] = parsed
-        config = replace(cls(), **plain, security=Security(**security))
+            given = parsed if isinstance(parsed, dict) else {prop.attribute: parsed}
+            for name, one in given.items():
+                if name in _SECURITY_FIELDS:
+                    security[name] = one
+                elif name in _TOKEN_FIELDS:
+                    # The properties beat what sasl.jaas.config says in the same matter.
+                    tokens[name] = tokens.get(name, one) if key == "sasl.jaas.config" else one
+                else:
+                    plain[name] = one
+        name_once(unused)
+        secured = Security(**security, tokens=TokenSource(**tokens))
+        config = replace(cls(), **_without_idempotence(plain), **plain, security=secured)
         config.check()
         return config
 
@@ -89,18 +125,38 @@ class ClientConfig:
         """Rules between properties; raises ConfigError."""
         if self.enable_idempotence and self.acks != -1:
             raise ConfigError("acks", self.acks, "an idempotent producer needs acks=all")
+        if self.enable_idempotence and self.retries == 0:
+            raise ConfigError("retries", 0, "an idempotent producer must be able to try again")
+        if self.enable_idempotence and self.max_in_flight > IDEMPOTENT_IN_FLIGHT_MAX:
+            raise ConfigError(
+                "max.in.flight.requests.per.connection",
+                self.max_in_flight,
+                f"must be at most {IDEMPOTENT_IN_FLIGHT_MAX} of an idempotent producer",
+            )
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError(
+                "transactional.id", self.transactional_id, "needs enable.idempotence=true"
+            )
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 "heartbeat.interval.ms",
                 self.heartbeat_interval_ms,
                 f"must be below session.timeout.ms={self.session_timeout_ms}",
             )
-        if self.security.uses_sasl and self.security.username is None:
-            raise ConfigError(
-                "security.protocol",
-                self.security.protocol,
-                "needs sasl.username and sasl.password, or sasl.jaas.config",
-            )
+        missing = self.security.missing()
+        if missing is not None:
+            raise ConfigError("security.protocol", self.security.protocol, f"needs {missing}")
+
+
+def _without_idempotence(given: Mapping[str, Any]) -> dict[str, Any]:
+    """As Kafka's producer does: what cannot go together with idempotence switches it off, unless
+    it was asked for by name (then `check` refuses)."""
+    conflicts = (
+        given.get("acks", -1) != -1
+        or given.get("retries", 1) == 0
+        or given.get("max_in_flight", 1) > IDEMPOTENT_IN_FLIGHT_MAX
+    )
+    return {"enable_idempotence": False} if conflicts and "enable_idempotence" not in given else {}
 
 
 class _Property(NamedTuple):
@@ -179,16 +235,76 @@ def _pem_store_type(key: str, value: object) -> dict[str, Any]:
     return {}
 
 
+def _dns_lookup(key: str, value: object) -> dict[str, Any]:
+    """All addresses of a name are tried, one after the other, whatever is chosen."""
+    chosen = _one_of(DNS_LOOKUPS, str.lower)(key, value)
+    if chosen != DNS_LOOKUPS[0]:
+        name_once([(f"{key}={chosen}", "servers are called by the names they are given")])
+    return {}
+
+
 def _jaas(key: str, value: object) -> dict[str, Any]:
-    """User name and password from a JAAS line such as Java clients take."""
-    text = str(value)
-    found = dict(re.findall(r"""(username|password)\s*=\s*["']([^"']*)["']""", text))
-    if set(found) != {"username", "password"}:
+    """What a JAAS line such as Java clients take says of credentials."""
+    module = login_module(str(value))
+    options = module.options
+    if module.name == "OAuthBearerLoginModule":
+        names = {"clientId": "oauth_client_id", "clientSecret": "client_secret", "scope": "scope"}
+        found: dict[str, Any] = {
+            ours: options[theirs] for theirs, ours in names.items() if theirs in options
+        }
+        extensions = [
+            (name.removeprefix("extension_"), text)
+            for name, text in options.items()
+            if name.startswith("extension_")
+        ]
+        claims = [pair for pair in options.items() if pair[0].startswith("unsecuredLogin")]
+        return {**found, "extensions": tuple(extensions), "claims": tuple(claims)}
+    if not {"username", "password"} <= set(options):
         raise ConfigError(key, "...", 'must hold username="..." and password="..."')
-    return found
+    return {"username": options["username"], "password": options["password"]}
+
+
+def _login_callback(key: str, value: object) -> dict[str, Any]:
+    """Kafka's own handlers get tokens as is done here anyway; others are Java classes."""
+    name = str(value).strip().rpartition(".")[2]
+    if name not in ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"):
+        raise ConfigError(key, value, "a class of Java cannot be loaded; known are Kafka's own")
+    return {}
+
+
+def _jwt_retriever(key: str, value: object) -> dict[str, Any]:
+    name = str(value).strip().rpartition(".")[2]
+    known = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+    if name not in known:
+        raise ConfigError(key, value, f"must be one of {', '.join(known)}")
+    return {}
+
+
+def _partitioner(key: str, value: object) -> dict[str, Any]:
+    if str(value).strip() != ROUND_ROBIN:
+        raise ConfigError(key, value, f"a class of Java cannot be loaded; known is {ROUND_ROBIN}")
+    return {"round_robin": True}
+
+
+def _tls_versions(key: str, value: object) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for part in str(value).split(",") if part.strip())
+    if not chosen or not set(chosen) <= set(TLS_VERSIONS):
+        raise ConfigError(key, value, f"must be of {', '.join(TLS_VERSIONS)}")
+    return chosen
+
+
+def _level(low: int, high: int, default: int | None = None) -> Callable[[str, object], int | None]:
+    """A codec's level; `default` stands for the codec's own."""
+
+    def parse(key: str, value: object) -> int | None:
+        text = str(value).strip()
+        return None if text == str(default) else _integer(low, high)(key, value)
+
+    return parse
 
 
 _SECURITY_FIELDS = {item.name for item in fields(Security)}
+_TOKEN_FIELDS = {item.name for item in fields(TokenSource)}
 
 KNOWN: dict[str, _Property] = {
     "bootstrap.servers": _Property("bootstrap_servers", _text),
@@ -197,6 +313,8 @@ KNOWN: dict[str, _Property] = {
     "socket.connection.setup.timeout.ms": _Property("connect_timeout_ms", _integer(1)),
     "request.timeout.ms": _Property("request_timeout_ms", _integer(1)),
     "default.api.timeout.ms": _Property("api_timeout_ms", _integer(1)),
+    "max.block.ms": _Property("api_timeout_ms", _integer(1, 2**63 - 1)),  # the producer's name
+    "client.dns.lookup": _Property("bootstrap_servers", _dns_lookup),
     "retry.backoff.ms": _Property("retry_backoff_ms", _integer(0)),
     "retry.backoff.max.ms": _Property("retry_backoff_max_ms", _integer(0)),
     "metadata.max.age.ms": _Property("metadata_max_age_ms", _integer(0)),
@@ -220,16 +338,36 @@ KNOWN: dict[str, _Property] = {
     "compression.type": _Property("compression_type", _one_of(COMPRESSIONS, str.lower)),
     "batch.size": _Property("batch_size", _integer(1)),
     "linger.ms": _Property("linger_ms", _integer(0)),
-    # More than five would outrun the window in which brokers recognise duplicates.
-    "max.in.flight.requests.per.connection": _Property("max_in_flight", _integer(1, 5)),
+    "max.in.flight.requests.per.connection": _Property("max_in_flight", _integer(1)),
     "max.request.size": _Property("max_request_size", _integer(1)),
     "delivery.timeout.ms": _Property("delivery_timeout_ms", _integer(1)),
+    "retries": _Property("retries", _integer(0)),
+    "compression.gzip.level": _Property("gzip_level", _level(1, 9, -1)),
+    "compression.lz4.level": _Property("lz4_level", _level(1, 17)),
+    "compression.zstd.level": _Property("zstd_level", _level(-131072, 22)),
+    "partitioner.class": _Property("round_robin", _partitioner),
+    "partitioner.ignore.keys": _Property("ignore_keys", _boolean),
     "buffer.memory": _Property("buffer_memory", _integer(1, 2**63 - 1)),
+    "transactional.id": _Property("transactional_id", _text),
+    "transaction.timeout.ms": _Property("transaction_timeout_ms", _integer(1)),
     "security.protocol": _Property("protocol", _one_of(PROTOCOLS, str.upper)),
     "sasl.mechanism": _Property("mechanism", _one_of(MECHANISMS, str.upper)),
     "sasl.username": _Property("username", _text),
     "sasl.password": _Property("password", _any_text),
     "sasl.jaas.config": _Property("username", _jaas),
+    "sasl.login.callback.handler.class": _Property("tokens", _login_callback),
+    "sasl.login.read.timeout.ms": _Property("login_timeout_ms", _integer(1)),
+    "sasl.login.retry.backoff.ms": _Property("login_backoff_ms", _integer(0)),
+    "sasl.login.retry.backoff.max.ms": _Property("login_backoff_max_ms", _integer(0)),
+    "sasl.oauthbearer.token.endpoint.url": _Property("endpoint_url", _text),
+    "sasl.oauthbearer.client.credentials.client.id": _Property("oauth_client_id", _text),
+    "sasl.oauthbearer.client.credentials.client.secret": _Property("client_secret", _text),
+    "sasl.oauthbearer.scope": _Property("scope", _text),
+    "sasl.oauthbearer.header.urlencode": _Property("header_urlencode", _boolean),
+    "sasl.oauthbearer.jwt.retriever.class": _Property("tokens", _jwt_retriever),
+    "ssl.enabled.protocols": _Property("tls_versions", _tls_versions),
+    "ssl.keystore.key": _Property("key_pem", _text),
+    "ssl.keystore.certificate.chain": _Property("certificate_pem", _text),
     "ssl.ca.location": _Property("ca_file", _text),
     "ssl.truststore.location": _Property("ca_file", _text),
     "ssl.truststore.certificates": _Property("ca_pem", _text),

@@ -2,7 +2,8 @@
 
 On opening it connects, wraps TLS, asks ApiVersions and authenticates; afterwards `send` writes a
 request and returns a `Token`, `receive` returns that token's response. What is said, in which
-frames and versions, is decided in `protocol`; this module has the socket and the deadlines.
+frames and versions, is decided in `connection_core` and `protocol`; this module has the socket and
+the deadlines.
 
 Invariants: after any error other than an UnsupportedApi the connection is closed and every open
 token is lost (the caller cannot know whether the broker carried those requests out). One thread at
@@ -15,38 +16,34 @@ import contextlib
 import select
 import socket
 import ssl
-import time
 from collections import deque
-from collections.abc import Generator
 from typing import Any, TypeVar
 
 from fencepost.client.config import ClientConfig
+from fencepost.client.connection_core import MAX_RESPONSE_BYTES, ConnectionCore, Opening
+from fencepost.client.conversation import drive
 from fencepost.client.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ProtocolError,
     RequestTimedOut,
 )
-from fencepost.client.protocol.framing import FrameReader, ReceiveBuffer
-from fencepost.client.protocol.in_flight import InFlightRequests, Token, is_answered
-from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST, negotiate
-from fencepost.client.protocol.sasl import authenticate
-from fencepost.client.protocol.versions import ServedVersions, check_version, choose_version
+from fencepost.client.protocol.framing import ReceiveBuffer
+from fencepost.client.protocol.in_flight import Token, is_answered
+from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST
 from fencepost.client.retry import Deadline
 from fencepost.client.security import Security
+from fencepost.client.tokens import access_token
 from fencepost.wire.api import api_name
-from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.message import Message, Request
 
-MAX_RESPONSE_BYTES = 128 * 1024 * 1024
 # Parts of one request written by one system call; the kernel's own limit is 1024.
 PARTS_PER_WRITE = 256
 
 R = TypeVar("R", bound=Message)
-A = TypeVar("A")
 
 
-class Connection:
+class Connection(ConnectionCore):
     """A negotiated connection to `host:port`; raises ConnectionFailed when it cannot be had."""
 
     def __init__(
@@ -62,29 +59,20 @@ class Connection:
         receive_buffer_bytes: int = -1,
         send_buffer_bytes: int = -1,
     ) -> None:
-        self.host = host
-        self.port = port
-        self.client_id = client_id
+        super().__init__(host, port, client_id, security or Security(), max_response_bytes)
         self.timeout_ms = timeout_ms
-        self.max_response_bytes = max_response_bytes
-        self.security = security or Security()
         self._buffer_sizes = {
             socket.SO_RCVBUF: receive_buffer_bytes,
             socket.SO_SNDBUF: send_buffer_bytes,
         }
         self._socket: socket.socket | None = None
-        self._reader = FrameReader(max_response_bytes, host=self.address)
-        self._in_flight = InFlightRequests(client_id, host=self.address)
         self._early: dict[int, memoryview] = {}  # frames read while waiting for a later one
         self._abandoned: set[int] = set()
-        self.session_ends_at: float | None = None  # monotonic seconds, by KIP-368
-        self.api_versions: ServedVersions = {}
         deadline = Deadline(connect_timeout_ms if connect_timeout_ms is not None else timeout_ms)
         try:
             self._open(deadline)
             self._negotiate(deadline)
-            if self.security.uses_sasl:
-                self._authenticate(deadline)
+            self._converse(self.authentication(access_token(self.security)), deadline)
         except BaseException:
             self.close()
             raise
@@ -104,19 +92,8 @@ class Connection:
         )
 
     @property
-    def address(self) -> str:
-        """ "host:port", as in error texts."""
-        return f"{self.host}:{self.port}"
-
-    @property
     def is_open(self) -> bool:
-        expired = self.session_ends_at is not None and time.monotonic() >= self.session_ends_at
-        return self._socket is not None and not expired
-
-    @property
-    def in_flight(self) -> int:
-        """Requests sent whose answers have not been read from the socket."""
-        return len(self._in_flight)
+        return self._socket is not None and not self.is_expired
 
     def request(
         self,
@@ -132,18 +109,6 @@ class Connection:
         """
         return self.receive(self.send(message, version, highest=highest), timeout_ms=timeout_ms)
 
-    def version_for(
-        self,
-        request_class: type[Message],
-        *,
-        lowest: int | None = None,
-        highest: int | None = None,
-    ) -> int:
-        """The version both ends speak; raises UnsupportedApi."""
-        return choose_version(
-            request_class, self.api_versions, lowest=lowest, highest=highest, host=self.address
-        )
-
     def send(
         self,
         message: Request[R],
@@ -156,8 +121,7 @@ class Connection:
 
         Produce with acks=0 is never answered: it takes `expect_response=False`, and its token is
         not to be received; ValueError when the two disagree. UnsupportedApi, before anything is
-        sent, for a version that the broker does not have. ApiVersions alone may go out at any,
-        since every broker answers it, with error 35 where it does not know the version (KIP-511).
+        sent; see `agree`.
         """
         if is_answered(message) != expect_response:
             raise ValueError(
@@ -165,12 +129,9 @@ class Connection:
                 "Produce with acks=0 has no response, everything else has one"
             )
         assert message.api_key is not None, type(message).__name__
-        if version is None:
-            version = self.version_for(type(message), highest=highest)
-        elif message.api_key != ApiVersionsRequest.api_key:
-            check_version(type(message), self.api_versions, version, host=self.address)
+        version = self.agree(message, version, highest)
         sock = self._live()
-        token, parts = self._in_flight.send(message, version)
+        token, parts = self.frame(message, version)
         self._write(sock, parts, Deadline(self.timeout_ms), api_name(message.api_key))
         return token
 
@@ -249,7 +210,7 @@ class Connection:
     def _open(self, deadline: Deadline) -> None:
         """Connect and wrap TLS; also used to start over after a refused negotiation."""
         self.close()
-        self._reader = FrameReader(self.max_response_bytes, host=self.address)
+        self.start_over()
         try:
             plain = socket.create_connection(
                 (self.host, self.port), timeout=max(0.001, deadline.remaining_ms() / 1000)
@@ -277,33 +238,13 @@ class Connection:
     def _negotiate(self, deadline: Deadline) -> None:
         """Fill `api_versions`; a broker that breaks off is called again with version 0."""
         try:
-            self.api_versions = self._converse(
-                negotiate(API_VERSIONS_NEWEST, host=self.address), deadline
-            )
+            self._converse(self.negotiation(API_VERSIONS_NEWEST), deadline)
         except (ConnectionFailed, ProtocolError):
             self._open(deadline)
-            self.api_versions = self._converse(negotiate(0, host=self.address), deadline)
+            self._converse(self.negotiation(0), deadline)
 
-    def _authenticate(self, deadline: Deadline) -> None:
-        lifetime_ms = self._converse(authenticate(self.security, host=self.address), deadline)
-        if lifetime_ms > 0:
-            # Replaced at nine tenths of its lifetime, before the broker closes it.
-            self.session_ends_at = time.monotonic() + lifetime_ms * 0.9 / 1000
-
-    def _converse(
-        self,
-        requests: Generator[tuple[Request[Any], int | None], Any, A],
-        deadline: Deadline,
-    ) -> A:
-        """Send each of the requests, wait for its response, and return what comes of it."""
-        response: Any = None
-        while True:
-            try:
-                request, version = requests.send(response)
-            except StopIteration as done:
-                agreed: A = done.value
-                return agreed
-            response = self._receive(self.send(request, version), deadline, None)
+    def _converse(self, requests: Opening, deadline: Deadline) -> None:
+        drive(requests, lambda asked: self._receive(self.send(*asked), deadline, None))
 
     # -- bytes -----------------------------------------------------------------------------------
 

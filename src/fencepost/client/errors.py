@@ -177,6 +177,42 @@ class DeliveryFailed(ClientError):
         self.in_doubt = in_doubt
 
 
+class TransactionError(ClientError):
+    """Something of a transactional producer was refused; see the two subclasses. `cause` is the
+    error behind it."""
+
+    def __init__(self, message: str, cause: ClientError | None = None) -> None:
+        super().__init__(
+            message,
+            host=cause.host if cause else None,
+            topic=cause.topic if cause else None,
+            partition=cause.partition if cause else None,
+            code=cause.code if cause else None,
+        )
+        self.cause = cause
+
+    @property
+    def retriable(self) -> bool:
+        """Never: what could be tried again has been."""
+        return False
+
+    def __reduce__(self) -> tuple[type[TransactionError], tuple[str, ClientError | None]]:
+        return type(self), (self.message, self.cause)
+
+
+class AbortableTransactionError(TransactionError):
+    """The transaction cannot be committed: abort it, then the producer can begin another."""
+
+
+class FatalTransactionError(TransactionError):
+    """The producer is of no use any more; the coordinator ends what it left open."""
+
+
+class ProducerFenced(FatalTransactionError):
+    """Another producer has initialized the same transactional id since (or the coordinator has
+    ended a transaction that took longer than `transaction.timeout.ms`)."""
+
+
 _BY_CODE: dict[int, type[BrokerError]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,
     ErrorCode.UNKNOWN_TOPIC_ID: UnknownTopic,

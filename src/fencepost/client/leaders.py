@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fencepost.client import asking
 from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation, Exchange, ExchangeAll
 from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded
 from fencepost.client.metadata import Node, TopicPartition
-from fencepost.client.retry import Deadline
+from fencepost.client.retry import Deadline, pausing
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Request
 
@@ -58,30 +61,53 @@ def ask_leaders(
     lowest: int | None = None,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, A]:
+    """`asking_leaders` of a blocking client."""
+    return cluster.run(
+        asking_leaders(cluster, questions, build, read, what=what, lowest=lowest, deadline=deadline)
+    )
+
+
+def asking_leaders(
+    view: ClusterView[Any],
+    questions: Mapping[TopicPartition, Q],
+    build: Build[Q],
+    read: Read[A],
+    *,
+    what: str,
+    lowest: int | None = None,
+    deadline: Deadline | None = None,
+) -> Conversation[dict[TopicPartition, A]]:
     """Answers to all `questions`; raises the first hopeless error, or DeadlineExceeded.
 
     `lowest` is the lowest version of the API that can carry the questions (UnsupportedApi).
     """
-    deadline = deadline or cluster.deadline()
-    backoff = cluster.backoff()
-    give_up_on_unknown = cluster.unknown_topic_limit()
+    deadline = deadline or view.deadline()
+    backoff = view.backoff()
+    give_up_on_unknown = view.unknown_topic_limit()
     answers: dict[TopicPartition, A] = {}
     waiting = {TopicPartition(*key): value for key, value in questions.items()}
     while waiting:
-        failures = _round(cluster, waiting, build, read, what, lowest, answers, deadline)
-        for partition in list(waiting):
-            if partition in answers:
-                del waiting[partition]
+        failures: list[ClientError] = []
+        groups = yield from _by_leader(view, waiting, build, lowest, failures, deadline)
+        responses = yield ExchangeAll([exchange for exchange, _ in groups])
+        for (exchange, group), response in zip(groups, responses, strict=True):
+            if isinstance(response, ClientError):
+                failures.append(_about(response, group))
+            else:
+                host = exchange.connection.address
+                failures += _sort(read(response), group, answers, what, host)
+        for partition in answers:
+            waiting.pop(partition, None)
         if not waiting:
             break
         hopeless = [error for error in failures if not error.retriable]
         if hopeless:
             raise hopeless[0]
         for error in failures:
-            cluster.note_failure(error)
+            view.note_failure(error)
         if failures:
             give_up_on_unknown(failures[0])
-        if not backoff.sleep(deadline):
+        if not (yield from pausing(backoff, deadline)):
             raise DeadlineExceeded(
                 f"{what} was not answered for {', '.join(map(str, sorted(waiting)))} within "
                 f"{deadline.timeout_ms:.0f} ms",
@@ -90,57 +116,55 @@ def ask_leaders(
     return answers
 
 
-def _round(
-    cluster: Cluster,
+def _by_leader(
+    view: ClusterView[Any],
     waiting: Mapping[TopicPartition, Q],
     build: Build[Q],
-    read: Read[A],
-    what: str,
     lowest: int | None,
-    answers: dict[TopicPartition, A],
+    failures: list[ClientError],
     deadline: Deadline,
-) -> list[ClientError]:
-    """Ask every leader once; fills `answers`, returns what went wrong."""
-    failures: list[ClientError] = []
+) -> Conversation[list[tuple[Exchange, dict[TopicPartition, Asked[Q]]]]]:
+    """A request for each leader that can be reached, with what it asks."""
     groups: dict[Node, dict[TopicPartition, Asked[Q]]] = {}
     for partition, question in waiting.items():
         try:
-            node, epoch = cluster.leader(partition.topic, partition.partition, deadline)
+            node, epoch = yield from asking.leader_once(view, *partition, deadline)
         except BrokerError as error:
             failures.append(error)
         else:
             groups.setdefault(node, {})[partition] = Asked(question, epoch)
-    sent = []
+    requests = []
     for node, group in groups.items():
         try:
-            connection = cluster.connection(node)
+            connection = yield from asking.connect(node)
             message = build(group)
             version = connection.version_for(type(message), lowest=lowest)
-            sent.append((connection, connection.send(message, version), group))
         except ClientError as error:
             failures.append(_about(error, group))
-    for connection, token, group in sent:
-        try:
-            response = connection.receive(token)
-        except ClientError as error:
-            failures.append(_about(error, group))
+        else:
+            requests.append((Exchange(connection, message, version), group))
+    return requests
+
+
+def _sort(
+    answered: Iterable[Answered[A]],
+    group: Mapping[TopicPartition, Any],
+    answers: dict[TopicPartition, A],
+    what: str,
+    host: str,
+) -> list[ClientError]:
+    """Fill `answers`; what was refused."""
+    refused: list[ClientError] = []
+    for partition, code, answer in answered:
+        if partition not in group:
             continue
-        for partition, code, answer in read(response):
-            if partition not in group:
-                continue
-            if code == ErrorCode.NONE:
-                answers[partition] = answer
-                continue
-            failures.append(
-                BrokerError.of(
-                    code,
-                    f"{what} was refused",
-                    host=connection.address,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                )
-            )
-    return failures
+        if code == ErrorCode.NONE:
+            answers[partition] = answer
+        else:
+            topic, number = partition
+            text = f"{what} was refused"
+            refused.append(BrokerError.of(code, text, host=host, topic=topic, partition=number))
+    return refused
 
 
 def _about(error: ClientError, group: Mapping[TopicPartition, Any]) -> ClientError:

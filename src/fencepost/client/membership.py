@@ -19,7 +19,7 @@ static leader leaves the assignment as it is).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -138,6 +138,8 @@ class Membership:
         elif isinstance(response, SyncGroupResponse):
             self._on_sync(response, now_ms)
         elif isinstance(response, HeartbeatResponse):
+            if self.state is not State.STABLE:
+                return  # a refused commit was faster, and the member joins again
             self._next_ms = now_ms + self.config.heartbeat_interval_ms
             self._refused(response.error_code, "Heartbeat", now_ms)
         else:
@@ -147,6 +149,12 @@ class Membership:
         """The coordinator refused to commit with `code`, which may mean to join again."""
         if code in _REJOIN and self.state is State.STABLE:
             self._refused(code, "OffsetCommit", now_ms)
+
+    def subscribe(self, topics: tuple[str, ...], now_ms: float) -> None:
+        """Read other topics from now on, for which the member joins again."""
+        if topics != self.config.topics:
+            self.config = replace(self.config, topics=topics)
+            self._join_again("the subscription has changed", now_ms)
 
     def on_partition_counts(self, counts: Mapping[str, int], now_ms: float) -> None:
         """Have the leader join again when topics have other partitions than it has assigned."""

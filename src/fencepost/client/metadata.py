@@ -26,6 +26,14 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class CommittedOffset(NamedTuple):
+    """A group's position in a partition: next offset, epoch of the record before it (or -1)."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
 class Node(NamedTuple):
     """A broker's advertised endpoint."""
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation
 from fencepost.client.errors import ClientError
-from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
+from fencepost.client.leaders import Answered, Asked, ask_leaders, asking_leaders, by_topic
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline
 from fencepost.wire.api.list_offsets import (
@@ -63,20 +65,32 @@ def list_offsets(
     isolation_level: str | None = None,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, ListedOffset]:
+    """`listing_offsets` of a blocking client."""
+    how = {"isolation_level": isolation_level}
+    return cluster.run(listing_offsets(cluster, timestamps, deadline=deadline, **how))
+
+
+def listing_offsets(
+    view: ClusterView[Any],
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    isolation_level: str | None = None,
+    deadline: Deadline | None = None,
+) -> Conversation[dict[TopicPartition, ListedOffset]]:
     """The first offset at or after each timestamp (ms), or LATEST, EARLIEST and so on.
 
     With isolation level read_committed LATEST is the last stable offset. Raises UnsupportedApi
     when a broker is too old for a special timestamp, else as `ask_leaders`.
     """
-    level = isolation_level or cluster.config.isolation_level
+    level = isolation_level or view.config.isolation_level
     lowest = max((_LOWEST_VERSION.get(value, 1) for value in timestamps.values()), default=1)
-    deadline = deadline or cluster.deadline()
+    deadline = deadline or view.deadline()
 
     def build(group: dict[TopicPartition, Asked[int]]) -> Request[Any]:
         return ListOffsetsRequest(
             replica_id=CONSUMER,
             isolation_level=int(level == "read_committed"),
-            timeout_ms=int(min(deadline.remaining_ms(), cluster.config.request_timeout_ms)),
+            timeout_ms=int(min(deadline.remaining_ms(), view.config.request_timeout_ms)),
             topics=[
                 ListOffsetsTopic(
                     name=topic,
@@ -93,8 +107,8 @@ def list_offsets(
             ],
         )
 
-    return ask_leaders(
-        cluster,
+    return asking_leaders(
+        view,
         timestamps,
         build,
         _read_listed,

@@ -7,7 +7,8 @@ order, and every batch of `again` and `in_flight` was sent before any of `unsent
 Invariants: sequences are given at the first sending and never change; while `again` holds a batch
 no later one is sent; with idempotence all undecided batches that were sent lie within `WINDOW` of
 each other; before the first acknowledgement of an identity, or after a long silence, at most one
-is undecided.
+is undecided. After a failure a partition goes on under the next epoch, except that of a
+transactional producer: its transaction is aborted, and `adopt` begins the next.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class QueuedBatch:
     sequence: int = -1
     identity: Identity = NO_IDENTITY
     in_doubt: bool = False  # an answer got lost, so the broker may have it
+    retries: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +87,7 @@ class PartitionQueue:
     idempotent: bool
     backoff: Backoff
     window: int = WINDOW
+    transactional: bool = False
     identity: Identity | None = None
     unsent: deque[QueuedBatch] = field(default_factory=deque)
     in_flight: list[QueuedBatch] = field(default_factory=list)
@@ -204,6 +207,16 @@ class PartitionQueue:
         """Batches whose delivery time is over, oldest first; those in flight are awaited."""
         return [batch for batch in (*self.again, *self.unsent) if batch.deadline.passed]
 
+    def adopt(self, identity: Identity) -> None:
+        """Go on under another identity (a transactional producer's next transaction), if it is
+        another: with sequences from 0. Nothing may be undecided."""
+        if identity == self.identity:
+            return
+        assert self.is_empty, f"{self.partition} has undecided batches"
+        self.identity = identity
+        self._next_sequence = 0
+        self._acknowledged_at = float("-inf")
+
     def _give_up(self, batch: QueuedBatch, cause: DeliveryFailed) -> None:
         _decide(
             batch,
@@ -224,7 +237,7 @@ class PartitionQueue:
         if self._failure is None or self.again:
             return
         self._failure = None
-        if self.idempotent and self.identity is not None:
+        if self.idempotent and self.identity is not None and not self.transactional:
             producer_id, epoch = self.identity
             # Out of epochs: None asks for a producer id that was never used.
             self.identity = Identity(producer_id, epoch + 1) if epoch < EPOCH_MAX else None

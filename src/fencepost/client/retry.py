@@ -1,7 +1,7 @@
-"""Deadlines and exponential back-off for blocking clients.
+"""Deadlines and exponential back-off.
 
 A `Deadline` is the total time a caller grants, shared by every attempt below it. A `Backoff` makes
-the pauses of `machines.backoff`, never longer than what the deadline leaves. `retrying` is the
+the pauses of `machines.backoff`, never longer than what the deadline leaves. `repeating` is the
 one retry loop of the package: it repeats an attempt while it raises retriable `ClientError`s.
 """
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from fencepost.client.conversation import Conversation, Pause, drive
 from fencepost.client.errors import ClientError, DeadlineExceeded
 from fencepost.machines.backoff import backoff_ms
 
@@ -59,12 +60,45 @@ class Backoff:
         self._pauses = 0
 
     def sleep(self, deadline: Deadline) -> bool:
-        """Pause; False, without pausing, when the deadline leaves no time for another try."""
-        pause_ms = self.next_ms()
-        if pause_ms >= deadline.remaining_ms():
-            return False
-        time.sleep(pause_ms / 1000)
-        return True
+        """`pausing` for blocking clients."""
+        return drive(pausing(self, deadline), lambda step: time.sleep(step.pause_ms / 1000))
+
+
+def pausing(backoff: Backoff, deadline: Deadline) -> Conversation[bool]:
+    """Pause; False, without pausing, when the deadline leaves no time for another try."""
+    pause_ms = backoff.next_ms()
+    if pause_ms >= deadline.remaining_ms():
+        return False
+    yield Pause(pause_ms)
+    return True
+
+
+def repeating(
+    what: str,
+    attempt: Callable[[], Conversation[T]],
+    deadline: Deadline,
+    backoff: Backoff,
+    before_retry: Callable[[ClientError], None] | None = None,
+) -> Conversation[T]:
+    """Have conversations of `attempt` until one comes to its end, or raises something that trying
+    again cannot help.
+
+    `before_retry` may act on the error (refresh metadata, count unknown topics) and may raise to
+    give up. Raises DeadlineExceeded, from the last error, when `deadline` is reached first.
+    """
+    while True:
+        try:
+            return (yield from attempt())
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            log.debug("%s: will retry after: %s", what, error)
+            if before_retry is not None:
+                before_retry(error)
+            if not (yield from pausing(backoff, deadline)):
+                raise DeadlineExceeded(
+                    f"{what} did not succeed within {deadline.timeout_ms:.0f} ms", error
+                ) from error
 
 
 def retrying(
@@ -74,21 +108,13 @@ def retrying(
     backoff: Backoff,
     before_retry: Callable[[ClientError], None] | None = None,
 ) -> T:
-    """Run `attempt` until it returns, or raises something that trying again cannot help.
+    """`repeating` for a blocking function."""
 
-    `before_retry` may act on the error (refresh metadata, count unknown topics) and may raise to
-    give up. Raises DeadlineExceeded, from the last error, when `deadline` is reached first.
-    """
-    while True:
-        try:
-            return attempt()
-        except ClientError as error:
-            if not error.retriable:
-                raise
-            log.debug("%s: will retry after: %s", what, error)
-            if before_retry is not None:
-                before_retry(error)
-            if not backoff.sleep(deadline):
-                raise DeadlineExceeded(
-                    f"{what} did not succeed within {deadline.timeout_ms:.0f} ms", error
-                ) from error
+    def once() -> Conversation[T]:
+        return attempt()
+        yield  # a conversation without a step
+
+    return drive(
+        repeating(what, once, deadline, backoff, before_retry),
+        lambda step: time.sleep(step.pause_ms / 1000),
+    )

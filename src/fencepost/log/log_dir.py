@@ -30,8 +30,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import uuid4
 
@@ -41,8 +40,8 @@ from fencepost.log.config import LogConfig
 from fencepost.log.deleted_dirs import DeletedDirs
 from fencepost.log.disk import Disk
 from fencepost.log.durable_end import DurableEnd
-from fencepost.log.errors import CorruptFileError, InconsistentTopicIdError, LogError
-from fencepost.log.flush import FlushJob
+from fencepost.log.errors import CorruptFileError, LogError
+from fencepost.log.flush_to_close import FILES_WHILE_CLOSING, flush_to_close
 from fencepost.log.meta import (
     MetaProperties,
     read_clean_shutdown,
@@ -64,6 +63,7 @@ from fencepost.log.names import (
     partition_dir,
     stray_dir,
 )
+from fencepost.log.open_job import OpenJob
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.segment_cache import SegmentCache
@@ -73,43 +73,6 @@ log = logging.getLogger(__name__)
 
 _FILES_WHILE_LOADING: Final = 4
 """Segment files that one log may have open while it is being opened."""
-_FILES_WHILE_CLOSING: Final = 4
-"""Files that are written when one log is closed, and open until they are synced."""
-
-
-_Map = Callable[[Callable[[FlushJob], OSError | None], list[FlushJob]], Iterator[OSError | None]]
-
-
-class OpenJob:
-    """Opening one log: begun and finished by the directory's owner, run on any thread.
-
-    Logs of one directory may be opened by several threads at once, which pays where they have to be
-    read through, or synced, after a crash.
-    """
-
-    __slots__ = ("_load", "begin_anew", "needs_recovery", "opened")
-
-    def __init__(
-        self,
-        load: Callable[[], PartitionLog],
-        begin_anew: Callable[[], OpenJob],
-        *,
-        needs_recovery: bool,
-    ) -> None:
-        self._load = load
-        self.begin_anew = begin_anew
-        """Set aside what is there, which is another topic's; a job that makes the log."""
-        self.needs_recovery = needs_recovery
-        """Whether the log was there and not closed in order, so that this may take long."""
-        self.opened: PartitionLog | None = None
-        """The log; None if it has not run, or found another topic's."""
-
-    def run(self) -> None:
-        """Open it. DurableDataLostError (see `PartitionLog.open`), CorruptFileError, OSError."""
-        try:
-            self.opened = self._load()
-        except InconsistentTopicIdError as error:
-            log.warning("%s; it is set aside", error)
 
 
 class LogDir:
@@ -304,6 +267,8 @@ class LogDir:
                 lower_checkpoints=lambda point, start: self._lower(key, point, start),
                 accept_loss=accept_loss,
                 is_gapless=is_gapless,
+                # Names that were here when the directory was opened were synced then, all at once.
+                is_name_durable=key in self._untouched and key not in self._given_up,
             )
 
         def begin_anew() -> OpenJob:
@@ -541,7 +506,7 @@ class LogDir:
         try:
             if clean and problem is None:
                 self.checkpoint(high_watermarks)
-                if not self.failed and (self.was_clean or not self._untouched):
+                if self._was_all_recovered():
                     write_clean_shutdown(self.disk, self.path, broker_epoch)
         finally:
             for end in self._ends.values():
@@ -550,49 +515,18 @@ class LogDir:
         if problem is not None:
             raise problem
 
+    def _was_all_recovered(self) -> bool:
+        """Whether the next start may trust every log that is here, and need not read any through.
+
+        Not those that this one could not open, for want of space perhaps (KAFKA-13773).
+        """
+        return not self.failed and (self.was_clean or not self._untouched)
+
     def close_idle_files(self) -> None:
         """Close segment files that are not needed right now: there is a shortage."""
         self._cache.close_idle()
 
     def _flush_all(self) -> OSError | None:
-        """Make all logs ready to be closed, many at a time; the first problem met, if any."""
-        logs = list(self.logs.values())
-        at_once = max(1, self._cache.deferred_max // _FILES_WHILE_CLOSING)
-        threads = min(at_once, len(logs), self.disk.sync_threads)
-        if threads < 2:
-            problems = [self._flush_some([opened], map) for opened in logs]
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                problems = [
-                    self._flush_some(logs[first : first + at_once], pool.map)
-                    for first in range(0, len(logs), at_once)
-                ]
-        return next((problem for problem in problems if problem is not None), None)
-
-    def _flush_some(self, logs: list[PartitionLog], run: _Map) -> OSError | None:
-        """Make some logs ready to be closed, `run` being what does many jobs; likewise."""
-        jobs: list[tuple[PartitionLog, FlushJob]] = []
-        problem: OSError | None = None
-        for opened in logs:
-            try:
-                job = opened.begin_close()
-            except OSError as error:
-                problem = problem or error
-                continue
-            if job is not None:
-                jobs.append((opened, job))
-        errors = list(run(_run, [job for _, job in jobs]))
-        for (opened, job), failure in zip(jobs, errors, strict=True):
-            if failure is None:
-                opened.finish_flush(job)
-            else:
-                problem = problem or failure
-        return problem
-
-
-def _run(job: FlushJob) -> OSError | None:
-    try:
-        job.run()
-    except OSError as error:
-        return error
-    return None
+        """Make all logs ready to be closed; the first problem met, if any."""
+        at_once = self._cache.deferred_max // FILES_WHILE_CLOSING
+        return flush_to_close(list(self.logs.values()), at_once, self.disk.sync_threads)

@@ -53,11 +53,11 @@ from fencepost.log.errors import (
     crc_mismatch,
 )
 from fencepost.log.flush import FlushJob
+from fencepost.log.loading import LoadedLog, load_log
 from fencepost.log.names import deleted_dir
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.readable_log import ReadableLog
-from fencepost.log.recovery import LoadedLog, load_log
 from fencepost.log.replay import load_producers, note_batch, settle_active
 from fencepost.log.retention import segments_to_delete
 from fencepost.log.segment import Segment
@@ -121,6 +121,7 @@ class PartitionLog(ReadableLog):
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         accept_loss: bool = False,
         is_gapless: bool = False,
+        is_name_durable: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
 
@@ -128,6 +129,7 @@ class PartitionLog(ReadableLog):
         `clean_shutdown` the files are trusted; without, everything from the recovery point on is
         checked, cut at the first batch that is not whole and sound, and synced. In a log that
         `is_gapless`, a batch must begin where the one before it ends; others may be compacted.
+        `is_name_durable`: nothing need be done for the directory's own name to survive.
 
         Raises DurableDataLostError if records below the recovery point are gone or damaged (unless
         `accept_loss`), InconsistentTopicIdError, CorruptFileError, OSError.
@@ -147,6 +149,7 @@ class PartitionLog(ReadableLog):
             producer_id_expiration_ms=producer_id_expiration_ms,
             accept_loss=accept_loss,
             is_gapless=is_gapless,
+            is_name_durable=is_name_durable,
         )
         lower = lower_checkpoints or _nobody_to_tell
         return cls(disk, directory, topic, partition, config, loaded, lower)
@@ -324,8 +327,8 @@ class PartitionLog(ReadableLog):
         position = segment.position_of(offset)
         inside = segment.base_offset_at(position)
         cut = offset if inside is None else min(offset, inside)
-        if cut < self._start_offset or offset < segment.base_offset:
-            # Nothing is left that anybody may see.
+        if cut < self._start_offset or offset < segment.base_offset or not cut:
+            # Nothing is left that anybody may see. Recovery has to know it from a new log.
             self.truncate_fully_and_start_at(min(offset, self._start_offset))
             return
         self._prepare_cut(cut, min(cut, self._start_offset))

@@ -15,10 +15,22 @@ keeps the epoch and the last five batches, which is as many as a producer may ha
 | a newer epoch, another sequence                               | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | same epoch, sequence right behind the last                    | accepted                      |
 | same epoch, any other sequence                                | OUT_OF_ORDER_SEQUENCE_NUMBER  |
+| accepted so far, of no transaction while one is open          | INVALID_TXN_STATE             |
 
 Sequences run from 0 to 2**31 - 1 and begin again at 0. An unknown producer is accepted with any
 sequence because its state may have expired, or gone with a deleted disk; after an end marker, which
 has no sequence, the next batch must begin at 0.
+
+`check_marker` judges the end marker of a transaction, which a coordinator has written:
+
+| the marker                                                    | verdict                       |
+|---------------------------------------------------------------|-------------------------------|
+| an older epoch                                                | INVALID_PRODUCER_EPOCH        |
+| with KIP-890 the epoch of the transaction that is open: it    | INVALID_PRODUCER_EPOCH        |
+|   must be a newer one, unless there is none (32767)           |                               |
+| of an older coordinator than one that wrote a marker here     | TRANSACTION_COORDINATOR_FENCED|
+| otherwise; also with nothing open: it may come again          | accepted                      |
+|   (KAFKA-19999)                                               |                               |
 
 `update` notes a batch that was appended, whoever wrote it, and `complete_transaction` an end
 marker. Transactions in progress are known by their first offset: the earliest of them bounds what
@@ -47,8 +59,7 @@ Only the last batch of each producer is in it; after a restart the window refill
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -65,6 +76,9 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`."""
 
 NO_EPOCH: Final = -1
+EPOCH_MAX: Final = (1 << 15) - 1
+KIP_890_VERSION: Final = 2
+"""The version of the transaction protocol whose markers carry the next transaction's epoch."""
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 SEQUENCE_MAX: Final = (1 << 31) - 1
@@ -116,10 +130,21 @@ class Verdict(NamedTuple):
         """The batch has been appended before: answer with the original's offsets."""
         return self.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
+    @classmethod
+    def duplicate_of(cls, original: BatchMetadata) -> Verdict:
+        """The verdict about a batch that is stored already, as `original`."""
+        return cls(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            original.first_offset,
+            original.last_offset,
+            original.timestamp_ms,
+        )
+
 
 OK: Final = Verdict(ErrorCode.NONE)
 OUT_OF_ORDER: Final = Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 FENCED: Final = Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
+BAD_STATE: Final = Verdict(ErrorCode.INVALID_TXN_STATE)
 
 
 class ProducerState:
@@ -170,7 +195,9 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
-        self._ongoing: dict[int, int] = {}  # first offset of a transaction -> producer id
+        # First offset of a transaction -> producer id, in the order of the offsets: every fetch
+        # asks for the first, and there may be thousands.
+        self._ongoing: dict[int, int] = {}
         self._decided: deque[tuple[int, int]] = deque()  # marker's offset, first offset
         self.end_offset = 0
 
@@ -196,18 +223,58 @@ class ProducerStates:
         if epoch < state.producer_epoch:
             return FENCED
         if epoch > state.producer_epoch:
-            return OK if header.base_sequence == 0 else OUT_OF_ORDER
-        if header.base_sequence == (state.last_sequence + 1) & SEQUENCE_MAX:
-            return OK
-        original = state.find_duplicate(header)
-        if original is None:
+            follows = header.base_sequence == 0
+        else:
+            follows = header.base_sequence == (state.last_sequence + 1) & SEQUENCE_MAX
+            if not follows:
+                original = state.find_duplicate(header)
+                if original is not None:
+                    return Verdict.duplicate_of(original)
+        if not follows:
             return OUT_OF_ORDER
-        return Verdict(
-            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-            original.first_offset,
-            original.last_offset,
-            original.timestamp_ms,
+        if state.current_txn_first_offset >= 0 and not header.is_transactional:
+            return BAD_STATE
+        return OK
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer is in the midst of a transaction of that epoch."""
+        state = self._states.get(producer_id)
+        return (
+            state is not None
+            and state.current_txn_first_offset >= 0
+            and state.producer_epoch == producer_epoch
         )
+
+    def check_marker(
+        self,
+        header: BatchHeader,
+        coordinator_epoch: int,
+        transaction_version: int,
+        is_late: Callable[[bool], bool] = bool,
+    ) -> ErrorCode:
+        """Judge the end marker with this header; see the second table. Changes nothing.
+
+        `is_late` says, given whether its transaction is open, whether a marker of KIP-890 with the
+        epoch that is known already is refused.
+
+        Only leaders ask: the protocol's version is not in the log.
+        """
+        state = self._states.get(header.producer_id)
+        if state is None:
+            return ErrorCode.NONE
+        epoch, known = header.producer_epoch, state.producer_epoch
+        if epoch < known:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if (
+            transaction_version >= KIP_890_VERSION
+            and epoch == known
+            and is_late(state.current_txn_first_offset >= 0)
+            and epoch != EPOCH_MAX
+        ):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < state.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
 
     def update(self, header: BatchHeader, offset: int) -> None:
         """Note a data batch that was appended with its first record at `offset`.
@@ -257,15 +324,25 @@ class ProducerStates:
 
     def first_undecided_offset(self) -> int | None:
         """First offset of the earliest transaction in progress."""
-        return min(self._ongoing, default=None)
+        return next(iter(self._ongoing), None)
+
+    def oldest_transaction_ms(self) -> int | None:
+        """When the earliest transaction in progress was last written to, by its records' times."""
+        first_offset = self.first_undecided_offset()
+        if first_offset is None:
+            return None
+        return self._states[self._ongoing[first_offset]].last_timestamp_ms
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the earliest transaction whose end is not below the high watermark.
 
         It is either in progress, or its marker may still be lost.
         """
-        decided = (first for marker, first in self._decided if marker >= high_watermark)
-        return min(chain(self._ongoing, decided), default=None)
+        first_offset = next(iter(self._ongoing), None)
+        for marker, first in self._decided:
+            if marker >= high_watermark and (first_offset is None or first < first_offset):
+                first_offset = first
+        return first_offset
 
     def forget_decided(self, high_watermark: int) -> None:
         """The high watermark is here now: transactions with markers below it are history."""
@@ -295,10 +372,12 @@ class ProducerStates:
     def load(self, entries: Iterable[ProducerState], end_offset: int) -> None:
         """Take over a snapshot's entries, the state up to `end_offset`."""
         self.clear(end_offset)
+        ongoing = {}
         for state in entries:
             self._states[state.producer_id] = state
             if state.current_txn_first_offset >= 0:
-                self._ongoing[state.current_txn_first_offset] = state.producer_id
+                ongoing[state.current_txn_first_offset] = state.producer_id
+        self._ongoing.update(sorted(ongoing.items()))
 
     def encode(self) -> bytes:
         """The content of a snapshot file of this state."""

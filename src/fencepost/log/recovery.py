@@ -1,4 +1,4 @@
-"""Opening a log: from files, some of them torn, to a row of sound segments.
+"""Recovery of a log: from files, some of them torn, to sound segments that follow each other.
 
 Theory of operation
 -------------------
@@ -14,9 +14,8 @@ written, and the next sync of them succeeds without having written anything. So 
 recovery point is written once more, the same bytes in the same place, and then synced. That costs
 as much writing as there was in the last checkpoint interval.
 
-Afterwards the leader epochs are brought into agreement with the log (`epoch_recovery`), and
-producer state is that of the newest sound snapshot and the batches behind it (`replay`). The
-transaction indexes of all segments that were read are made anew on the way.
+A log that nothing was ever written to has nothing to lose: it costs no sync before its first
+append, so that a thousand empty partitions are opened as fast after a crash as when they were new.
 
 Batches below the recovery point that are not there or not sound are no crash but damage or loss.
 Cutting the log there would throw acknowledged records away in silence, so it is refused with
@@ -27,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import Final
 
@@ -36,18 +35,14 @@ from fencepost.batch.header import (
 )
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
-from fencepost.log.epoch_recovery import recover_epochs
-from fencepost.log.epochs import EpochEntry, LeaderEpochCache
+from fencepost.log.epochs import EpochEntry
 from fencepost.log.errors import (
     CorruptFileError,
     DurableDataLostError,
-    InconsistentTopicIdError,
 )
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.interrupted_cleanup import settle
-from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
 from fencepost.log.names import (
-    LEADER_EPOCH_FILE,
     LOG_START_OFFSET_FILE,
     LOG_SUFFIX,
     PARTITION_METADATA_FILE,
@@ -56,17 +51,14 @@ from fencepost.log.names import (
     offset_file,
 )
 from fencepost.log.offset_index import RELATIVE_MAX
-from fencepost.log.producers import ProducerStates
-from fencepost.log.replay import load_producers, settle_active
 from fencepost.log.scanning import clear_behind, scan, write_again
 from fencepost.log.segment import UNKNOWN, Segment
 from fencepost.log.segment_cache import SegmentCache
-from fencepost.log.segment_row import SegmentRow
-from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
-_OFFSET_MAX: Final = (1 << 63) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
+_NAMES_AS_CREATED: Final = frozenset((offset_file(0, LOG_SUFFIX), PARTITION_METADATA_FILE))
 
 
 @dataclass(slots=True)
@@ -83,198 +75,8 @@ class RecoveryReport:
     epochs_rebuilt: bool = False
 
 
-@dataclass(slots=True)
-class LoadedLog:
-    """A log as it was found, after recovery."""
-
-    row: SegmentRow
-    start_offset: int
-    end_offset: int
-    recovery_point: int
-    gaps_below: int
-    """Below it segments may follow each other with a gap: of compaction, or of accepted loss."""
-    epochs: LeaderEpochCache
-    epochs_changed: bool
-    producers: ProducerStates
-    topic_id: Uuid | None
-    topic_id_written: bool
-    """Whether `partition.metadata` was written now, and is not durable yet."""
-    is_new: bool
-    report: RecoveryReport = field(default_factory=RecoveryReport)
-
-
-def load_log(
-    disk: Disk,
-    cache: SegmentCache,
-    directory: str,
-    config: LogConfig,
-    *,
-    recovery_point: int,
-    clean_shutdown: bool,
-    start_offset: int,
-    cleaned_offset: int,
-    wall_ms: int,
-    topic_id: Uuid | None,
-    producer_id_expiration_ms: int,
-    accept_loss: bool,
-    is_gapless: bool,
-) -> LoadedLog:
-    """See `PartitionLog.open`."""
-    is_new = not disk.is_dir(directory)
-    if is_new:
-        disk.mkdir(directory)
-    known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
-    loader = _Loader(disk, cache, directory, config, wall_ms)
-    loader.cleaned_offset = cleaned_offset
-    loader.is_gapless = is_gapless
-    loader.gaps_below = _OFFSET_MAX if accept_loss else cleaned_offset
-    loader.report.was_unclean = not clean_shutdown and not is_new
-    loader.find_segments(start_offset)
-    loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
-
-    def finish() -> LoadedLog:
-        return _finish(
-            loader,
-            recovery_point=recovery_point,
-            start_offset=start_offset,
-            wall_ms=wall_ms,
-            topic_id=known_id,
-            id_written=id_written,
-            is_new=is_new,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        )
-
-    try:
-        return finish()
-    except CorruptFileError as error:
-        # Damage in what was not read until now, since it had been closed in order.
-        sound_end = loader.sound_end()
-        if not accept_loss:
-            raise DurableDataLostError(
-                error.path, error.reason, error.position, sound_end=sound_end
-            ) from error
-        loader.recover(min(recovery_point, sound_end), start_offset, False, True)
-        loader.report.lost_from_offset = sound_end
-        return finish()
-
-
-def _finish(
-    loader: _Loader,
-    *,
-    recovery_point: int,
-    start_offset: int,
-    wall_ms: int,
-    topic_id: Uuid | None,
-    id_written: bool,
-    is_new: bool,
-    producer_id_expiration_ms: int,
-) -> LoadedLog:
-    """What is known of the segments that recovery has left: epochs, producers, names.
-
-    CorruptFileError (the log), OSError.
-    """
-    disk, directory = loader.disk, loader.directory
-    if loader.segments[-1].next_offset < start_offset and not loader.holds_anything:
-        loader.start_over(start_offset)
-    end_offset = loader.segments[-1].next_offset
-    first_base = loader.segments[0].base_offset
-    start = max(start_offset, first_base) if start_offset <= end_offset else first_base
-    epochs_path = f"{directory}/{LEADER_EPOCH_FILE}"
-    epochs = recover_epochs(
-        disk, epochs_path, loader.segments, loader.scanned_epochs, start, end_offset
-    )
-    loader.report.epochs_rebuilt = epochs.was_rebuilt
-    producers = ProducerStates()
-    row = SegmentRow(disk, loader.cache, directory, loader.segments, loader.snapshots)
-    row.remove_stray_snapshots(end_offset)
-    _replay(disk, row, producers, end_offset, loader.scanned_from)
-    producers.remove_expired(wall_ms, producer_id_expiration_ms)
-    if loader.report.was_unclean:
-        _sync_names(disk, directory, topic_id is not None)
-    loader.report.end_offset = end_offset
-    if not loader.report.was_unclean and end_offset == 0:
-        # Untouched so far, perhaps for several lives: nothing of it has ever been synced.
-        is_new = id_written = True
-    is_new = is_new or loader.made_first_segment or id_written
-    return LoadedLog(
-        row,
-        start,
-        end_offset,
-        end_offset if loader.is_durable else min(recovery_point, end_offset),
-        loader.gaps_below,
-        epochs.cache,
-        epochs.differs_from_file,
-        producers,
-        topic_id,
-        id_written and topic_id is not None and not loader.report.was_unclean,
-        is_new,
-        loader.report,
-    )
-
-
-def _replay(
-    disk: Disk,
-    row: SegmentRow,
-    producers: ProducerStates,
-    end_offset: int,
-    scanned_from: int | None,
-) -> None:
-    """Producer state, and the transaction indexes of scanned segments, which become durable."""
-    index_from = settle_active(row, end_offset) if scanned_from is None else scanned_from
-    load_producers(disk, row, producers, end_offset, index_from)
-    if scanned_from is None:
-        return
-    for segment in row.segments:
-        if segment.base_offset >= scanned_from and not segment.is_active:
-            for file in segment.write_txn_index():
-                file.sync()
-                file.close()
-
-
-def _sync_names(disk: Disk, directory: str, has_topic_id: bool) -> None:
-    """Make durable what the last process may have left in the cache only (KAFKA-10101)."""
-    if has_topic_id:
-        file = disk.open(f"{directory}/{PARTITION_METADATA_FILE}")
-        try:
-            write_again(file, 0, file.size())
-            file.sync()
-        finally:
-            file.close()
-    disk.sync_dir(directory)
-    disk.sync_dir(directory.rpartition("/")[0] or "/")
-
-
-def _settle_topic_id(
-    disk: Disk, directory: str, topic_id: Uuid | None, recovery_point: int
-) -> tuple[Uuid | None, bool]:
-    """The directory's topic id, and whether it was written now because there was none.
-
-    It becomes durable with the first flush, so that a thousand new partitions cost no sync.
-    """
-    try:
-        known = read_partition_metadata(disk, directory)
-    except CorruptFileError:
-        # Torn by a crash before anything in the directory was durable; otherwise damaged.
-        if recovery_point > 0 or topic_id is None:
-            raise
-        known = None
-    if known is None and topic_id is not None:
-        file = disk.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
-        try:
-            file.truncate(0)
-            file.write_at(encode_partition_metadata(topic_id), 0)
-        finally:
-            file.close()
-        return topic_id, True
-    if known is not None and topic_id is not None and known != topic_id:
-        raise InconsistentTopicIdError(
-            f"{directory} belongs to topic id {known}, not to {topic_id}"
-        )
-    return known, False
-
-
-class _Loader:
-    """The steps of opening one log; see the module docstring."""
+class SegmentRecovery:
+    """The steps for one log; see the module docstring."""
 
     def __init__(
         self, disk: Disk, cache: SegmentCache, directory: str, config: LogConfig, wall_ms: int
@@ -296,6 +98,15 @@ class _Loader:
         self.is_durable = False
         self.holds_anything = False
         """Whether any segment had a byte when it was found."""
+        self._is_as_created = False
+        """Whether there was no file but those that a new log has."""
+        self.is_untouched = False
+        """Whether nothing was ever written to it: then nothing of it needs to be durable.
+
+        A log that was truncated to nothing is empty as well, but its records come back when power
+        is lost before the truncation was synced. Its files tell them apart: a truncation to offset
+        0 moves segments aside, and the moved ones stay until it was synced.
+        """
         self.scanned_from: int | None = None
         """Base offset of the first segment that was read as a whole."""
         self.scanned_epochs: list[EpochEntry] = []
@@ -309,6 +120,8 @@ class _Loader:
 
     def find_segments(self, start_offset: int) -> None:
         """Settle unfinished business, and name the segments that are there."""
+        if self.report.was_unclean:  # else nobody asks
+            self._is_as_created = set(self.disk.list(self.directory)) <= _NAMES_AS_CREATED
         found = settle(self.disk, self.directory, self._read_segment)
         self.snapshots = found.snapshots
         for base in found.base_offsets:
@@ -350,6 +163,9 @@ class _Loader:
     ) -> None:
         """Check the segments, truncate at the first batch that is not sound, sync what is kept."""
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
+        ends_at = self.segments[-1].base_offset
+        holds_nothing = not self.holds_anything and ends_at == recovery_point == 0
+        self.is_untouched = holds_nothing and self._is_as_created
         self._check_empty(recovery_point, start_offset, accept_loss)
         if clean_shutdown and self._trust_active() and not self._has_grown(recovery_point):
             self._check_clean_end(recovery_point, accept_loss)
@@ -507,7 +323,7 @@ class _Loader:
         """Find the end of the log that was closed cleanly; False if its tail says otherwise."""
         active = self.segments[-1]
         active.is_active = True
-        active.next_offset = _OFFSET_MAX  # to be found out
+        active.next_offset = OFFSET_MAX  # to be found out
         try:
             index = active.index
             start = index.positions[-1] if index.positions else 0
@@ -579,7 +395,8 @@ class _Loader:
                 for written in segment.write_indexes():
                     written.sync()
                     written.close()
-            file.sync()  # also where nothing was cut now: the last process may have cut, unsynced
+            if not self.is_untouched:  # else the first append's sync is soon enough
+                file.sync()  # though nothing was cut now: the last process may have cut, unsynced
             segment.synced_bytes = segment.size_bytes
         if not last.size_bytes:
             # A log that nobody has written to is closed without writing over these.

@@ -292,7 +292,7 @@ class SegmentRow:
             done = {id(file) for file in files}
             self._close_deferred([item for item in self.unsynced if id(item[1]) in done])
             self.unsynced = [item for item in self.unsynced if id(item[1]) not in done]
-        self._cache.trim()
+        self._cache.settled([segment for segment, _ in marks])
 
     def close(self) -> None:
         """Let go of all files."""

@@ -120,7 +120,7 @@ class AlterPartitions:
                 )
                 topics[hosted.topic_id] = topic
                 request.topics.append(topic)
-            topic.partitions.append(self._partition(hosted.index, asked))
+            topic.partitions.append(self._partition(hosted, asked))
         if self._in_flight:
             self._channel.ask(
                 request, self._answered, timeout_ms=TIMEOUT_MS, purpose="alter-partition"
@@ -131,16 +131,16 @@ class AlterPartitions:
         hosted = self._replicas.get(topic, int(index))
         return None if isinstance(hosted, ErrorCode) else hosted
 
-    def _partition(self, index: int, asked: AlterPartition) -> PartitionDataRequest:
+    def _partition(self, hosted: HostedPartition, asked: AlterPartition) -> PartitionDataRequest:
         return PartitionDataRequest(
-            partition_index=index,
+            partition_index=hosted.index,
             leader_epoch=asked.leader_epoch,
             new_isr_with_epochs=[
                 BrokerState(
                     broker_id=member.broker_id,
                     broker_epoch=self._broker_epoch()
                     if member.broker_id == self._broker_id
-                    else member.broker_epoch,
+                    else hosted.machine.epoch_to_ask_with(member),
                 )
                 for member in asked.new_isr
             ],

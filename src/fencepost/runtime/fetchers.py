@@ -39,6 +39,7 @@ from fencepost.machines.fetcher import (
     Progressed,
     Unfollow,
 )
+from fencepost.machines.fetcher.rules import RULES, FetcherRules
 from fencepost.machines.partition import Fetched
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition
@@ -127,6 +128,8 @@ class FollowerFetchers:
         self._broker_epoch = broker_epoch
         self._count = count
         self._throttle = throttle
+        self.rules: FetcherRules = RULES
+        """What fetchers go by that are made from now on."""
         self._life = 0
         self._is_closed = False
         self._fetchers: dict[tuple[int, int], FetcherKey] = {}
@@ -201,7 +204,12 @@ class FollowerFetchers:
             self._life += 1
             key = self._fetchers[leader_id, number] = FetcherKey(leader_id, number, self._life)
             machine = Fetcher(
-                self._broker_id, leader_id, self._config, self._broker_epoch, self._is_held_back
+                self._broker_id,
+                leader_id,
+                self._config,
+                self._broker_epoch,
+                self._is_held_back,
+                self.rules,
             )
             self._ports.host(key, machine, None, lambda stepped: self._say(leader_id, stepped))
         return key

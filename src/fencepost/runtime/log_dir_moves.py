@@ -3,11 +3,12 @@
 Theory of operation
 -------------------
 The replica's log is copied into a `-future` directory beside the partitions of the target, in
-pieces between which everybody else has a turn, until the copy is within `NEAR_BYTES` of the log's
-end and durable. Then the controller is told that the replica is in the target, and when the
-metadata say so, the rest is copied and synced in one turn of the event loop, and the copy takes the
-log's place: it gets the partition's name, and the old log is renamed to be deleted. The order makes
-sure that a crash at any point leaves one log that counts:
+pieces between which everybody else has a turn, until the copy is near the log's end and durable.
+How near grows from nothing to `NEAR_BYTES`, so that only a log that grows faster than it is copied
+and synced makes anybody wait. Then the controller is told that the replica is in the target, and
+when the metadata say so, the rest is copied and synced in one turn of the event loop, and the copy
+takes the log's place: it gets the partition's name, and the old log is renamed to be deleted. The
+order makes sure that a crash at any point leaves one log that counts:
 
 | crash                                   | found at the next start               | then           |
 |-----------------------------------------|---------------------------------------|----------------|
@@ -53,7 +54,9 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
 NEAR_BYTES: Final = 1024 * 1024
-"""How much may be left to copy and sync while everybody waits."""
+"""How much may be left to copy and sync while everybody waits, in the end."""
+NEARER_BYTES: Final = 4 * 1024
+"""How much it is at the second look, after nothing at the first."""
 WAIT_MS: Final = 20
 PREFERRED_MAX: Final = 10_000
 OLD_LOGS_MS: Final = 60_000
@@ -105,6 +108,8 @@ class Move:
     found: str | None
     """The directory of a copy that an earlier run has left."""
     copying: Copying | None = None
+    near_bytes: int = 0
+    """How much may be left now."""
     is_told: bool = False
     is_over: bool = False
 
@@ -114,10 +119,13 @@ class Move:
         assert self.copying is not None, "it is open"
         return self.copying.copy
 
-    def left_bytes(self, most: int) -> int:
-        """How much is still to be copied, up to about `most`."""
+    def is_near(self) -> bool:
+        """Whether so little is left that everybody may wait for it; if not, it may be more then."""
         assert self.copying is not None, "it is open"
-        return self.copying.left_bytes(most)
+        if self.copying.left_bytes(self.near_bytes + 1) <= self.near_bytes:
+            return True
+        self.near_bytes = min(max(2 * self.near_bytes, NEARER_BYTES), NEAR_BYTES)
+        return False
 
 
 class LogDirMoves:
@@ -276,7 +284,7 @@ class LogDirMoves:
                 yield self._later(WAIT_MS)
             elif move.hosted.log.is_being_cleaned:
                 yield self._later(WAIT_MS)
-            elif move.left_bytes(NEAR_BYTES + 1) <= NEAR_BYTES:
+            elif move.is_near():
                 self._swap(move)
                 return
             if self._is_stale(move):

@@ -197,10 +197,14 @@ class MachinePorts(ABC):
     def truncate(self, key: Hashable, work: Truncate) -> None:
         """Cut the log, durably. OSError."""
         partition_log = self._hosts[key].log
+        before = partition_log.end_offset
         if work.start_over:
             partition_log.truncate_fully_and_start_at(work.end_offset)
         else:
             partition_log.truncate_to(work.end_offset)
+        if partition_log.end_offset != before:
+            name = f"{partition_log.topic}-{partition_log.partition}"
+            log.info("%s: truncated from %d to %d", name, before, partition_log.end_offset)
 
     def write_state(self, key: Hashable, state: Any) -> None:
         """Replace the machine's durable state. OSError."""

@@ -5,7 +5,8 @@ controller writes down the start of the next block and only then gives the block
 node uses its block up, one id at a time, without asking anybody; what is left of it when the node
 stops is lost, which costs nothing.
 
-While a block is being fetched callers wait, and if that fails they are all told.
+While a block is being fetched callers wait, and if that fails they are all told, also when the
+controller's answer makes no sense: the next caller asks again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import ErrorCode, known_error
 from fencepost.wire.message import Message
 
 OnProducerId = Callable[[ErrorCode, int], None]
@@ -60,8 +61,9 @@ class ProducerIds:
 
     def _on_block(self, error: ErrorCode, first: int, count: int) -> None:
         waiting, self._waiting = self._waiting, []
+        if error is ErrorCode.NONE and count <= 0:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
         if error is ErrorCode.NONE:
-            assert count > 0, "a block has ids"
             self._next, self._end = first, first + count
         for on_producer_id in waiting:
             if error is not ErrorCode.NONE:
@@ -80,8 +82,9 @@ def block_source(
             if reply is None:
                 on_block(error, -1, 0)
             else:
-                error = ErrorCode(reply.error_code)
-                on_block(error, reply.producer_id_start, reply.producer_id_len)
+                on_block(
+                    known_error(reply.error_code), reply.producer_id_start, reply.producer_id_len
+                )
 
         request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch())
         channel.ask(request, on_reply)

@@ -24,12 +24,10 @@ what is on the disk is found out by recovery, at the next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import describe
@@ -51,6 +49,7 @@ from fencepost.machines.partition.rules import RULES, PartitionRules
 from fencepost.runtime.cooperative import InOrder, Pieces
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.ports import MachinePorts
+from fencepost.runtime.replica_storage import Directory, LogRecoveryPool, Opening, ReplicaStorage
 from fencepost.runtime.traffic import TopicTraffic, Traffic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -59,101 +58,6 @@ log = logging.getLogger(__name__)
 
 OPENED_PER_STEP: Final = 50
 """How many logs are looked at in one step to see whether they need recovery."""
-
-
-class Directory(Protocol):
-    """A log directory."""
-
-    @property
-    def is_online(self) -> bool:
-        """Whether it works."""
-        ...
-
-    def fail(self, reason: object) -> None:
-        """Nothing is to be had from it any more."""
-        ...
-
-
-class Opening(Protocol):
-    """A partition's log on its way."""
-
-    @property
-    def data_dir(self) -> Any:
-        """The `Directory` that it is in."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The partition's name, topic and number."""
-        ...
-
-    @property
-    def directory_id(self) -> Uuid:
-        """The id of the directory."""
-        ...
-
-
-class ReplicaStorage(Protocol):
-    """Where the logs of this node's replicas are kept."""
-
-    def note_shortage(self, reason: str) -> None:
-        """There was no file descriptor for something that was refused therefore."""
-        ...
-
-    @property
-    def data_dirs(self) -> Sequence[Directory]:
-        """The directories that hold partitions, those that are offline among them."""
-        ...
-
-    @property
-    def metadata_dir(self) -> Directory:
-        """The directory of the metadata log."""
-        ...
-
-    @property
-    def may_need_recovery(self) -> bool:
-        """Whether a directory was not closed in order, so that opening takes long."""
-        ...
-
-    def high_watermark_of(self, partition_log: PartitionLog) -> int:
-        """The high watermark as of the last checkpoint."""
-        ...
-
-    def delete_partition(self, partition_log: PartitionLog) -> None:
-        """Close the log and have its files removed. OSError."""
-        ...
-
-
-class LogRecoveryPool(Protocol):
-    """How logs are opened, some of them by threads, ahead of the time that they are needed."""
-
-    def begin(
-        self,
-        key: TopicPartition,
-        topic_id: Uuid,
-        config: LogConfig,
-        assigned: Uuid,
-        *,
-        is_new: bool,
-    ) -> Any:
-        """Begin to open or create a log, once: an `Opening`; None if that cannot be.
-
-        `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
-        has just come to be. A directory that fails over it goes offline.
-        """
-        ...
-
-    def waiting_for(self, key: TopicPartition) -> Future[Any] | None:
-        """What has to be waited for before `finish`, if anything."""
-        ...
-
-    def finish(self, key: TopicPartition, opening: Any) -> PartitionLog | None:
-        """The log; None if it cannot be opened, which takes its directory offline."""
-        ...
-
-    def close(self) -> None:
-        """Open nothing more."""
-        ...
 
 
 class TopicConfig(NamedTuple):

@@ -23,11 +23,7 @@ from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.types import Uuid
 
 CLUSTER_ID = "simulated"
-WITH_ELR = (
-    FeatureLevelRecord(name="metadata.version", feature_level=30),
-    FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
-)
-"""What the first controller writes into the log of a cluster with eligible leader replicas."""
+NEWEST_METADATA = 30
 DATA = "/data"
 LISTENER = "CONTROLLER"
 
@@ -57,6 +53,22 @@ def founders(options: Options) -> VoterSet:
             Voter(ReplicaKey(id_, directory_of(id_, 1)), (endpoint_of(id_),), 0, 1)
             for id_ in options.voter_ids
         )
+    )
+
+
+def bootstrap_of(options: Options) -> tuple[FeatureLevelRecord, ...]:
+    """What the first controller writes into the log of a cluster with features of its own."""
+    levels = {
+        "metadata.version": NEWEST_METADATA if options.has_elr else options.metadata_version,
+        "eligible.leader.replicas.version": int(options.has_elr),
+        "transaction.version": options.transaction_version if options.transactors else 0,
+    }
+    if any(levels.values()) and not levels["metadata.version"]:
+        levels["metadata.version"] = NEWEST_METADATA
+    return tuple(
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in levels.items()
+        if level
     )
 
 
@@ -122,8 +134,7 @@ def open_node(node: Process) -> MetadataHost:
         rules=world.rules.metadata,
         follow_with_draft=world.rules.draft_versions.get(node.id, NOT_SPOKEN),
     )
-    if options.has_elr:
-        host.bootstrap_records = WITH_ELR
+    host.bootstrap_records = bootstrap_of(options)
     _watch_replacing(node, host)
     world.observer.recovered(node.id, _found_by(node, host), host.log.start_offset)
     world.observer.state_read(node.id, host.machine.state)

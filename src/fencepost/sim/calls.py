@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.machines.quorum import RequestFailed, answered
 from fencepost.sim.surroundings import Process
 from fencepost.wire.message import Message
+
+Versions = tuple[int | None, int | None]
+"""The lowest and the highest of a request; None where any will do."""
+ANY_VERSION: Final[Versions] = (None, None)
 
 OnDone = Callable[[Message | None, bool], None]
 """Told the response; or None, and whether it is for certain that nobody got the request."""
@@ -32,6 +36,7 @@ class Call:
 
     __slots__ = (
         "_on_done",
+        "between",
         "incarnation",
         "is_forgotten",
         "is_open",
@@ -51,8 +56,11 @@ class Call:
         to: int,
         request: Message,
         on_done: OnDone | None = None,
+        between: Versions = ANY_VERSION,
     ) -> None:
         self._on_done = on_done
+        self.between = between
+        """The versions of the request that say what is asked."""
         self.source = source
         self.target = target
         self.to = to
@@ -66,6 +74,14 @@ class Call:
         self.is_open = True
         self.is_forgotten = False
         """Whether the connection is gone on one side only: nothing of it arrives any more."""
+
+    @property
+    def api_version(self) -> int:
+        """The version that it is asked in: the newest, unless it travels at another."""
+        if self.version >= 0:
+            return self.version
+        newest: int = type(self.request).max_version
+        return newest if self.between[1] is None else min(newest, self.between[1])
 
     def done(self, response: Message | None, is_refused: bool = False) -> None:
         """Tell whoever asked: the answer, or that there is none."""

@@ -73,6 +73,8 @@ class GroupOracle:
         self._written: dict[tuple[PartitionKey, int], tuple[GroupWrite, ...]] = {}
         self._histories: dict[tuple[PartitionKey, OffsetKey], list[tuple[int, int]]] = {}
         self._sent: dict[OffsetWrite, int] = {}
+        self._pending: dict[tuple[PartitionKey, int], list[tuple[int, OffsetWrite]]] = {}
+        self._latest: dict[tuple[PartitionKey, OffsetKey], int] = {}
 
     def sent(self, write: OffsetWrite, generation: int) -> None:
         """A member of this generation commits an offset, which nobody else ever commits."""
@@ -93,11 +95,32 @@ class GroupOracle:
         return self._written.get((partition, batch.crc), ())
 
     def became_visible(self, partition: PartitionKey, batch: PartitionBatch) -> None:
-        """A batch is committed; batches become so in the order of the log."""
+        """A batch is committed; batches become so in the order of the log.
+
+        What is written in a transaction counts from its marker on, unless something that stands
+        behind it counts already.
+        """
+        producer = (partition, batch.producer_id)
+        if batch.commits is not None:
+            for at, pending in self._pending.pop(producer, ()):
+                if batch.commits and at > self._latest.get((partition, pending.key), -1):
+                    self._count(partition, batch.next_offset, at, pending)
+            return
         for write in self.writes_in(partition, batch):
-            if isinstance(write, OffsetWrite):
-                history = self._histories.setdefault((partition, write.key), [])
-                history.append((batch.next_offset, write.offset))
+            if not isinstance(write, OffsetWrite):
+                continue
+            if batch.is_transactional:
+                self._pending.setdefault(producer, []).append((batch.base_offset, write))
+            else:
+                self._count(partition, batch.next_offset, batch.base_offset, write)
+
+    def _count(
+        self, partition: PartitionKey, from_offset: int, at: int, write: OffsetWrite
+    ) -> None:
+        """What is written `at` that offset counts as soon as `from_offset` is committed."""
+        history = self._histories.setdefault((partition, write.key), [])
+        history.append((from_offset, write.offset))
+        self._latest[partition, write.key] = at
 
     def committed(self, partition: PartitionKey, key: OffsetKey) -> list[int]:
         """All offsets that were committed, in the order of the log."""

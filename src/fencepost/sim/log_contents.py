@@ -69,6 +69,10 @@ class LogContents(Generic[B]):
         """The index of the first entry that ends behind `offset`."""
         return position(self.entries, offset)
 
+    def between(self, begin: int, end: int) -> list[B]:
+        """What stands from `begin` to `end`."""
+        return self.entries[self.position(begin) : self.position(end)]
+
     def opened(self, found: list[B], start_offset: int) -> None:
         """A node has recovered the log and found this; all of it is durable."""
         self.entries, self.start_offset = found, start_offset

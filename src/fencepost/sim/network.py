@@ -18,7 +18,7 @@ from typing import Any
 
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import RequestFailed
-from fencepost.sim.calls import Call, OnDone, Sender
+from fencepost.sim.calls import ANY_VERSION, Call, OnDone, Sender, Versions
 from fencepost.sim.surroundings import Surroundings
 from fencepost.sim.wire_mode import Travel
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
@@ -106,10 +106,15 @@ class Network:
     # -- requests ----------------------------------------------------------------------------
 
     def request(
-        self, source: Sender, to: int, request: Message, on_done: OnDone | None = None
+        self,
+        source: Sender,
+        to: int,
+        request: Message,
+        on_done: OnDone | None = None,
+        between: Versions = ANY_VERSION,
     ) -> None:
         """Send `request`; `on_done` hears of the answer or of the failure, or else the source's
-        quorum machine does."""
+        quorum machine does. Versions are only drawn from those that `between` names."""
         id_ = to
         if to <= FIRST_SERVER_ID:  # a bootstrap server, by its place in the configuration
             ids = self._world.options.node_ids
@@ -120,7 +125,7 @@ class Network:
         if target is None:
             self._world.schedule_in(RESET_US, "failure", lambda: self._unknown(source, to, request))
             return
-        call = Call(source, target, to, request, on_done)
+        call = Call(source, target, to, request, on_done, between)
         self._open[target.id][call] = None
         if self._world.options.on_wire or source.is_old or target.is_old:
             travelled = self._travel.request(call)
@@ -193,7 +198,7 @@ class Network:
                 self._answer(call, value)
 
         self._world.tell_message(call, "request")
-        if not target.receive(call.message, reply, call.source.id):
+        if not target.receive(call.message, reply, call.source.id, call.api_version):
             self._fail_later(call, is_reset=True, is_refused=True)
 
     def _answer(self, call: Call, value: Any) -> None:

@@ -18,7 +18,7 @@ from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.quorum import QuorumMachine, QuorumRecordsReceived, Role, received
 from fencepost.runtime.controller_decisions import OF_NODES, Make
-from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.replay import snapshot_records
 from fencepost.sim.answers import compose, of_the_shell
@@ -127,9 +127,12 @@ class SimNode:
     def begin_parts(self) -> None:
         """Make what a node has besides its metadata log: here a controller."""
         if self.world.options.has_controller:
-            rules = self.world.rules.controller
             self.controller = ControllerHost(
-                self.ports, self.metadata, self._make_controller, rules=rules
+                self.ports,
+                self.metadata,
+                self._make_controller,
+                periods=Periods(max_idle_ms=self.world.options.max_idle_ms),
+                rules=self.world.rules.controller,
             )
 
     @property
@@ -248,7 +251,9 @@ class SimNode:
         """Take a snapshot of the image as it is, as the product does when it is time."""
         self.metadata.take_snapshot()
 
-    def receive(self, request: Message, reply: Callable[[Any], None], source_id: int) -> bool:
+    def receive(
+        self, request: Message, reply: Callable[[Any], None], source_id: int, api_version: int
+    ) -> bool:
         """A request has arrived; `reply` is called with its answer, now or later.
 
         Whether it is taken; if not, its sender hears that nobody listens.

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
-from fencepost.machines.image import ClusterImage, diff
+from fencepost.machines.image import RECOVERING, ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
-from fencepost.sim.partition_oracle import BrokerBegun, PartitionBatch, PartitionKey, ReplicaView
+from fencepost.sim.partition_oracle import (
+    BrokerBegun,
+    Checkpoints,
+    PartitionBatch,
+    PartitionKey,
+    Passed,
+    ReplicaView,
+    Stage,
+)
 from fencepost.sim.trace import Trace
+from fencepost.sim.transaction_oracle import ReadCommitted
 
 
 class Observer:
@@ -30,6 +39,9 @@ class Observer:
         self._replica_stepped = self._those_with("replica_stepped")
         self._replica_appended = self._those_with("replica_appended")
         self._became_visible = self._those_with("became_visible")
+        self._batch_passed = self._those_with("batch_passed")
+        self._marked = self._those_with("marked")
+        self._decided = self._those_with("decided")
 
     def _those_with(self, name: str) -> list[Any]:
         """The methods of that name of the checks that have one of their own."""
@@ -78,6 +90,10 @@ class Observer:
             for check in self.checks:
                 check.broker_changed(self.oracle, broker_id, broker)
         for change in delta.partitions:
+            key, new = (change.topic_id, change.index), change.new
+            is_led_anew = new is not None and change.is_new_leader_epoch
+            if new is not None and is_led_anew and new.leader_recovery_state == RECOVERING:
+                self.oracle.partitions.leader_recovers(key, new.leader)
             for check in self.checks:
                 check.partition_changed(self.oracle, image, change)
 
@@ -131,6 +147,8 @@ class Observer:
         """A broker has come one stage further."""
         for check in self.checks:
             check.broker_begun(self.oracle, begun, metadata_offset)
+        if begun.stage is Stage.STARTS:
+            self.oracle.partitions.closed_in_order.discard(begun.broker_id)
 
     def replica_recovered(
         self, broker_id: int, key: PartitionKey, found: list[PartitionBatch], start_offset: int
@@ -169,8 +187,29 @@ class Observer:
         for batch in visible:
             for check in self._became_visible:
                 check(self.oracle, view.key, batch)
+            self._note_transactions(view.key, batch)
             self.oracle.groups.became_visible(view.key, batch)
         self.oracle.partitions.stepped(view)
+
+    def _note_transactions(self, key: PartitionKey, batch: PartitionBatch) -> None:
+        """What a batch that may be read means to transactions."""
+        transactions = self.oracle.transactions
+        if batch.commits is not None:
+            marked = transactions.marked(key, batch)
+            for check in self._marked:
+                check(self.oracle, marked)
+            for one in marked.ended:
+                one.outcomes[key] = marked.commits
+        elif batch.is_transactional:
+            transactions.written(key, batch, self.oracle.groups.writes_in(key, batch))
+        for decided in transactions.decided_in(key, batch):
+            for check in self._decided:
+                check(self.oracle, decided)
+
+    def read_committed(self, read: ReadCommitted) -> None:
+        """A consumer of committed data has read a stretch of a partition."""
+        for check in self.checks:
+            check.read_committed(self.oracle, read)
 
     def epochs_seen(self, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]) -> None:
         """What a replica's epoch cache says."""
@@ -189,6 +228,16 @@ class Observer:
         for check in self.checks:
             check.acknowledged(self.oracle, key, base_offset, crc, known_offset)
         self.oracle.partitions.note_acknowledged(key, base_offset)
+
+    def batch_passed(self, passed: Passed) -> None:
+        """A batch is served, taken over or read."""
+        for check in self._batch_passed:
+            check(self.oracle, passed)
+
+    def checkpoints_seen(self, broker_id: int, key: PartitionKey, seen: Checkpoints) -> None:
+        """What a broker's checkpoint files say of a replica."""
+        for check in self.checks:
+            check.checkpoints_seen(self.oracle, broker_id, key, seen)
 
     def consumed(self, key: PartitionKey, batch: PartitionBatch) -> None:
         """A consumer has read a batch."""

@@ -19,6 +19,9 @@ DELETERS_ONE_IN = 2
 MEMBERS_ONE_IN = 3
 """One seed with brokers in so many has members of a group."""
 
+TRANSACTORS_ONE_IN = 3
+"""One seed with brokers in so many has transactional producers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -34,9 +37,13 @@ class Options:
 
     With `brokers` simulated brokers there are up to `topics` topics at a time, whose partitions
     have `replicas` replicas and want `min_isr` of them in sync; `producers` and `consumers` use
-    them, `committers` commit offsets of groups for them, `members` are those of one
-    group, and `deleters` have records deleted. `has_elr`: the cluster begins with eligible leader
-    replicas (KIP-966).
+    them, `committers` commit offsets of groups for them, `members` are those of one group, and
+    `deleters` have records deleted. Followers fetch with a version of Fetch that is no higher than
+    `replica_fetch_version`, as from leaders of an older release. `has_elr`: the cluster begins with
+    eligible leader replicas (KIP-966), or with `metadata_version` at that level: the newest one
+    unless given. `transactors` produce in transactions, in a cluster at level `transaction_version`
+    of `transaction.version`; every other consumer reads committed data then. After `max_idle_ms`
+    controllers write NoOpRecords, with 0 never.
     """
 
     voters: int = 3
@@ -72,6 +79,9 @@ class Options:
     committers: int = 0
     members: int = 0
     deleters: int = 0
+    transactors: int = 0
+    transaction_version: int = 2
+    transact_every_ms: int = 150
     produce_every_ms: int = 150
     consume_every_ms: int = 100
     commit_every_ms: int = 200
@@ -80,7 +90,10 @@ class Options:
     heartbeat_ms: int = 1_000
     replica_lag_ms: int = 3_000
     replica_fetch_bytes: int = 1 << 20
+    replica_fetch_version: int = 18
     has_elr: bool = False
+    metadata_version: int = 0
+    max_idle_ms: int = 500
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -94,9 +107,10 @@ class Options:
 
     @property
     def client_ids(self) -> tuple[int, ...]:
-        """Ids of the clients of brokers: producers, consumers, committers, members, deleters."""
+        """Ids of the clients of brokers: producers, consumers, committers, members, deleters,
+        transactors."""
         clients = self.producers + self.consumers + self.committers + self.members
-        count = clients + self.deleters if self.brokers else 0
+        count = clients + self.deleters + self.transactors if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
     @property
@@ -115,6 +129,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = _draw_groups(tape, base) if base.brokers and not base.committers else base
     base = _draw_members(tape, base) if base.brokers and not base.members else base
     base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
+    base = _draw_transactors(tape, base) if base.brokers and not base.transactors else base
     return replace(
         base,
         voters=voters,
@@ -198,6 +213,22 @@ def _draw_deleters(tape: Tape, base: Options) -> Options:
     """Somebody who has records deleted in every other world with brokers, likewise."""
     lane = tape.lane("options.deleters")
     return base if lane.pick(DELETERS_ONE_IN) == 0 else replace(base, deleters=1)
+
+
+def _draw_transactors(tape: Tape, base: Options) -> Options:
+    """Transactional producers in every third world with brokers, likewise.
+
+    Most clusters are at the newest level of `transaction.version`.
+    """
+    lane = tape.lane("options.transactors")
+    if lane.pick(TRANSACTORS_ONE_IN) != TRANSACTORS_ONE_IN - 1:
+        return base
+    return replace(
+        base,
+        transactors=1 + lane.pick(3),
+        transaction_version=(2, 2, 0, 1)[lane.pick(4)],
+        producers=2,
+    )
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

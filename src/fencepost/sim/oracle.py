@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fencepost.sim.group_oracle import GroupOracle
 from fencepost.sim.log_contents import LogContents, position
 from fencepost.sim.partition_oracle import PartitionOracle
+from fencepost.sim.transaction_oracle import TransactionOracle
 from fencepost.wire.types import Uuid
 
 
@@ -109,6 +110,8 @@ class Oracle:
         """What is known of the partitions of simulated brokers."""
         self.groups = GroupOracle()
         """What is known of the offsets that their groups have committed."""
+        self.transactions = TransactionOracle()
+        """What is known of the transactions of their producers."""
 
     @property
     def committed_offset(self) -> int:

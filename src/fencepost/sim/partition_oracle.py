@@ -8,14 +8,18 @@ old name is another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from fencepost.batch.header import read_header
+from fencepost.batch.control import read_control
+from fencepost.batch.header import check_crc, iter_headers, read_header
 from fencepost.log.disk import Buffer
 from fencepost.sim.log_contents import LogContents, position
+from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
+
+NO_BROKER: Final = -1
 
 PartitionKey = tuple[Uuid, int]
 ReplicaKey = tuple[int, PartitionKey]
@@ -23,7 +27,10 @@ ReplicaKey = tuple[int, PartitionKey]
 
 
 class PartitionBatch(NamedTuple):
-    """One batch of a partition. The producer's id and epoch are -1 where it is not idempotent."""
+    """One batch of a partition. The producer's id and epoch are -1 where it is not idempotent.
+
+    `commits` is whether a transaction's marker commits it; None of what is no marker.
+    """
 
     base_offset: int
     next_offset: int
@@ -32,6 +39,8 @@ class PartitionBatch(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
+    is_transactional: bool = False
+    commits: bool | None = None
 
 
 def partition_batch(batch: Buffer) -> PartitionBatch:
@@ -45,14 +54,23 @@ def partition_batch(batch: Buffer) -> PartitionBatch:
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
+        header.is_transactional,
+        _commits(batch) if header.is_control else None,
     )
+
+
+def _commits(batch: Buffer) -> bool | None:
+    """Whether a control batch commits a transaction; None if it ends none."""
+    types = {ControlType.COMMIT: True, ControlType.ABORT: False}
+    return next((types.get(ControlType(one.type)) for one in read_control(batch)), None)
 
 
 class ReplicaView(NamedTuple):
     """What can be seen of one replica after a step of its machine.
 
-    `incarnation` is its broker process's. `isr` is the in-sync set as the replica knows it, empty
-    unless it leads; `min_isr` is how many of it are needed to acknowledge anything.
+    `incarnation` is its broker process's. `isr` is the in-sync set as the replica knows it, and
+    `maximal_isr` what the controller might have made of it, both empty unless it leads; `min_isr`
+    is how many of `isr` are needed to acknowledge anything.
     """
 
     broker_id: int
@@ -66,6 +84,48 @@ class ReplicaView(NamedTuple):
     end_offset: int
     isr: frozenset[int] = frozenset()
     min_isr: int = 1
+    maximal_isr: frozenset[int] = frozenset()
+
+
+class Place(Enum):
+    """Where bytes of a batch are looked at."""
+
+    SERVED = "is served by"
+    TAKEN_OVER = "is taken over by"
+    READ = "is read from"
+
+
+class Passed(NamedTuple):
+    """A batch as it passes a place; `is_sound` is whether its bytes fit its checksum.
+
+    `broker_id` serves it, or has it from its leader; what a consumer has read is of `NO_BROKER`.
+    """
+
+    place: Place
+    broker_id: int
+    key: PartitionKey
+    batch: PartitionBatch
+    is_sound: bool
+
+
+def passed(place: Place, broker_id: int, key: PartitionKey, data: Buffer) -> Iterator[Passed]:
+    """The batches of a stretch of records, whole ones, as they pass."""
+    view = memoryview(data)
+    for at, header in iter_headers(view):
+        batch = partition_batch(view[at : at + header.size_bytes])
+        yield Passed(place, broker_id, key, batch, check_crc(view, at, header))
+
+
+class Checkpoints(NamedTuple):
+    """What the checkpoint files of a broker's disk say of a replica; 0 where they say nothing.
+
+    `high_watermark` is -1 unless it was written just now: it may come to lie behind the end of a
+    log that is cut, and is not believed then.
+    """
+
+    recovery_point: int
+    start_offset: int
+    high_watermark: int = -1
 
 
 class Stage(Enum):
@@ -100,6 +160,10 @@ class PartitionOracle:
         """By base offset, what producers were told is on all in-sync replicas (acks=all)."""
         self.may_start_at: dict[PartitionKey, int] = {}
         """Below which offsets somebody has asked to delete records."""
+        self.closed_in_order: set[int] = set()
+        """Brokers that have stopped in order, and not started since."""
+        self.may_lose: set[PartitionKey] = set()
+        """Partitions of which somebody has asked for an unclean election."""
         self.deleted: set[PartitionKey] = set()
         """Partitions whose topic somebody has asked to delete."""
 
@@ -144,6 +208,19 @@ class PartitionOracle:
     def may_delete(self, key: PartitionKey, offset: int) -> None:
         """Somebody asks to delete what stands below `offset`."""
         self.may_start_at[key] = max(offset, self.may_start_at.get(key, 0))
+
+    def leader_recovers(self, key: PartitionKey, leader: int) -> None:
+        """It is written down that the partition may have lost what its new leader has not.
+
+        Nobody is promised any of that from now on, if somebody has asked for the election.
+        """
+        if key not in self.may_lose:
+            return
+        log, visible = self.log(leader, key), self.visible.get(key, [])
+        held = [batch for batch in visible if batch in log.entries]
+        self.visible[key] = held
+        known = self.acknowledged.get(key, {})
+        self.acknowledged[key] = {at: one for at, one in known.items() if one in held}
 
     def stepped(self, view: ReplicaView) -> None:
         """A replica looks different from before."""

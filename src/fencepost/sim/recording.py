@@ -33,9 +33,21 @@ MAY_BE_ZERO = (
     "committers",
     "members",
     "deleters",
+    "transactors",
+    "transaction_version",
+    "topics",
+    "metadata_version",
+    "max_idle_ms",
+)
+CLIENTS = (
+    "producers",
+    "consumers",
+    "committers",
+    "members",
+    "deleters",
+    "transactors",
     "topics",
 )
-CLIENTS = ("producers", "consumers", "committers", "members", "deleters", "topics")
 NODES = ("voters", "observers", "brokers", "replicas", "min_isr", *CLIENTS)
 """Options that count nodes, or what is at most as many."""
 

@@ -47,7 +47,7 @@ class ScriptError(Exception):
 def commands() -> dict[str, Any]:
     """All commands by name."""
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
-    for module in ("script_commands", "script_voters", "script_brokers"):
+    for module in ("script_commands", "script_voters", "script_brokers", "script_transactions"):
         importlib.import_module(f"fencepost.sim.{module}")
     return dict(table)
 

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fencepost.machines.image import RECOVERING
 from fencepost.sim.brokers.broker import SimBroker
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
+from fencepost.sim.clients.transactor import Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.script import Script, ScriptError
 from fencepost.sim.script_table import command, node_of, options_of
 from fencepost.sim.workload import Asked
+from fencepost.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from fencepost.wire.errors import ErrorCode
 
@@ -56,6 +63,8 @@ def elect(script: Script, words: list[str]) -> None:
         election_type=int(words[2:] == ["unclean"]),
         topic_partitions=[TopicPartitions(topic=name, partitions=[int(index)])],
     )
+    if request.election_type:
+        script.world.observer.oracle.partitions.may_lose.add(partition_of(script, words[1]))
     key = f"elect {words[1]}"
     script.outcomes[key] = "waits"
 
@@ -66,6 +75,35 @@ def elect(script: Script, words: list[str]) -> None:
     script.world.workload.submit(
         node, key, lambda controller: controller.decide_elect_leaders(request), told
     )
+
+
+@command
+def reassign(script: Script, words: list[str]) -> None:
+    """`reassign A TOPIC-N B...`: ask controller A to move the partition to these brokers; see
+    `outcomes`."""
+    node, (name, _, index) = node_of(script, words[0]), words[1].rpartition("-")
+    to = [broker_of(script, word).id for word in words[2:]]
+    moved = ReassignablePartition(partition_index=int(index), replicas=to)
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=name, partitions=[moved])]
+    )
+    key = f"reassign {words[1]} {to}"
+    script.outcomes[key] = "waits"
+
+    def told(asked: Asked) -> None:
+        (topic,) = asked.reply.responses
+        script.outcomes[key] = ErrorCode(topic.partitions[0].error_code).name
+
+    script.world.workload.submit(
+        node, key, lambda controller: controller.decide_alter_partition_reassignments(request), told
+    )
+
+
+@command
+def stay_with(script: Script, words: list[str]) -> None:
+    """`stay-with A B`: broker B has a connection to controller A, and asks it as long as it does
+    not say that it is none, whoever B's metadata name."""
+    broker_of(script, words[1]).link.stay_with(node_of(script, words[0]).id)
 
 
 @command
@@ -85,11 +123,12 @@ def feature(script: Script, words: list[str]) -> None:
 @command
 def partitions(script: Script, words: list[str]) -> list[str]:
     """`partitions N`: each partition as node N's image has it: leader, epochs, who is in sync, and
-    who is eligible to lead or is known to have led last."""
+    who is eligible to lead or is known to have led last; `recovering` if data may be lost."""
     return [
         f"{topic.name}-{index} leader {one.leader} e{one.leader_epoch} p{one.partition_epoch}"
         f"   isr {sorted(one.isr)}   elr {sorted(one.eligible_leader_replicas)}"
         f"   last {list(one.last_known_elr)}"
+        f"{'   recovering' if one.leader_recovery_state == RECOVERING else ''}"
         for topic, index, one in node_of(script, words[0]).metadata.image.partitions()
     ]
 
@@ -97,22 +136,22 @@ def partitions(script: Script, words: list[str]) -> list[str]:
 @command
 def producer_id(script: Script, words: list[str]) -> None:
     """`producer-id P B`: producer P asks broker B for its producer id."""
-    _producer_of(script, words[0]).ask_for_id(_broker_of(script, words[1]).id)
+    _producer_of(script, words[0]).ask_for_id(broker_of(script, words[1]).id)
 
 
 @command
 def produce(script: Script, words: list[str]) -> None:
     """`produce P TOPIC-N [COUNT]`: producer P sends a batch to the partition's leader, and again
     whenever it may, until it knows what has become of it; see `outcomes`."""
-    producer, key = _producer_of(script, words[0]), _partition_of(script, words[1])
+    producer, key = _producer_of(script, words[0]), partition_of(script, words[1])
     if producer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last batch")
-    _note_outcome(script, producer, f"{words[0]} {words[1]}")
+    note_outcome(script, producer, f"{words[0]} {words[1]}")
     script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
 
 
-def _note_outcome(
-    script: Script, client: Producer | Committer | Member | Deleter, name: str
+def note_outcome(
+    script: Script, client: Producer | Committer | Member | Deleter | Transactor, name: str
 ) -> None:
     """Keep under `name` what becomes of the next thing that the client does."""
     script.outcomes[name] = "waits"
@@ -126,9 +165,22 @@ def _note_outcome(
 @command
 def consume(script: Script, words: list[str]) -> None:
     """`consume C TOPIC-N [B]`: consumer C fetches what comes next from the leader, or broker B."""
-    consumer, key = _consumer_of(script, words[0]), _partition_of(script, words[1])
-    broker_id = _broker_of(script, words[2]).id if len(words) > 2 else None
+    consumer, key = _consumer_of(script, words[0]), partition_of(script, words[1])
+    broker_id = broker_of(script, words[2]).id if len(words) > 2 else None
     script.world.guard(lambda: consumer.fetch(key, broker_id), None)
+
+
+@command
+def latest(script: Script, words: list[str]) -> None:
+    """`latest C TOPIC-N`: consumer C asks the leader where the partition ends; see `outcomes`."""
+    consumer, key = _consumer_of(script, words[0]), partition_of(script, words[1])
+    name = f"latest {words[0]} {words[1]}"
+    script.outcomes[name] = "waits"
+
+    def told(said: str) -> None:
+        script.outcomes[name] = said
+
+    consumer.ask_latest(key, told)
 
 
 @command
@@ -142,15 +194,15 @@ def commit(script: Script, words: list[str]) -> None:
 def committed(script: Script, words: list[str]) -> None:
     """`committed G TOPIC-N`: committer G asks what its group has committed for the partition, and
     gives up a commit that is not over; see `outcomes`."""
-    _committer_of(script, words[0]).give_up()
+    committer_of(script, words[0]).give_up()
     _ask_of_group(script, words, "committed")
 
 
 def _ask_of_group(script: Script, words: list[str], what: str) -> None:
-    committer, key = _committer_of(script, words[0]), _partition_of(script, words[1])
+    committer, key = committer_of(script, words[0]), partition_of(script, words[1])
     if committer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last commit")
-    _note_outcome(script, committer, f"{what} {words[0]} {words[1]}")
+    note_outcome(script, committer, f"{what} {words[0]} {words[1]}")
     ask = committer.commit if what == "commit" else committer.fetch
     script.world.guard(lambda: ask(key), None)
 
@@ -179,7 +231,7 @@ def commit_as(script: Script, words: list[str]) -> None:
     """`commit-as M TOPIC-N`: member M commits an offset for the partition, whoever owns it now, in
     the generation that it believes in; see `outcomes`."""
     name, _, index = words[1].rpartition("-")
-    _partition_of(script, words[1])
+    partition_of(script, words[1])
     _do_as_member(
         script, words, f"commit-as {words[1]}", lambda member: member.commit((name, int(index)))
     )
@@ -189,7 +241,7 @@ def _do_as_member(
     script: Script, words: list[str], what: str, do: Callable[[Member], None]
 ) -> None:
     member = _member_of(script, words[0])
-    _note_outcome(script, member, f"{words[0]} {what}")
+    note_outcome(script, member, f"{words[0]} {what}")
     script.world.guard(lambda: do(member), None)
 
 
@@ -200,15 +252,15 @@ def delete_records(script: Script, words: list[str]) -> None:
     deleters = script.world.clients.deleters
     if not deleters:
         raise ScriptError("nobody deletes records here; somebody does if deleters=1")
-    key = _partition_of(script, words[0])
-    _note_outcome(script, deleters[0], f"delete {words[0]} {words[1]}")
+    key = partition_of(script, words[0])
+    note_outcome(script, deleters[0], f"delete {words[0]} {words[1]}")
     script.world.guard(lambda: deleters[0].delete(key, int(words[1])), None)
 
 
 @command
 def shutdown(script: Script, words: list[str]) -> None:
     """`shutdown B`: broker B is to stop; it hands over what it leads, and ends when it may."""
-    broker = _broker_of(script, words[0])
+    broker = broker_of(script, words[0])
     script.world.guard(broker.stop, broker)
 
 
@@ -228,7 +280,7 @@ def positions(script: Script, words: list[str]) -> list[str]:
 def replicas(script: Script, words: list[str]) -> list[str]:
     """`replicas [B...]`: the partitions on these brokers, or on all that are up: batches by their
     leader epochs, what is behind `|` is not on the disk."""
-    brokers = [_broker_of(script, word) for word in words] or list(script.world.brokers.values())
+    brokers = [broker_of(script, word) for word in words] or list(script.world.brokers.values())
     return [line for broker in brokers if broker.is_up for line in _replicas_on(broker)]
 
 
@@ -253,7 +305,7 @@ def _replicas_on(broker: SimBroker) -> list[str]:
     return lines
 
 
-def _broker_of(script: Script, word: str) -> SimBroker:
+def broker_of(script: Script, word: str) -> SimBroker:
     node = node_of(script, word)
     if not isinstance(node, SimBroker):
         raise ScriptError(f"{word} is no broker")
@@ -274,7 +326,7 @@ def _consumer_of(script: Script, word: str) -> Consumer:
         raise ScriptError(f"{word} is no consumer; there are c1, c2, ...") from None
 
 
-def _committer_of(script: Script, word: str) -> Committer:
+def committer_of(script: Script, word: str) -> Committer:
     try:
         return script.world.clients.committers[int(word.removeprefix("g")) - 1]
     except (ValueError, IndexError):
@@ -288,7 +340,7 @@ def _member_of(script: Script, word: str) -> Member:
         raise ScriptError(f"{word} is no member; m1, m2, ... are if members=N") from None
 
 
-def _partition_of(script: Script, word: str) -> PartitionKey:
+def partition_of(script: Script, word: str) -> PartitionKey:
     name, _, index = word.rpartition("-")
     found = script.world.observer.committed_image.topics_by_name.get(name)
     if found is None or not index.isdecimal() or int(index) >= len(found.partitions):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import fields
 from typing import Any
 
+from fencepost.log.meta import read_clean_shutdown
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.machines.quorum.inputs import Resign
+from fencepost.sim.boot import DATA
 from fencepost.sim.by_hand import MESSAGES, RUN_MOST_MS, Flight
 from fencepost.sim.clock import PAR
 from fencepost.sim.damage import DIRECTORY, flip_batch, flip_snapshot
@@ -22,6 +25,8 @@ from fencepost.wire.errors import ErrorCode
 _WAIT_MOST_MS = 3_600_000
 _RATE_LEAST, _RATE_MOST = 0.001, 1_000
 _JUMP_MOST_MS = 10**13
+_HELD_US = 1 << 60
+"""A time that never comes: when what is held arrives by itself."""
 
 
 # -- the world -------------------------------------------------------------------------------------
@@ -31,9 +36,10 @@ _JUMP_MOST_MS = 10**13
 def voters(script: Script, words: list[str]) -> None:
     """`voters N [observers=M] [dynamic] [controller] [fetch_max_bytes=B] [snapshot_bytes=B]
     [segment_bytes=B] [retention_bytes=B] [fetch_snapshot_max_bytes=B] [brokers=B]
-    [committers=N] [members=N]`: the world; first. `controller` has controllers decide and write,
-    too; `brokers` are 101 and so on, `committers` commit offsets of groups for them, and `members`
-    are those of one group."""
+    [committers=N] [members=N] [transactors=N] [transaction_version=V]`: the world; first.
+    `controller` has controllers decide and write, too; `brokers` are 101 and so on, `committers`
+    commit offsets of groups for them, `members` are those of one group, and `transactors` produce
+    in transactions; with them every other consumer reads committed data."""
     given = options_of(words[1:])
     has_controller = given.pop("controller", "0") != "0"
     is_dynamic = given.pop("dynamic", "0") != "0"
@@ -115,7 +121,10 @@ def run(script: Script, words: list[str]) -> list[str]:
 def deliver(script: Script, words: list[str]) -> None:
     """`deliver A->B [Kind]`: the first such message arrives (Vote, PreVote, Fetch, FetchAnswer,
     FetchFailure, ...)."""
-    script.hand.happen(script.flight(words))
+    event = script.flight(words)
+    if event.at_us >= _HELD_US:
+        script.world.queue.move(event, script.world.now_us)
+    script.hand.happen(event)
 
 
 @command
@@ -136,7 +145,11 @@ def drop(script: Script, words: list[str]) -> None:
 def repeat(script: Script, words: list[str]) -> None:
     """`repeat A->B [Kind]`: it arrives, and is still on its way, as a duplicate is."""
     event = script.flight(words)
+    held_us = event.at_us
+    if held_us >= _HELD_US:
+        event.at_us = script.world.now_us
     script.world.happen(event)
+    event.at_us = held_us
 
 
 @command
@@ -177,6 +190,24 @@ def clog(script: Script, words: list[str]) -> None:
     ((source, target),) = _links(script, words[:1])
     world = script.world
     world.network.links[source, target].clogged_until_us = world.now_us + int(words[1]) * 1_000
+
+
+@command
+def hold(script: Script, words: list[str]) -> None:
+    """`hold A->B`: what is sent this way from now on waits until it is delivered, or let go."""
+    ((source, target),) = _links(script, words[:1])
+    script.world.network.links[source, target].clogged_until_us = _HELD_US
+
+
+@command
+def let_go(script: Script, words: list[str]) -> None:
+    """`let-go A->B`: what was held on this way arrives, and nothing is held any more."""
+    ((source, target),) = _links(script, words[:1])
+    link = script.world.network.links[source, target]
+    link.clogged_until_us = link.last_us = 0
+    for event in script.flights():
+        if _way(event) == words[0]:
+            script.world.queue.move(event, script.world.now_us)
 
 
 def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
@@ -242,6 +273,34 @@ def refuse(script: Script, words: list[str]) -> None:
 
 
 @command
+def fill(script: Script, words: list[str]) -> None:
+    """`fill N FILE`: N's disk has no space left for files with that in their path, and N may give
+    up."""
+    node, name = node_of(script, words[0]), words[1]
+    node.is_excused = True
+
+    def fault(operation: str, path: str, count: int) -> OSError | None:
+        if operation in ("write", "create") and name in path:
+            return OSError(errno.ENOSPC, "no space left on the simulated disk", path)
+        return None
+
+    node.disk.fault = fault
+
+
+@command
+def free(script: Script, words: list[str]) -> None:
+    """`free N`: there is space on N's disk again."""
+    node_of(script, words[0]).disk.fault = None
+
+
+@command
+def closed(script: Script, words: list[str]) -> list[str]:
+    """`closed N`: whether N's log directory says that it was closed in order."""
+    is_clean = read_clean_shutdown(node_of(script, words[0]).disk, DATA) is not None
+    return [f"closed in order: {'yes' if is_clean else 'no'}"]
+
+
+@command
 def checkpoint(script: Script, words: list[str]) -> None:
     """`checkpoint N`: N writes down how far its log is durable; recovery begins there."""
     node_of(script, words[0]).log_dir.checkpoint_recovery_points()
@@ -264,13 +323,17 @@ def corrupt_snapshot(script: Script, words: list[str]) -> None:
 
 @command
 def lose(script: Script, words: list[str]) -> None:
-    """`lose N FILE`: N, which is down, finds no file with that in its name; it may give up."""
+    """`lose N FILE`: N, which is down, finds no file with that in its name; it may give up. FILE is
+    of the metadata log, or with TOPIC-N/ in front of that partition's."""
     node = node_of(script, words[0])
-    script.world.observer.oracle.disks[node.id].is_damaged = True
-    for name in node.disk.list(DIRECTORY):
-        if words[1] in name:
-            node.disk.unlink(f"{DIRECTORY}/{name}")
-    node.disk.sync_dir(DIRECTORY)
+    partition, slash, file = words[1].rpartition("/")
+    directory = f"{DATA}/{partition}" if slash else DIRECTORY
+    if not slash:
+        script.world.observer.oracle.disks[node.id].is_damaged = True
+    for name in node.disk.list(directory):
+        if file in name:
+            node.disk.unlink(f"{directory}/{name}")
+    node.disk.sync_dir(directory)
 
 
 @command

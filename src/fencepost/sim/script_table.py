@@ -20,7 +20,9 @@ COMMANDS: dict[str, Run] = {}
 
 def command(run: Run) -> Run:
     """Register a command under its function's name, with dashes."""
-    COMMANDS[run.__name__.strip("_").replace("_", "-")] = run
+    name = run.__name__.strip("_").replace("_", "-")
+    assert name not in COMMANDS, f"two commands are named {name}"
+    COMMANDS[name] = run
     return run
 
 

@@ -69,8 +69,10 @@ class Process(Protocol):
         """Step the quorum machine."""
         ...
 
-    def receive(self, request: Message, reply: Callable[[Any], None], source_id: int) -> bool:
-        """A request has arrived; whether somebody listens for it."""
+    def receive(
+        self, request: Message, reply: Callable[[Any], None], source_id: int, api_version: int
+    ) -> bool:
+        """A request of that version has arrived; whether somebody listens for it."""
         ...
 
     def compose(self, value: Any) -> Message | None:

@@ -27,9 +27,12 @@ _BROKER_FLOORS: dict[str, int] = {
     "OffsetForLeaderEpochRequest": 2,
     "ProduceRequest": 3,
     "SyncGroupRequest": 5,
+    "TxnOffsetCommitRequest": 3,
+    "WriteTxnMarkersRequest": 2,
 }
 """The lowest versions of brokers: those with broker epochs, cordoned directories, batches, several
-groups, member ids that must be asked for, and protocols that are named."""
+groups, member ids that must be asked for, protocols that are named, and markers that say which
+version of transactions they are of."""
 _STATIC_FLOORS: dict[str, int] = {**_BROKER_FLOORS, "FetchRequest": 15}
 _DYNAMIC_FLOORS: dict[str, int] = {
     **_BROKER_FLOORS,
@@ -55,11 +58,13 @@ class Travel:
     def request(self, call: Call) -> Message | None:
         """The call's request as it arrives; None if its version cannot say what is asked."""
         kind = type(call.request)
-        floor = self._floors.get(kind.__name__, kind.min_version)
+        lowest, highest = call.between
+        floor = max(self._floors.get(kind.__name__, kind.min_version), lowest or 0)
+        newest = kind.max_version if highest is None else min(kind.max_version, highest)
         call.version = floor
         if not (call.source.is_old or call.target.is_old):
             # The newest version is the benign choice.
-            call.version = kind.max_version - self._lane.pick(kind.max_version - floor + 1)
+            call.version = newest - self._lane.pick(newest - floor + 1)
         try:
             data = bytes(for_version(call.request, call.version).encode(call.version))
         except EncodeError:

@@ -17,6 +17,7 @@ from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import FIRST_VERSION_WITH_TYPES, UPGRADE
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.node import SimNode
 from fencepost.sim.oracle import Violation
@@ -44,6 +45,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 BROKERS = (11, 12, 13)
+INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 MOST_TOPICS = 40
 _SET = 0
 _TOPIC = 2
@@ -185,13 +187,13 @@ class Workload:
     # -- what is asked -------------------------------------------------------------------------
 
     def _create_or_delete(self, node: SimNode) -> None:
-        there = [name for name, exists in self.topics.items() if exists and name != OFFSETS_TOPIC]
+        there = [name for name, exists in self.topics.items() if exists and name not in INTERNAL]
         options = self._world.options
         deletes = 30 if self._world.brokers else 250
         if there and (len(there) > MOST_TOPICS or self._lane.chance(deletes)):
             self.delete_topic(node, there[self._lane.pick(len(there))])
             return
-        if self._world.brokers and len(there) >= options.topics:
+        if self._world.brokers and max(len(there), self._topics_to_be()) >= options.topics:
             return
         self._named += 1
         partitions = 1 + self._lane.pick(3)
@@ -201,6 +203,13 @@ class Workload:
             )
         else:
             self.create_topic(node, f"t{self._named}", partitions)
+
+    def _topics_to_be(self) -> int:
+        """How many topics there are, also if nobody was told so, or will be if all that wait are
+        answered: whoever has no leader for long asks for many."""
+        known = self._world.observer.committed_image.topics_by_name
+        asked_for = sum(asked.name.startswith("create ") for asked in self.waiting)
+        return sum(name not in INTERNAL for name in known) + asked_for
 
     def update_feature(
         self, node: SimNode, name: str, level: int, then: Then | None = None
@@ -253,14 +262,12 @@ class Workload:
             told,
         )
 
-    def create_offsets_topic(self, partitions: int) -> None:
-        """Ask for the topic of groups' offsets, as a broker does whom a client asks for one."""
+    def create_internal_topic(self, name: str, partitions: int) -> None:
+        """Ask for a topic of coordinators, as a broker does whom a client asks for one."""
         options = self._world.options
         for node in self._world.live_controllers():
             if node.leads and node.id not in self.unreachable and not node.is_paused:
-                self.create_topic(
-                    node, OFFSETS_TOPIC, partitions, options.replicas, min_isr=options.min_isr
-                )
+                self.create_topic(node, name, partitions, options.replicas, min_isr=options.min_isr)
                 return
 
     def delete_topic(self, node: SimNode, name: str, then: Then | None = None) -> Asked:

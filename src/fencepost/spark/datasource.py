@@ -12,11 +12,12 @@ import logging
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from fencepost.spark.errors import SinkError
 from fencepost.spark.options import sink_options, source_options, wants_headers
 from fencepost.spark.projection import Projection, default_schema
 from fencepost.spark.reader import BatchReader
 from fencepost.spark.stream import HAS_ADMISSION_CONTROL, StreamReader
-from fencepost.spark.writer import BatchWriter, SinkError, StreamWriter, check_schema
+from fencepost.spark.writer import BatchWriter, StreamWriter, check_schema
 
 log = logging.getLogger("fencepost.spark")
 

@@ -26,7 +26,6 @@ for a moment behind what it has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost.client.metadata import TopicPartition
@@ -52,7 +51,8 @@ class PartitionState:
 class Loss:
     """Records of one partition that a query missed, or read and would not find again.
 
-    The offsets lost are `start` up to `end`, which is UNKNOWN_END where it cannot be known.
+    The offsets lost are `start` up to `end`, which is UNKNOWN_END where it cannot be known. Of a
+    topic that was recreated `topic_ids` has the ids of then and now.
     """
 
     kind: str
@@ -60,25 +60,12 @@ class Loss:
     start: int
     end: int
     detail: str
+    topic_ids: tuple[str, str] = ("", "")
+    is_new_partition: bool = False
 
     def __str__(self) -> str:
         end = "the end" if self.end == UNKNOWN_END else str(self.end)
         return f"{self.partition}: {self.kind}, offsets {self.start} to {end}: {self.detail}"
-
-
-class DataLossError(Exception):
-    """Offsets a query counted on are lost or have been rewritten; `losses` has them all."""
-
-    def __init__(self, losses: Sequence[Loss]) -> None:
-        super().__init__(list(losses))
-        self.losses = list(losses)
-
-    def __str__(self) -> str:
-        return (
-            f"data loss in {len(self.losses)} partition(s): "
-            + "; ".join(map(str, self.losses))
-            + ". Set failOnDataLoss=false to go on with a warning."
-        )
 
 
 def judge(
@@ -93,11 +80,8 @@ def judge(
         detail = "the topic or partition does not exist any more"
         return Loss("deleted", partition, offset, UNKNOWN_END, detail), None
     if stored_id and now.topic_id and stored_id != now.topic_id:
-        detail = (
-            f"the topic was deleted and created again: its id was {stored_id} and is now "
-            f"{now.topic_id}; the new topic begins at offset {now.earliest}"
-        )
-        return Loss("recreated", partition, offset, UNKNOWN_END, detail), now.earliest
+        loss = recreated(partition, offset, UNKNOWN_END, stored_id, now.topic_id, now.earliest)
+        return loss, now.earliest
     if epoch >= 0 and now.epoch_end is not None:
         if now.epoch_end.end_offset < 0:
             detail = (
@@ -115,6 +99,17 @@ def judge(
         detail = f"the log begins at offset {now.earliest}; records were deleted before being read"
         return Loss("aged out", partition, offset, now.earliest, detail), now.earliest
     return None, offset
+
+
+def recreated(
+    partition: TopicPartition, start: int, end: int, then_id: str, now_id: str, earliest: int
+) -> Loss:
+    """The loss of all that is left of a topic, of whose name there is another one now."""
+    detail = (
+        f"the topic was deleted and created again: its id was {then_id} and is now {now_id}; "
+        f"the new topic begins at offset {earliest}"
+    )
+    return Loss("recreated", partition, start, end, detail, (then_id, now_id))
 
 
 def _truncated(
@@ -140,4 +135,4 @@ def unseen_beginning(partition: TopicPartition, earliest: int) -> Loss | None:
     if earliest == 0:
         return None
     detail = "the partition is new to the query and its beginning was deleted already"
-    return Loss("aged out", partition, 0, earliest, detail)
+    return Loss("aged out", partition, 0, earliest, detail, is_new_partition=True)

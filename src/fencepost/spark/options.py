@@ -4,16 +4,19 @@ Spark hands options over with lower-cased keys; texts and errors use the spellin
 starts with "kafka." goes to our client, which refuses what it does not know. Everything is checked
 on the driver, before a task starts, and ends up in frozen plain data that travels in pickles.
 
-Ours, beside Spark's: `plainOffsets=true` keeps topic ids and leader epochs out of the checkpoint,
-so that a query can move back to Spark's connector (and loses the detection of rewritten logs).
+Ours, beside Spark's: starts such as `-10 minutes` and `-1000 offsets`; `plainOffsets=true` keeps
+topic ids and leader epochs out of the checkpoint, so that a query can move back to Spark's
+connector (and loses the detection of rewritten logs when it is started again).
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import logging
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -21,8 +24,11 @@ from typing import Any
 
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ConfigError
+from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST
+from fencepost.spark.errors import OptionError
+from fencepost.spark.java_regex import PatternError, matcher
 from fencepost.spark.offsets import StreamOffset
 
 log = logging.getLogger("fencepost.spark")
@@ -48,6 +54,10 @@ NAMES = (
     "kafkaConsumer.pollTimeoutMs",
     "plainOffsets",
     "topic",
+    "commitOffsetsToGroup",
+    "deliveryGuarantee",
+    "transactionalIdPrefix",
+    "checkpointLocation",
 )
 # Accepted for the sake of existing programs; they steer parts that this connector has not.
 WITHOUT_EFFECT = ("groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
@@ -63,15 +73,20 @@ REJECTED_FOR_SOURCES = {
 REJECTED_FOR_SINKS = {
     "key.serializer": "keys must be string or binary columns",
     "value.serializer": "values must be string or binary columns",
+    "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
-
-
-class OptionError(ValueError):
-    """An option has a wrong name or value; the text names it and says what is allowed."""
-
-    def __init__(self, name: str, value: object, allowed: str) -> None:
-        super().__init__(f"option {name}={value!r}: {allowed}")
+AT_LEAST_ONCE = "at-least-once"
+EXACTLY_ONCE = "exactly-once"
+# Of members of a group; any value goes, since nothing is done with it.
+WITHOUT_A_GROUP = {
+    "group.id",
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+}
 
 
 class Point(Enum):
@@ -100,7 +115,14 @@ class AtTimestamps:
     or_latest: bool
 
 
-Bound = Point | AtOffsets | AtTimestamps
+@dataclass(frozen=True, slots=True)
+class BeforeEnd:
+    """So many offsets before each partition's end, or its beginning if it has not so many."""
+
+    offsets_count: int
+
+
+Bound = Point | AtOffsets | AtTimestamps | BeforeEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +151,18 @@ class SourceOptions:
     max_records_per_partition: int | None
     plain_offsets: bool
     stall_timeout_ms: int
+    commit_group: str | None = None
+    """The consumer group that is told the query's progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """How the exactly-once sink is to be known to the cluster."""
+
+    name: str | None
+    """The prefix of its transactional ids; None when nothing says it."""
+    timeout_ms: int | None
+    """Of its transactions; None for the longest that brokers allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +171,8 @@ class SinkOptions:
 
     client: ClientConfig
     topic: str | None
+    exactly_once: ExactlyOnce | None = None
+    """None: at least once."""
 
 
 class _Options:
@@ -192,6 +228,9 @@ class _Options:
             raise OptionError(
                 "kafka.bootstrap.servers", None, "required: the brokers, as HOST:PORT,HOST:PORT"
             )
+        for key in sorted(set(props) & WITHOUT_A_GROUP):
+            del props[key]
+            name_once([(PREFIX + key, "fencepost reads without a consumer group")])
         try:
             return ClientConfig.from_props({**defaults, **props})
         except ConfigError as error:
@@ -203,8 +242,6 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     options = _Options(given)
     options.check_names()
     client = options.client(REJECTED_FOR_SOURCES, **{"client.id": "fencepost-spark"})
-    if client.group_id is not None:
-        log.warning("kafka.group.id has no effect: fencepost reads without a consumer group")
     if streaming:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if options.get(name) is not None:
@@ -235,7 +272,16 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         max_records_per_partition=options.positive("maxRecordsPerPartition"),
         plain_offsets=options.boolean("plainOffsets", False),
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
+        commit_group=_commit_group(options),
     )
+
+
+def _commit_group(options: _Options) -> str | None:
+    name = "commitOffsetsToGroup"
+    group = options.get(name)
+    if group is not None and not group.strip():
+        raise OptionError(name, group, "must not be empty")
+    return group
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -249,7 +295,34 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic", topic, "must not be empty")
-    return SinkOptions(options.client(REJECTED_FOR_SINKS, **defaults), topic)
+    client = options.client(REJECTED_FOR_SINKS, **defaults)
+    return SinkOptions(client, topic, _exactly_once(options, client))
+
+
+def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None:
+    name = "deliveryGuarantee"
+    guarantee = options.get(name) or AT_LEAST_ONCE
+    prefix = options.get("transactionalIdPrefix")
+    if guarantee.strip().lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise OptionError(name, guarantee, f"must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
+    if guarantee.strip().lower() == AT_LEAST_ONCE:
+        if prefix is not None:
+            raise OptionError("transactionalIdPrefix", prefix, f"needs {name}={EXACTLY_ONCE}")
+        return None
+    if not client.enable_idempotence:
+        raise OptionError(PREFIX + "enable.idempotence", "false", f"not with {name}={EXACTLY_ONCE}")
+    if prefix is not None and not re.fullmatch(r"[\w.-]{1,200}", prefix, re.ASCII):
+        raise OptionError(
+            "transactionalIdPrefix",
+            prefix,
+            "must be 1 to 200 letters, digits, dots, dashes and underscores",
+        )
+    checkpoint = options.get("checkpointLocation")
+    if prefix is None and checkpoint is not None:
+        digest = hashlib.sha256(checkpoint.rstrip("/").encode()).hexdigest()
+        prefix = f"fencepost-spark-{digest[:20]}"
+    is_given = options.get(PREFIX + "transaction.timeout.ms") is not None
+    return ExactlyOnce(prefix, client.transaction_timeout_ms if is_given else None)
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
@@ -274,12 +347,12 @@ def _subscription(options: _Options) -> Subscription:
         if not topics:
             raise OptionError(name, text, "names no topic")
         return Subscription(topics=topics)
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise OptionError(name, text, f"is not a regular expression: {error}") from error
     if not text.strip():
         raise OptionError(name, text, "must not be empty")
+    try:
+        matcher(text)
+    except PatternError as error:
+        raise OptionError(name, text, str(error)) from error
     return Subscription(pattern=text)
 
 
@@ -304,8 +377,14 @@ def _bound(options: _Options, side: str, default: Point) -> Bound:
     name = f"{side}Timestamp"
     text = options.get(name)
     if text is not None:
+        if text.strip().startswith("-"):
+            relative = _relative(name, text)
+            if isinstance(relative, AtTimestamps):
+                return relative
         if not text.strip().isdecimal():
-            raise OptionError(name, text, "must be milliseconds since 1970, not negative")
+            raise OptionError(
+                name, text, "must be milliseconds since 1970, or a time ago like -10 minutes"
+            )
         return AtTimestamps(int(text), None, or_latest)
     name = f"{side}OffsetsByTimestamp"
     text = options.get(name)
@@ -321,11 +400,27 @@ def _bound(options: _Options, side: str, default: Point) -> Bound:
         return default
     if text.strip().lower() in ("earliest", "latest"):
         return Point[text.strip().upper()]
+    if text.strip().startswith("-"):
+        return _relative(name, text)
     allowed = 'must be earliest, latest or JSON like {"topic":{"0":23,"1":-1}}'
     offsets = _partition_numbers(name, text, allowed)
     if any(value < EARLIEST for value in offsets.values()):
         raise OptionError(name, text, "offsets must be at least 0, or -1 (latest), -2 (earliest)")
     return AtOffsets(offsets)
+
+
+def _relative(name: str, text: str) -> AtTimestamps | BeforeEnd:
+    """ "-10 minutes": that long ago by this machine's clock, the end where nothing is so young;
+    "-1000 offsets": so many before the end."""
+    match = re.fullmatch(r"-\s*(\d{1,18})\s*([a-z]+)", text.strip().lower())
+    if match and match[2] in ("offset", "offsets"):
+        return BeforeEnd(int(match[1]))
+    unit = match[2] if match else ""
+    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
+    if match is None or unit not in _UNITS_MS:
+        raise OptionError(name, text, "must be like -10 minutes, -2h, -1 day or -1000 offsets")
+    ago_ms = int(match[1]) * _UNITS_MS[unit]
+    return AtTimestamps(max(0, time.time_ns() // 1_000_000 - ago_ms), None, or_latest=True)
 
 
 def _or_latest(options: _Options) -> bool:
@@ -359,15 +454,31 @@ def _json_object(name: str, text: str, allowed: str) -> dict[str, Any]:
     return parsed
 
 
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_MS = {
+    "ms": 1,
+    "millisecond": 1,
+    "s": 1000,
+    "sec": 1000,
+    "second": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "w": 604_800_000,
+    "week": 604_800_000,
+}
 
 
 def _duration_ms(name: str, text: str | None) -> int:
     """Spark's short durations such as 15m; 15 minutes when not given."""
     if text is None:
         return 15 * 60_000
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
     unit = (match[2] or "ms") if match else ""
+    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
     if match is None or unit not in _UNITS_MS:
         raise OptionError(name, text, f"must be a duration like 30s; units are {list(_UNITS_MS)}")
     return int(match[1]) * _UNITS_MS[unit]

@@ -21,8 +21,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, list_offsets
+from fencepost.spark.errors import BoundsError, DataLossError
 from fencepost.spark.filters import Narrowing
-from fencepost.spark.loss import DataLossError, Loss
+from fencepost.spark.loss import Loss
 from fencepost.spark.options import AtOffsets, Point, SourceOptions
 from fencepost.spark.planning import OffsetRange, split_ranges
 from fencepost.spark.projection import Projection
@@ -125,7 +126,7 @@ def _checked(
         start, end = wanted.start, wanted.end
         log_end = look.latest[wanted.partition].offset
         if start > end:
-            raise ValueError(f"{wanted.partition}: start {start} lies behind the end {end}")
+            raise _inverted(options, wanted)
         beginning = earliest.get(wanted.partition, start)
         if start < beginning:
             detail = f"the log begins at offset {beginning}, the read was to start at {start}"
@@ -141,6 +142,27 @@ def _checked(
     for loss in losses:
         log.warning("data loss: %s", loss)
     return checked
+
+
+def _inverted(options: SourceOptions, wanted: OffsetRange) -> BoundsError:
+    """The error for a range whose start lies behind its end."""
+    topic, partition = wanted.partition
+    both_given = all(
+        isinstance(bound, AtOffsets) and bound.offsets[wanted.partition] >= 0
+        for bound in (options.start, options.end)
+    )
+    kind = {"offsetType": "offset"} if both_given else {}
+    return BoundsError(
+        f"{'UN' if both_given else ''}RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        f"{wanted.partition}: start {wanted.start} lies behind the end {wanted.end}",
+        {
+            **kind,
+            "startOffset": wanted.start,
+            "endOffset": wanted.end,
+            "topic": topic,
+            "partition": partition,
+        },
+    )
 
 
 def _narrowed(survey: Survey, ranges: list[OffsetRange], narrowing: Narrowing) -> list[OffsetRange]:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from fencepost.spark.group_progress import GroupProgress
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import RangePartition, wanted_range
@@ -46,9 +47,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.projection = projection
         self._planner: StreamPlanner | None = None
+        self._progress: GroupProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner": None}
+        return {**self.__dict__, "_planner": None, "_progress": None}
 
     @property
     def planner(self) -> StreamPlanner:
@@ -56,6 +58,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is None:
             self._planner = StreamPlanner(self.options, Survey(self.options))
         return self._planner
+
+    def _finished(self, offset: dict[str, Any] | None) -> None:
+        """A batch is finished, so a group may be told."""
+        if self._progress is None:
+            self._progress = GroupProgress(self.options)
+        self._progress.finished(offset)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Any limit but ReadAllAvailable stands for "as the options say"; Spark hands it back."""
@@ -75,7 +83,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """The end of the next batch, `start` itself when there is nothing new."""
+        """The end of the next batch, `start` itself when there is nothing new. Spark asks only when
+        the batch that ends at `start` is finished, also after the last batch of a run."""
+        self._finished(start)
         limited = not (HAS_ADMISSION_CONTROL and isinstance(limit, ReadAllAvailable))
         return self.planner.next_end(start, limited=limited)
 
@@ -92,7 +102,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_range(self.options, self.projection, wanted_range(partition))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint has the offsets, and Kafka is told none."""
+        """The batch that ends here is finished. The checkpoint has the offsets; a group is told
+        them if the query asks for it."""
+        self._finished(end)
 
     def stop(self) -> None:
         """Nothing that the end of the process would not do."""

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.loss import DataLossError, Loss, PartitionState, judge, unseen_beginning
+from fencepost.spark.errors import DataLossError
+from fencepost.spark.loss import Loss, PartitionState, judge, unseen_beginning
 from fencepost.spark.offsets import Position, StreamOffset
-from fencepost.spark.options import AtTimestamps, Bound, Point, SourceOptions
+from fencepost.spark.options import AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.spark.planning import OffsetRange, limit_offsets, split_ranges
 from fencepost.spark.survey import Look
 
@@ -35,6 +37,9 @@ log = logging.getLogger("fencepost.spark")
 HOLD_S = 0.5
 HOLD_PAUSE_S = 0.005
 HOLD_PAUSE_MAX_S = 0.05
+
+# Batches of which Spark may ask again: the one that runs, and the one it begins at.
+TOLD_MAX = 4
 
 Json = dict[str, Any]
 
@@ -69,7 +74,9 @@ class StreamPlanner:
         self._initial: Json | None = None
         self._announce_initial = False
         self._last_end: Json | None = None
-        self._last_begins: Mapping[TopicPartition, int] = {}
+        # Offsets that were told plainly, with all that is known of them.
+        self._told: deque[tuple[Json, StreamOffset]] = deque(maxlen=TOLD_MAX)
+        self._warned_of_plain = False
         self._verified: Json | None = None  # the start that was compared with the log
         self._verified_epochs: dict[TopicPartition, int] = {}
         self._target: Mapping[TopicPartition, Position] | None = None
@@ -91,8 +98,10 @@ class StreamPlanner:
                 for partition, offset in offsets.items()
             }
             self._initial = self._json(StreamOffset(positions, look.topic_ids))
-            self._announce_initial = start is Point.LATEST or (
-                isinstance(start, AtTimestamps) and start.or_latest
+            self._announce_initial = (
+                start is Point.LATEST
+                or isinstance(start, BeforeEnd)
+                or (isinstance(start, AtTimestamps) and start.or_latest)
             )
         return self._initial
 
@@ -120,7 +129,7 @@ class StreamPlanner:
         if start_json is None:
             look = self.survey.look()
             return self._plan(StreamOffset(look.latest, look.topic_ids))
-        start = StreamOffset.from_json(start_json)
+        start = self._offset(start_json)
         if not self._wait_for_change(start_json, start):
             return start_json
         look = self.survey.look()
@@ -137,7 +146,7 @@ class StreamPlanner:
         """The ranges of a batch, split as options ask for."""
         if start_json == end_json:
             return []
-        start, end = StreamOffset.from_json(start_json), StreamOffset.from_json(end_json)
+        start, end = self._offset(start_json), self._offset(end_json)
         limits = {partition: position.offset for partition, position in end.positions.items()}
         begins = {partition: position.offset for partition, position in start.positions.items()}
         if end_json != self._last_end:
@@ -146,7 +155,7 @@ class StreamPlanner:
             look = self.survey.look()
             begins = self._begins(start, look)
             self._note_verified(start_json, look)
-        begins.update(end.begins if end_json != self._last_end else self._last_begins)
+        begins.update(end.begins)
         unseen = [partition for partition in limits if partition not in begins]
         if unseen:
             begins.update(self.survey.earliest(unseen))
@@ -170,11 +179,35 @@ class StreamPlanner:
 
     def _plan(self, end: StreamOffset) -> Json:
         self._last_end = self._json(end)
-        self._last_begins = end.begins  # plain offsets do not carry them
         return self._last_end
 
     def _json(self, offset: StreamOffset) -> Json:
-        return offset.to_json(plain=self.options.plain_offsets)
+        told = offset.to_json(plain=self.options.plain_offsets)
+        if self.options.plain_offsets:
+            self._told.append((told, offset))
+        return told
+
+    def _offset(self, told: Json) -> StreamOffset:
+        """What Spark hands back, with what plain offsets leave out if this process told it.
+
+        A Python source does not learn where the query's checkpoint is, so nothing can be kept
+        beside it: what another process knew is gone, and every start says so.
+        """
+        for known, offset in reversed(self._told):
+            if known == told:
+                return offset
+        offset = StreamOffset.from_json(told)
+        if self.options.plain_offsets and not self._warned_of_plain:
+            self._warned_of_plain = True
+            unchecked = sorted({p.topic for p in offset.positions} - set(offset.topic_ids))
+            if unchecked:
+                log.warning(
+                    "plainOffsets=true: the checkpoint has no topic ids and leader epochs, so "
+                    "this start cannot tell whether %s was deleted and created again, or "
+                    "rewritten, while the query was stopped; first records may be missing",
+                    ", ".join(unchecked),
+                )
+        return offset
 
     def _note_verified(self, start_json: Json, look: Look) -> None:
         self._verified = start_json

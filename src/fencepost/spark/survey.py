@@ -9,9 +9,8 @@ over when a topic changed its id in between.
 from __future__ import annotations
 
 import logging
-import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fencepost.client.cluster import Cluster
@@ -25,9 +24,11 @@ from fencepost.client.offsets import (
     offsets_for_leader_epochs,
 )
 from fencepost.spark.connections import cluster_for
+from fencepost.spark.errors import BoundsError
+from fencepost.spark.java_regex import matcher
 from fencepost.spark.loss import PartitionState
 from fencepost.spark.offsets import Position, StreamOffset
-from fencepost.spark.options import AtOffsets, AtTimestamps, Bound, Point, SourceOptions
+from fencepost.spark.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -60,6 +61,7 @@ class Survey:
         self._listed_at = float("-inf")
         self._missing: set[str] = set()
         self._asks_epochs = True
+        self._matches: Callable[[str], bool] | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -103,9 +105,10 @@ class Survey:
     def _topics(self) -> list[TopicInfo]:
         chosen = self.options.subscription
         if chosen.pattern is not None:
-            pattern = re.compile(chosen.pattern)
+            if self._matches is None:
+                self._matches = matcher(chosen.pattern)
             infos = self.cluster.describe()
-            infos = [i for i in infos if pattern.fullmatch(i.name) and not i.is_internal]
+            infos = [info for info in infos if not info.is_internal and self._matches(info.name)]
         else:
             names = chosen.topics or tuple({partition.topic for partition in chosen.assigned or ()})
             infos = self.cluster.describe(sorted(names))
@@ -174,10 +177,15 @@ class Survey:
         if bound is Point.EARLIEST:
             return self.earliest(look.latest)
         if isinstance(bound, AtOffsets):
-            _require_match(bound.offsets, look, f"{what}Offsets")
+            _require_match(bound.offsets, look, what)
             earliest = self.earliest(p for p, offset in bound.offsets.items() if offset == EARLIEST)
             ends = {p: look.latest[p].offset for p, o in bound.offsets.items() if o == LATEST}
             return {**bound.offsets, **earliest, **ends}
+        if isinstance(bound, BeforeEnd):
+            return {
+                partition: max(first, look.latest[partition].offset - bound.offsets_count)
+                for partition, first in self.earliest(look.latest).items()
+            }
         assert isinstance(bound, AtTimestamps)
         return self._resolve_timestamps(bound, look, what)
 
@@ -185,7 +193,7 @@ class Survey:
         self, bound: AtTimestamps, look: Look, what: str
     ) -> dict[TopicPartition, int]:
         if bound.by_partition is not None:
-            _require_match(bound.by_partition, look, f"{what}OffsetsByTimestamp")
+            _require_match(bound.by_partition, look, what, timestamps=True)
             wanted = dict(bound.by_partition)
         else:
             assert bound.common_ms is not None
@@ -260,13 +268,23 @@ class Survey:
         return latest
 
 
-def _require_match(given: Mapping[TopicPartition, int], look: Look, option: str) -> None:
-    """Bounds by partition must name exactly the partitions there are."""
+def _require_match(
+    given: Mapping[TopicPartition, int], look: Look, what: str, *, timestamps: bool = False
+) -> None:
+    """Bounds by partition must name exactly the partitions there are. BoundsError."""
+    option = f"{what}OffsetsByTimestamp" if timestamps else f"{what}Offsets"
     missing = sorted(set(look.latest) - set(given))
     extra = sorted(set(given) - set(look.latest))
     if missing or extra:
-        raise ValueError(
+        kind = "TIMESTAMP_OFFSET" if timestamps else "START_OFFSET"
+        raise BoundsError(
+            f"KAFKA_{kind}_DOES_NOT_MATCH_ASSIGNED",
             f"{option} must name exactly the partitions of the subscription; "
             f"missing: {', '.join(map(str, missing)) or 'none'}; "
-            f"unknown: {', '.join(map(str, extra)) or 'none'}"
+            f"unknown: {', '.join(map(str, extra)) or 'none'}",
+            {
+                **({"position": "start" if what == "starting" else "end"} if timestamps else {}),
+                "specifiedPartitions": ", ".join(map(str, sorted(given))),
+                "assignedPartitions": ", ".join(map(str, sorted(look.latest))),
+            },
         )

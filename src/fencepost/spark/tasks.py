@@ -24,13 +24,16 @@ from fencepost.client.errors import (
     OffsetOutOfRange,
     UnknownTopic,
 )
-from fencepost.client.fetcher import Fetched, Fetcher
+from fencepost.client.fetch_core import Fetched
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
 from fencepost.spark.connections import cluster_for, drop
-from fencepost.spark.loss import UNKNOWN_END, DataLossError, Loss
+from fencepost.spark.errors import DataLossError
+from fencepost.spark.loss import UNKNOWN_END, Loss, recreated
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
 from fencepost.spark.projection import Projection
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger("fencepost.spark")
@@ -137,9 +140,20 @@ class _Task:
             )
             self._report(loss, error)
             return left
-        end = left.end if left.end > left.start else UNKNOWN_END
-        self._report(Loss("deleted", left.partition, left.start, end, error.message), error)
+        self._report(self._gone(left, error), error)
         return None
+
+    def _gone(self, left: OffsetRange, error: ClientError) -> Loss:
+        """The topic of the plan is not there: deleted, or another one stands in its place."""
+        where = left.partition
+        end = left.end if left.end > left.start else UNKNOWN_END
+        now = next(iter(self.cluster.describe([where.topic])), None)
+        if now is None or now.error_code != ErrorCode.NONE or not left.topic_id:
+            return Loss("deleted", where, left.start, end, error.message)
+        if str(now.topic_id) == left.topic_id or where.partition not in now.partition_ids:
+            return Loss("deleted", where, left.start, end, error.message)
+        earliest = list_offsets(self.cluster, {where: EARLIEST})[where].offset
+        return recreated(where, left.start, end, left.topic_id, str(now.topic_id), earliest)
 
     def _after_out_of_range(self, left: OffsetRange, error: OffsetOutOfRange) -> OffsetRange | None:
         where = left.partition

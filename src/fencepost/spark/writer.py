@@ -6,8 +6,9 @@ partition they name, else by the hash of their key as with Kafka's own clients, 
 at a time to one partition after the other.
 
 Tasks turn Arrow batches into record batches and send them idempotently with acks=all; a task
-succeeds when every batch is acknowledged. Delivery is at least once: what a failed attempt had
-written stays, and Spark writes it again.
+succeeds when every batch is acknowledged. Delivery is at least once by default: what a failed
+attempt had written stays, and Spark writes it again. With `deliveryGuarantee=exactly-once` tasks
+write in transactions that they leave open, and the driver ends them (`exactly_once`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import logging
 import random
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +42,10 @@ from fencepost.batch.columns import encode_columns, partition_columns
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.spark.connections import cluster_for, drop
+from fencepost.spark.errors import NULL_TOPIC, SinkError
+from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions
+from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
 
 log = logging.getLogger("fencepost.spark")
 
@@ -48,15 +53,12 @@ log = logging.getLogger("fencepost.spark")
 REQUEST_OVERHEAD_BYTES = 16 * 1024
 
 
-class SinkError(ValueError):
-    """The rows cannot be written as they are; the text says which column and why."""
-
-
 @dataclass
 class WrittenMessage(WriterCommitMessage):
-    """What a task wrote: records by topic."""
+    """What a task wrote: records by topic, and the transaction that they are in, if any."""
 
     records: dict[str, int] = field(default_factory=dict)
+    result: TaskResult | None = None
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -107,6 +109,34 @@ def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Writt
     return WrittenMessage(task.records)
 
 
+def write_in_transaction(
+    options: SinkOptions,
+    grant: Grant,
+    attempt: Attempt,
+    batches: Iterator[pa.RecordBatch],
+    cluster: Cluster | None = None,
+) -> WrittenMessage:
+    """A task's work, exactly once: send all rows in a transaction and leave it open."""
+    transaction = TaskTransaction(cluster or cluster_for(options.client), grant, attempt)
+    if is_decided(grant, attempt):
+        for _ in batches:
+            pass  # written before; Spark wants them taken
+        return WrittenMessage({}, transaction.leave_open(()))
+    task: _Task | None = None
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                task = task or _Task(options, transaction.cluster, transaction.producer())
+                task.write(batch)
+        records = task.records if task is not None else {}
+        return WrittenMessage(records, transaction.leave_open(tuple(sorted(records))))
+    except Exception:
+        transaction.abort()
+        if cluster is None:
+            drop(options.client)
+        raise
+
+
 class _Task:
     def __init__(self, options: SinkOptions, cluster: Cluster, producer: BatchProducer) -> None:
         self.options = options
@@ -123,7 +153,8 @@ class _Task:
         topics = rows.column("topic")
         if topics.null_count:
             raise SinkError(
-                "a row has a null topic; set the option 'topic' or fill the column 'topic'"
+                "a row has a null topic; set the option 'topic' or fill the column 'topic'",
+                NULL_TOPIC,
             )
         for topic in pc.unique(topics).to_pylist():
             chosen = rows.filter(pc.equal(topics, topic))
@@ -139,6 +170,7 @@ class _Task:
             timestamp_ms=time.time_ns() // 1_000_000,
             max_batch_bytes=max(batch_bytes, REQUEST_OVERHEAD_BYTES),
             compression=client.compression_type,
+            level=client.compression_level,
         )
         for batch in encoded:
             self.producer.send_batch(topic, batch.partition, batch.data)
@@ -150,10 +182,16 @@ class _Task:
         names = rows.schema.names
         turn = self._turns.get(topic, random.randrange(count))
         self._turns[topic] = (turn + 1) % count
-        if "partition" not in names and ("key" not in names or _all_null(rows.column("key"))):
+        client = self.options.client
+        by_key = "key" in names and not client.ignore_keys and not client.round_robin
+        by_key = by_key and not _all_null(rows.column("key"))
+        if "partition" not in names and not by_key and not client.round_robin:
             return turn
         chosen = np.full(rows.num_rows, turn, np.int32)
-        if "key" in names:
+        if client.round_robin:
+            chosen = ((np.arange(rows.num_rows) + turn) % count).astype(np.int32)
+            self._turns[topic] = (turn + rows.num_rows) % count
+        if by_key:
             hashed = partition_columns(rows.column("key"), count)
             chosen = pc.fill_null(hashed, turn).to_numpy(zero_copy_only=False).astype(np.int32)
         if "partition" not in names:
@@ -171,64 +209,107 @@ def _all_null(array: pa.Array) -> bool:
     return bool(array.null_count == len(array))
 
 
-class BatchWriter(DataSourceArrowWriter):
+class _Writer:
+    """What writers of batches and of streams have in common."""
+
+    is_streaming: ClassVar[bool]
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.grant: Grant | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to tasks. Spark makes writers for planning and for committing alike, but
+        ships only those of planning: so this is where a batch of the exactly-once sink begins."""
+        if self.options.exactly_once is not None and self.grant is None:
+            self.grant = self._driver(self._sink_name()).open()
+        return self.__dict__
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """A task's rows."""
+        if self.grant is None:
+            return write_rows(self.options, iterator)
+        attempt = Attempt.running(streaming=self.is_streaming)
+        return write_in_transaction(self.options, self.grant, attempt, iterator)
+
+    def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+        written = _written(messages)
+        results = [one.result for one in written if one.result is not None]
+        if results:
+            self._driver(results[0].mandate.sink).commit(results, batch)
+        log.debug("%d records were written by %d tasks", _total(written), len(messages))
+
+    def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        written = _written(messages)
+        results = [one.result for one in written if one.result is not None]
+        if self.options.exactly_once is None:
+            log.warning(
+                "the write failed; %d records of tasks that had succeeded stay in the log and "
+                "will be there twice if it is tried again",
+                _total(written),
+            )
+        elif results:
+            self._driver(results[0].mandate.sink).abort(results)
+
+    def _driver(self, sink: str) -> SinkDriver:
+        wanted = self.options.exactly_once
+        assert wanted is not None
+        return SinkDriver(cluster_for(self.options.client), sink, wanted.timeout_ms)
+
+    def _sink_name(self) -> str:
+        wanted = self.options.exactly_once
+        assert wanted is not None
+        if wanted.name is not None:
+            return wanted.name
+        if self.is_streaming:
+            raise SinkError(
+                "exactly-once needs a name that stays: the option transactionalIdPrefix, or "
+                "checkpointLocation as an option of the query"
+            )
+        name = f"fencepost-spark-{uuid.uuid4().hex}"
+        log.info("this write has transactionalIdPrefix %s", name)
+        return name
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """A task's rows."""
-        return write_rows(self.options, iterator)
+    is_streaming = False
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Everything is acknowledged already."""
-        _log_written(messages)
+        """At least once, everything is acknowledged already."""
+        self._commit(messages, batch=0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Records cannot be taken back."""
-        _log_abandoned(messages)
+        """Take back what is in transactions; other records cannot be."""
+        self._abort(messages)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """A task's rows."""
-        return write_rows(self.options, iterator)
+    is_streaming = True
 
     def commit(
         self,
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Everything is acknowledged already."""
-        _log_written(messages)
+        """At least once, everything is acknowledged already."""
+        self._commit(messages, batch=batchId)
 
     def abort(
         self,
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Records cannot be taken back."""
-        _log_abandoned(messages)
+        """Take back what is in transactions; other records cannot be."""
+        self._abort(messages)
 
 
-def _total(messages: list[WriterCommitMessage | None]) -> int:
-    written = [message for message in messages if isinstance(message, WrittenMessage)]
-    return sum(sum(message.records.values()) for message in written)
+def _written(messages: list[WriterCommitMessage | None]) -> list[WrittenMessage]:
+    return [message for message in messages if isinstance(message, WrittenMessage)]
 
 
-def _log_written(messages: list[WriterCommitMessage | None]) -> None:
-    log.debug("%d records were written by %d tasks", _total(messages), len(messages))
-
-
-def _log_abandoned(messages: list[WriterCommitMessage | None]) -> None:
-    log.warning(
-        "the write failed; %d records of tasks that had succeeded stay in the log and will be "
-        "there twice if it is tried again",
-        _total(messages),
-    )
+def _total(messages: list[WrittenMessage]) -> int:
+    return sum(sum(message.records.values()) for message in messages)

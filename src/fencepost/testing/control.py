@@ -12,7 +12,8 @@ people's pages, is refused (an `Origin`, or a `Host` that is not this one).
 | GET /faults, GET /faults/ID | those in force; one, with how many requests it has met |
 | DELETE /faults/ID, DELETE /faults | lift one, which releases what it holds; lift all |
 | POST /cuts | {from, to, one_way}: a node's id, a client's id, or null for anybody |
-| DELETE /cuts | heal; {from, to}, or all of them |
+| POST /slow | {from, to, one_way, delay_ms, bytes_per_s}: a link that takes its time |
+| DELETE /cuts, DELETE /slow | heal what is cut or slow; {from, to}, or everything |
 | POST /truncate | {topic, partition, to} |
 
 An answer is JSON. One that is an error has `error` in it, and a status: 400 what was asked makes no
@@ -21,6 +22,7 @@ sense, 404 there is no such thing, 405 or 413 as HTTP says, 409 it cannot be don
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -53,6 +55,13 @@ FAULT_FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
     "after": bool,
 }
 END: Final = (str, int, type(None))
+SLOW_FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
+    "from": END,
+    "to": END,
+    "one_way": bool,
+    "delay_ms": int,
+    "bytes_per_s": int,
+}
 Body = dict[str, Any]
 
 
@@ -137,6 +146,7 @@ class ControlPort:
             "/faults": {"GET": self._list, "POST": self._inject, "DELETE": self._lift_all},
             r"/faults/([0-9]{1,18})": {"GET": self._show, "DELETE": self._lift},
             "/cuts": {"POST": self._cut, "DELETE": self._heal},
+            "/slow": {"POST": self._slow, "DELETE": self._heal},
             "/truncate": {"POST": self._truncate},
         }
 
@@ -161,6 +171,7 @@ class ControlPort:
             state["targets"] = injector.targets
         state["faults"] = [one.to_json() for one in injector.faults]
         state["cuts"] = self._cuts()
+        state["slow"] = self._slow_links()
         return HTTPStatus.OK, state
 
     def _act(self, body: Body, node: str, action: str) -> tuple[HTTPStatus, Any]:
@@ -212,6 +223,19 @@ class ControlPort:
         self._injector.cut(body["from"], body.get("to"), one_way=one_way)
         return HTTPStatus.CREATED, self._cuts()
 
+    def _slow(self, body: Body) -> tuple[HTTPStatus, Any]:
+        _check(body, SLOW_FIELDS)
+        if "from" not in body:
+            raise FaultError("from: a node's id, a client's id, or null for anybody is wanted")
+        self._injector.slow(body.pop("from"), body.pop("to", None), **body)
+        return HTTPStatus.CREATED, self._slow_links()
+
+    def _slow_links(self) -> list[dict[str, Any]]:
+        return [
+            {"from": a, "to": b, "delay_ms": pace.delay_ms, "bytes_per_s": pace.bytes_per_s}
+            for (a, b), pace in self._injector.slow_links.items()
+        ]
+
     def _heal(self, body: Body) -> tuple[HTTPStatus, Any]:
         _check(body, {"from": END, "to": END})
         self._injector.heal(body.get("from"), body.get("to"))
@@ -240,6 +264,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_TIMEOUT_S
     server_version = "fencepost-control"
     sys_version = ""
+
+    def handle(self) -> None:
+        """Serve it; who goes before the answer is no error of ours."""
+        with contextlib.suppress(ConnectionError):
+            super().handle()
 
     def _serve(self) -> None:
         if not self.owner._places.acquire(blocking=False):

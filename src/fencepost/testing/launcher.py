@@ -23,9 +23,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 END_TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 60.0
@@ -79,9 +80,16 @@ class Launcher:
             self._reader = threading.Thread(target=self._read, daemon=True)
             self._reader.start()
 
-    def launch(self, config_path: Path, ready_path: Path, log_path: Path) -> LaunchedNode:
+    def launch(
+        self,
+        config_path: Path,
+        ready_path: Path,
+        log_path: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> LaunchedNode:
         """Start a node with this configuration; its output goes to `log_path`.
 
+        `environment` are variables for this node alone, set before it does anything of its own.
         LauncherError if the helper is gone.
         """
         with self._lock:
@@ -89,7 +97,8 @@ class Launcher:
             process = self._process
             assert process is not None and process.stdin is not None
             paths = {"config": config_path, "ready": ready_path, "log": log_path}
-            line = json.dumps({name: str(path) for name, path in paths.items()})
+            said: dict[str, Any] = {name: str(path) for name, path in paths.items()}
+            line = json.dumps(said | {"environment": dict(environment or {})})
             try:
                 process.stdin.write(line.encode() + b"\n")
                 process.stdin.flush()
@@ -159,7 +168,7 @@ def _load() -> None:
     import_module("fencepost.broker.apis").load_all()
 
 
-def _fork(wanted: dict[str, str]) -> None:
+def _fork(wanted: dict[str, Any]) -> None:
     parent = os.getpid()  # which may be gone before the copy looks
     pid = os.fork()
     if pid:
@@ -167,6 +176,7 @@ def _fork(wanted: dict[str, str]) -> None:
         return
     code = 1
     try:
+        os.environ.update(wanted["environment"])
         code = _serve(Path(wanted["config"]), Path(wanted["ready"]), wanted["log"], parent)
     finally:
         sys.stdout.flush()

@@ -36,6 +36,8 @@ class NodeProcess:
         self.config_path = directory / "server.properties"
         self.log_path = directory / "log.txt"
         self._ready_path = directory / "ready"
+        self.environment: dict[str, str] = {}
+        """Variables of the environment for its next start, beside those of this process."""
         self.is_paused = False
         """Whether it was paused, and not resumed since."""
         self._log_began = 0  # where the log since the last start begins in its file
@@ -51,7 +53,9 @@ class NodeProcess:
         self.is_paused = False
         self._log_began = self.log_path.stat().st_size if self.log_path.exists() else 0
         try:
-            self._process = self._launcher.launch(self.config_path, self._ready_path, self.log_path)
+            self._process = self._launcher.launch(
+                self.config_path, self._ready_path, self.log_path, self.environment
+            )
         except LauncherError as error:
             raise ClusterError(f"{self.name} was not started: {error}") from error
 

@@ -78,8 +78,11 @@ class QuorumCluster:
         self.is_temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="fencepost-"))
         holders = brokers + (controllers if combined else 0)
+        replicas = max(1, min(3, holders))
         self._config: dict[str, Any] = {
-            "offsets.topic.replication.factor": max(1, min(3, holders)),
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": min(2, replicas),
             **({"group.initial.rebalance.delay.ms": 0} if config is None else config),
         }
         self._controller_config = dict(controller_config or {})
@@ -138,6 +141,10 @@ class QuorumCluster:
     def nodes(self) -> dict[int, NodeProcess]:
         """All nodes by id."""
         return {**self.controllers, **self.brokers}
+
+    def prepare(self) -> None:
+        """Have the process load that nodes are copies of, with the environment as it is now."""
+        self._launcher.prepare()
 
     def start(self) -> None:
         """Start what does not run, all at once, and wait for a leader. ClusterError."""

@@ -2,7 +2,8 @@
 
 Error *codes* are part of messages: plain int16 fields, because a newer broker may send a number
 that is not in our table and the rest of its answer must still be readable. `ErrorCode` names the
-numbers we know; `error_name` names any.
+numbers we know; `error_name` names any, and `known_error` counts the others as
+UNKNOWN_SERVER_ERROR.
 
 Error *classes* are raised here and nowhere else: `DecodeError` when bytes are not the message they
 should be (the peer's fault), `EncodeError` when an object cannot be written at a version (the
@@ -240,6 +241,14 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"UNKNOWN({code})"
+
+
+def known_error(code: int) -> ErrorCode:
+    """The error of that number; UNKNOWN_SERVER_ERROR if it is not in our table."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def is_retriable(code: int) -> bool:

@@ -34,6 +34,7 @@ from fencepost.machines.effects import (
     Truncate,
 )
 from fencepost.machines.partition import (
+    TICKET_NOT_NEEDED,
     BecomeFollower,
     BecomeLeader,
     FollowerFetched,
@@ -273,12 +274,19 @@ class PartitionNode(StillNode):
         self, hosted: HostedPartition, timestamps_ms: Iterable[int], **batch: Any
     ) -> ProduceResult:
         """Append one batch with acks=1."""
+        (answer,) = self.begin_produce(hosted, timestamps_ms, **batch)
+        return answer
+
+    def begin_produce(
+        self, hosted: HostedPartition, timestamps_ms: Iterable[int], **batch: Any
+    ) -> list[ProduceResult]:
+        """The same, perhaps while a machine is in a step: the answer is in the list when it is."""
         builder = BatchBuilder()
         for timestamp_ms in timestamps_ms:
             builder.append(b"key", b"value", timestamp_ms=timestamp_ms)
         built = builder.build(**batch)
         answers: list[ProduceResult] = []
-        request = Produce(RecordBatch.parse(built), 1, answers.append, NOW_MS)
+        parsed = RecordBatch.parse(built)
+        request = Produce(parsed, 1, answers.append, NOW_MS, TICKET_NOT_NEEDED)
         self.driver.feed(hosted.key, request)
-        (answer,) = answers
-        return answer
+        return answers

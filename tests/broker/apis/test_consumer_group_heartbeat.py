@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.broker.apis.consumer_group_heartbeat import NOT_OFFERED
 from fencepost.broker.net.log_limit import SHOWN_CHARACTERS
-from fencepost.wire.api import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
+from fencepost.wire.api import ConsumerGroupHeartbeatRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_request
 
@@ -17,7 +17,6 @@ from ...waiting import DEADLINE_S
 from ..conftest import RunningNode
 
 HEARTBEAT = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
-TRANSACTIONS = FindCoordinatorRequest(key="t", key_type=1)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -28,11 +27,8 @@ def test_it_is_refused_with_what_to_do(node: RunningNode, version: int) -> None:
     assert "group.protocol=classic" in answer.error_message
 
 
-@pytest.mark.parametrize(
-    ("request_", "version", "says"),
-    [(HEARTBEAT, 1, "group.protocol=classic"), (TRANSACTIONS, 3, "wants transactions")],
-)
-def test_the_log_names_each_client_once(node, caplog, request_, version, says):
+def test_the_log_names_each_client_once(node, caplog):
+    request_, version, says = HEARTBEAT, 1, "group.protocol=classic"
     caplog.set_level(logging.INFO, logger="fencepost")
     names = [f"app-{says[:4]}", "other\x1b[2J" + "x" * 32_000]
     for name in names * 3:

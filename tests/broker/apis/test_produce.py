@@ -111,14 +111,6 @@ def test_other_acks_are_refused(client, topic, acks):
     assert produce(client, topic, batch(b"a"), acks=acks).error_code == 21
 
 
-def test_transactions_are_refused(client, topic):
-    refused = produce(client, topic, batch(b"a"), transactional_id="tx")
-    assert refused.error_code == ErrorCode.INVALID_REQUEST
-    records = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    assert produce(client, topic, records).error_code == ErrorCode.INVALID_REQUEST
-    assert fetch(client, topic, 0)[0].high_watermark == 0
-
-
 def corrupted(records):
     spoiled = bytearray(records)
     spoiled[-1] ^= 0xFF
@@ -261,9 +253,6 @@ def test_idempotence(client, topic):
 def test_producer_ids_of_every_version(client, version):
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     assert client.ask(request, version).producer_id >= 0
-    transactional = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
-    refused = client.ask(transactional, version)
-    assert (refused.error_code, refused.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 def test_half_a_producer_is_refused(client):

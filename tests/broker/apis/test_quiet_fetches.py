@@ -230,6 +230,26 @@ def test_what_moves_while_others_are_looked_at_is_not_missed(tmp_path: Path) -> 
     assert len(parts_of(one.take(context))[many - 1].records) > 0
 
 
+def test_what_a_fetch_sets_off_in_another_of_its_partitions_is_not_missed(idle: Round) -> None:
+    """A follower's progress decides a transaction, whose marker is written at once elsewhere."""
+    idle.node.produce(idle.hosted[0], [1])
+    assert len(idle.ask(0)[0].records) > 0
+    idle.offsets[0] = 1
+    begun: list[Any] = []
+    watch = idle.node.ports.on_stepped
+
+    def on_stepped(key: Any) -> None:
+        watch(key)
+        if idle.hosted[0].machine.high_watermark == 1 and not begun:
+            begun.append(key)
+            idle.node.begin_produce(idle.hosted[1], [1])
+
+    idle.node.ports.on_stepped = on_stepped
+    heard = idle.ask(0, max_wait_ms=500)
+    assert begun
+    assert len(heard[1].records) > 0
+
+
 STEPS = st.tuples(
     st.sampled_from(["produce", "delete", "lead", "brokers", "idle"]), st.integers(0, COUNT - 1)
 )

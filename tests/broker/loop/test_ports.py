@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.machines.effects import Truncate
+from fencepost.sim.disk import SimDisk
 
+from ...log.helpers import append, make_batch, open_log
 from ...waiting import DEADLINE_S
 
 
@@ -70,3 +75,25 @@ def test_a_close_waits_for_what_has_begun() -> None:
         assert ended == ["work"]
 
     asyncio.run(test())
+
+
+def test_a_truncation_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        ports = made(asyncio.get_running_loop())
+        partition_log = open_log(SimDisk(0), "/topic-0")
+        for _ in range(2):
+            append(partition_log, make_batch(5))
+        try:
+            ports.host("p", cast(Any, None), partition_log, lambda machine: None)
+            for end_offset in (5, 5, 7):
+                ports.truncate("p", Truncate(end_offset))
+            ports.truncate("p", Truncate(9, start_over=True))
+        finally:
+            ports.close()
+
+    with caplog.at_level(logging.INFO, logger="fencepost.runtime.ports"):
+        asyncio.run(test())
+    assert caplog.messages == [
+        "topic-0: truncated from 10 to 5",
+        "topic-0: truncated from 5 to 9",
+    ]

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from fencepost.wire.errors import ErrorCode
 from ...waiting import DEADLINE_S
 from ..conftest import RunningNode
 from ..topic_requests import batch, fetch, make_topic, produce
+from ..transactions.transaction_requests import add, coordinated, initialized
 from .scraping import Response, Scrape, get, receive, scrape, send
 from .test_dashboard import OF_THE_PROCESS
 
@@ -25,7 +27,10 @@ REQUESTS = "kafka_network_requestmetrics_"
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """A node that tells metrics."""
-    config = {"fencepost.metrics.listener": "0"}
+    config = {
+        "fencepost.metrics.listener": "0",
+        "transaction.partition.verification.enable": "false",
+    }
     running = RunningNode(tmp_path_factory.mktemp("watched") / "data", config)
     yield running
     running.close()
@@ -111,6 +116,30 @@ def test_requests_are_counted_by_version_with_their_errors_and_times(watched, po
     assert min(sums) >= 0 < total == pytest.approx(sum(sums))
     assert after.value(f"{REQUESTS}remotetimems_sum", request="Produce") > 0  # the fsync
     assert after.value(f"{REQUESTS}totaltimems", request="Produce", quantile="0.99") > 0
+
+
+def test_transactions(watched, port):
+    with watched.connect() as client:
+        coordinated(client)
+        topic = make_topic(client)
+        producer = initialized(client, "counted-id")
+        assert set(add(client, "counted-id", producer, topic.name, 0).values()) == {0}
+    watched.call(watched.node.broker_part.verifications.told, 12, 3)
+    found = scrape(port)
+    assert found.value("fencepost_transactional_ids") == 1
+    memory = watched.node.broker_part.transactions.memory
+    assert found.value("fencepost_transaction_memory_bytes") == memory.used_bytes > 0
+    coordinators = watched.call(lambda: list(watched.node.broker_part.transactions.coordinators()))
+    active = found.value("fencepost_transaction_partitions", state="active")
+    assert active == len(coordinators) > 0
+    assert found.value("fencepost_transaction_partitions", state="loading") == 0
+    markers = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    assert found.value(f"{markers}unknowndestinationqueuesize") == 0
+    assert found.value(f"{markers}logappendretryqueuesize") == 0
+    verified = "kafka_server_addpartitionstotxnmanager_verification"
+    assert found.value(f"{verified}failurerate_count_total") == 3
+    assert found.value(f"{verified}timems_count") == 1
+    assert found.value(f"{verified}timems", quantile="0.99") == pytest.approx(12, rel=0.13)
 
 
 def test_what_a_partition_is_like(watched, port):
@@ -259,3 +288,23 @@ def test_series_of_partitions_and_topics_are_bounded(node_factory):
 def test_without_a_listener_nothing_is_measured_and_prometheus_is_not_loaded(node):
     assert node.node.observation is None
     assert node.node.listener.request_metrics is None
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_transaction_that_should_have_timed_out_long_ago_is_late(watched, port, is_late):
+    """`transaction.max.timeout.ms` and five minutes ago; who else is late is nobody's business."""
+    name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    before = scrape(port).value(name)
+    ago_ms = 900_000 + 300_000 + (60_000 if is_late else -60_000)
+    records = batch(
+        b"v",
+        timestamp_ms=int(time.time() * 1000) - ago_ms,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    with watched.connect() as client:
+        answer = produce(client, make_topic(client), records, transactional_id="tx")
+        assert answer.error_code == 0
+    assert scrape(port).value(name) - before == is_late

@@ -415,11 +415,14 @@ def test_batches_that_are_not_sound_are_refused_with_kafkas_codes(cluster):
         assert found == {name: int(code) for name, _, code in BAD_BATCHES}
 
 
-def test_acks_and_transactional_ids_that_are_not_offered(cluster):
+def test_acks_that_are_not_offered_and_transactions_that_nobody_began(cluster):
     with besieged(cluster, "bystander"), connect(cluster) as client:
         for acks in (7, -2, 32767, -32768):
             assert produce(client, batch(b"x"), acks=acks).error_code == 21
-        assert produce(client, batch(b"x"), transactional_id="t").error_code == 42
+        ids = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        assert produce(client, batch(b"x", **ids)).error_code == 53
+        answer = produce(client, batch(b"x", **ids), transactional_id="t")
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS, "there is nobody to ask"
 
 
 def test_producers_nobody_gave_an_id_to(cluster):

@@ -15,6 +15,7 @@ from fencepost.broker.net.log_limit import (
     NOTE_CHARACTERS,
     SHOWN_CHARACTERS,
     ClientWarnings,
+    LimitedLog,
     shown,
 )
 
@@ -138,3 +139,18 @@ def test_a_client_whose_line_was_left_out_is_told_of_later(
     (line,) = lines_of(caplog)
     assert line.startswith(f"client '{BURST_LINES}' at")
     assert "(5 more lines like this were left out)" in line
+
+
+def test_lines_about_a_subject_are_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    logger = logging.getLogger("fencepost.broker.groups.group_host")
+    limited = LimitedLog(logger, "groups", clock)
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        for number in range(BURST_LINES + 3):
+            limited.info(f"{number} {'x' * NOTE_CHARACTERS}")
+        assert len(caplog.messages) == BURST_LINES
+        last = f"{BURST_LINES - 1} {'x' * NOTE_CHARACTERS}"
+        assert caplog.messages[-1] == f"{last[:NOTE_CHARACTERS]}..."
+        clock.now_s += 1
+        limited.info("again")
+    assert caplog.messages[BURST_LINES:] == ["again (3 more lines about groups were left out)"]

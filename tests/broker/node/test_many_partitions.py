@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from fencepost.broker.node.node import StartError
-from fencepost.log.log_dir import OpenJob
+from fencepost.log.open_job import OpenJob
 from fencepost.runtime.cooperative import PIECES_AT_ONCE
 from fencepost.testing import Cluster
 from fencepost.wire.api import ApiVersionsRequest, CreateTopicsRequest

@@ -86,6 +86,35 @@ def test_a_replica_moves_with_what_it_has_and_goes_on(dirs: Dirs) -> None:
     assert records(dirs) == [0, 1, 2, 3]
 
 
+class StillLeft:
+    """A log of which so much is always left, however much is copied."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.asked_for: list[int] = []
+
+    def left_bytes(self, most: int) -> int:
+        self.asked_for.append(most)
+        return self.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("left", "looks"),
+    [(0, 1), (1, 2), (log_dir_moves.NEARER_BYTES + 1, 3), (log_dir_moves.NEAR_BYTES, 10)],
+)
+def test_the_faster_a_log_grows_the_more_may_be_left_for_the_end(left: int, looks: int) -> None:
+    still = StillLeft(left)
+    moving = log_dir_moves.Move(None, None, None, copying=still)  # type: ignore[arg-type]
+    assert [moving.is_near() for _ in range(looks)] == [False] * (looks - 1) + [True]
+    assert max(still.asked_for) <= log_dir_moves.NEAR_BYTES + 1
+
+
+def test_a_log_that_grows_too_fast_is_never_near() -> None:
+    still = StillLeft(log_dir_moves.NEAR_BYTES + 1)
+    moving = log_dir_moves.Move(None, None, None, copying=still)  # type: ignore[arg-type]
+    assert not any(moving.is_near() for _ in range(50))
+
+
 def test_what_moved_is_there_after_a_restart(dirs: Dirs, tmp_path: Path) -> None:
     client = dirs.running.connect()
     create(client, partitions=2)

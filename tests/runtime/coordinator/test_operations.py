@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.coordinator import Decision
+from fencepost.machines.coordinator import Decision, Producer
 from fencepost.runtime.coordinator import CoordinatorState
 from fencepost.runtime.coordinator.coordinator import RETRY_MS
 from fencepost.wire.errors import ErrorCode
@@ -204,6 +204,17 @@ def test_a_log_that_refuses_every_write_is_logged_once(
     ]
 
 
+def test_what_a_sender_gets_wrong_is_no_trouble_of_the_log(
+    world: CoordinatorWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", logger="fencepost.runtime.coordinator")
+    stranger = Decision(records=[("a", "1")], producer=Producer(7, 0))
+    token = world.ask(lambda toy, token: stranger)
+    assert world.replies[token] == (ErrorCode.INVALID_TXN_STATE, None)
+    assert world.toy.view() == ({}, {}, {})
+    assert not caplog.records
+
+
 def test_a_refused_append_sets_no_timer(world: CoordinatorWorld) -> None:
     world.set_in_sync(1)
     world.set("a", "1", expires_ms=1_000)
@@ -376,9 +387,11 @@ def test_what_nobody_asked_for_and_the_log_refused_is_decided_again(
     world.set_in_sync(1)
     world.runtime.tell_all(lambda toy: Decision(records=[("a", None)]))
     assert world.records() == [("a", "1")]
+    assert world.coordinator.retried_count == 1
     world.set_in_sync(1, 2)
     world.advance(RETRY_MS)
     assert world.records() == [("a", "1"), ("a", None)]
+    assert world.coordinator.retried_count == 0
 
 
 # Bounds
@@ -443,3 +456,15 @@ def test_notes_are_given_to_whoever_writes_the_log(world: CoordinatorWorld) -> N
     world.set_in_sync(1)
     world.ask(lambda toy, token: Decision(records=[("a", "1")], notes=["never happened"]))
     assert world.notes == ["seen"]
+
+
+def test_a_decision_may_have_to_leave_room(world: CoordinatorWorld) -> None:
+    """What follows from it will be larger, and must fit then."""
+    limit = world.coordinator.partition.max_batch_bytes
+    fits = world.set("a", "x" * (limit // 2), spare_bytes=limit // 4)
+    world.commit()
+    refused = world.set("a", "y" * (limit // 2), spare_bytes=limit // 2)
+    world.commit()
+    assert world.replies[fits] == (NONE, "set")
+    assert world.replies[refused] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert world.coordinator.machine.texts["a"][0] == "x" * (limit // 2)

@@ -15,6 +15,7 @@ from fencepost.machines.coordinator import (
     TransactionEnd,
     UndoLog,
 )
+from fencepost.machines.partition import TICKET_NOT_NEEDED
 from fencepost.wire.errors import DecodeError, ErrorCode
 
 Record = tuple[str, str | None]
@@ -140,7 +141,8 @@ class Toy:
         return Decision(changes=[Wait(name, token)])
 
     def decide_write(self, token: Any, producer_id: int, *records: Record) -> Decision[Record]:
-        decision: Decision[Record] = Decision(list(records), producer=Producer(producer_id, 0))
+        producer = Producer(producer_id, 0, TICKET_NOT_NEEDED)
+        decision: Decision[Record] = Decision(list(records), producer=producer)
         decision.reply(token, "written")
         return decision
 

@@ -45,6 +45,7 @@ from fencepost.machines.fetch import (
     PendingFetch,
     ReadBudget,
     bytes_to_wait_with,
+    is_out_of_date,
     look_at,
 )
 from fencepost.machines.partition import Isolation
@@ -231,13 +232,13 @@ class _Fetch:
         """Answer, or park."""
         is_small = len(self._session.partitions) < PARTITIONS_PER_PIECE
         looks = yield from self._look()
-        sizes = bytes_to_wait_with(
-            looks, self._terms, in_one_turn=is_small, others_are_quiet=self._session.has_quiet
-        )
-        if not is_small and len(looks) < len(self._session.partitions):
-            sizes = None  # one that was quiet has moved meanwhile
+        others_ran = self._terms.is_replica or not is_small
+        is_old = others_ran and is_out_of_date(looks, self._terms, len(self._session.partitions))
+        sizes = None
+        if not is_old:
+            sizes = bytes_to_wait_with(looks, self._terms, others_are_quiet=self._session.has_quiet)
         if sizes is None:
-            self._looks = looks if is_small else None
+            self._looks = looks if is_small and not is_old else None
             self.complete()
             self._looks = None  # good for as long as nothing else runs in between
             return None

@@ -1,13 +1,9 @@
-"""FindCoordinator (key 10) v0-6: which broker coordinates a group.
+"""FindCoordinator (key 10) v0-6: which broker coordinates a group, or a transactional id.
 
-The first request for a group has `__consumer_offsets` created, and is not answered later for that.
-COORDINATOR_NOT_AVAILABLE means: ask again, there is no such topic yet, or the partition has no
-leader that this client can reach.
-v4 and later ask for several keys at once.
-
-Transactions and share groups are not offered. A transactional producer hears
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that every client takes for final at this point
-(librdkafka asks again after INVALID_REQUEST, until it times out); the text says what is meant.
+The first request has the topic created that groups (`__consumer_offsets`) or transactional ids
+(`__transaction_state`) live in, and is not answered later for that. COORDINATOR_NOT_AVAILABLE
+means: ask again, there is no such topic yet, or the partition has no leader that this client can
+reach. v4 and later ask for several keys at once. Share groups are not offered: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -19,11 +15,10 @@ from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -34,8 +29,7 @@ from fencepost.wire.errors import ErrorCode
 BATCHED_FROM: Final = 4
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
-NOT_OFFERED: Final = "only coordinators of groups are offered, not of transactions or share groups"
-NO_OFFSETS_TOPIC: Final = f"{OFFSETS_TOPIC} does not exist yet"
+NOT_OFFERED: Final = "coordinators of groups and transactions are offered, not of share groups"
 
 
 class _Found(NamedTuple):
@@ -55,42 +49,47 @@ def handle(
     *,
     metadata: MetadataCache,
     group_host: GroupHost,
+    transaction_host: TransactionHost,
     topic_creation: AutoTopicCreation,
-    warnings: ClientWarnings,
 ) -> Pieces:
-    """Say who coordinates; have the topic that groups live in created if there is none."""
+    """Say who coordinates; have the topic that it takes created if there is none."""
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
-    if request.key_type != GROUP_KEY_TYPE:
-        return _response(context, keys, [_refuse(context, request.key_type, warnings)] * len(keys))
-    if keys and OFFSETS_TOPIC not in metadata.image.topics_by_name:
-        topic_creation.create([OFFSETS_TOPIC])
-        return _response(context, keys, [_not_available(NO_OFFSETS_TOPIC)] * len(keys))
+    host: GroupHost | TransactionHost
+    if request.key_type == GROUP_KEY_TYPE:
+        host = group_host
+    elif request.key_type == TRANSACTION_KEY_TYPE:
+        host = transaction_host
+    else:
+        refused = _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
+        return _response(context, keys, [refused] * len(keys))
+    if keys and host.topic not in metadata.image.topics_by_name:
+        topic_creation.create([host.topic])
+        return _response(context, keys, [_no_topic(host.topic)] * len(keys))
     found = []
     for key in keys:
-        found.append(_find(metadata.image, group_host.partition_of(key), context.listener_name))
+        partition = host.partition_of(key)
+        found.append(_find(metadata.image, host.topic, partition, context.listener_name))
         yield None
     return _response(context, keys, found)
 
 
-def _find(image: ClusterImage, partition: int | None, listener_name: str) -> _Found:
-    if partition is None:
-        return _not_available(NO_OFFSETS_TOPIC)
-    leader = image.topics_by_name[OFFSETS_TOPIC].partitions[partition].leader
+def _find(
+    image: ClusterImage, topic_name: str, partition: int | None, listener_name: str
+) -> _Found:
+    topic = image.topics_by_name.get(topic_name)
+    if partition is None or topic is None:
+        return _no_topic(topic_name)
+    leader = topic.partitions[partition].leader
     broker = image.brokers.get(leader)
     endpoint = endpoint_of(broker, listener_name)
     if broker is None or broker.fenced or endpoint is None:
-        return _not_available(f"{OFFSETS_TOPIC}-{partition} has no leader at the moment")
+        return _not_available(f"{topic_name}-{partition} has no leader at the moment")
     return _Found(ErrorCode.NONE, None, leader, endpoint.host, endpoint.port)
 
 
-def _refuse(context: RequestContext, key_type: int, warnings: ClientWarnings) -> _Found:
-    if key_type != TRANSACTION_KEY_TYPE:
-        return _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
-    warnings.warn(
-        context.client_id, context.client_host, "wants transactions, which are not offered"
-    )
-    return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_OFFERED)
+def _no_topic(name: str) -> _Found:
+    return _not_available(f"{name} does not exist yet")
 
 
 def _not_available(why: str) -> _Found:

@@ -1,39 +1,81 @@
-"""InitProducerId (key 22) v0-5: an id for an idempotent producer.
+"""InitProducerId (key 22) v0-5: an id for an idempotent or a transactional producer.
 
 Without a transactional id every request gets a new id with epoch 0, also one that names an older
-id. Transactions are not offered: a transactional id is refused with INVALID_REQUEST, which clients
-treat as final, instead of an error that they would go on retrying. Version 6 is not stable in
-Kafka 4.3 and not advertised.
+id. With one, its coordinator decides (`machines.transaction.initialization`). Version 6, two-phase
+commit, is not stable in Kafka 4.3 and not advertised.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.transactions.transaction_host import TransactionHost
+from fencepost.machines.transaction import Granted, InitProducerId
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode
 
+FENCED_FROM: Final = 4
+"""Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
+
 
 @handles(InitProducerIdRequest, versions="0-5")
 def handle(
-    context: RequestContext, request: InitProducerIdRequest, *, producer_ids: ProducerIds
+    context: RequestContext,
+    request: InitProducerIdRequest,
+    *,
+    producer_ids: ProducerIds,
+    transaction_host: TransactionHost,
 ) -> InitProducerIdResponse | None:
-    """Answer with a new producer id, once there is one."""
+    """Answer with a producer id and epoch, once there are some."""
     half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
-    if request.transactional_id is not None or half_known:
-        return _answer(ErrorCode.INVALID_REQUEST, -1)
-
-    def on_producer_id(error: ErrorCode, producer_id: int) -> None:
-        context.reply(_answer(error, producer_id))
-
-    producer_ids.next_id(on_producer_id)
+    if half_known or request.transactional_id == "":
+        return _answer(Granted(ErrorCode.INVALID_REQUEST))
+    if request.transactional_id is None:
+        _give_new(context, producer_ids)
+    else:
+        _ask_coordinator(context, request, request.transactional_id, transaction_host)
     return None
 
 
-def _answer(error: ErrorCode, producer_id: int) -> InitProducerIdResponse:
+def _give_new(context: RequestContext, producer_ids: ProducerIds) -> None:
+    def on_producer_id(error: ErrorCode, producer_id: int) -> None:
+        if error is ErrorCode.NONE:
+            context.reply(_answer(Granted(error, producer_id, 0)))
+        else:  # the one error that makes every client come again
+            context.reply(_answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
+
+    producer_ids.next_id(on_producer_id)
+
+
+def _ask_coordinator(
+    context: RequestContext,
+    request: InitProducerIdRequest,
+    transactional_id: str,
+    transaction_host: TransactionHost,
+) -> None:
+    def on_reply(error: ErrorCode, granted: Granted | None) -> None:
+        told = granted or Granted(error)
+        if told.error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
+            told = Granted(ErrorCode.INVALID_PRODUCER_EPOCH)
+        context.reply(_answer(told))
+
+    has_id = request.producer_id != -1
+    asked = InitProducerId(
+        transactional_id,
+        request.transaction_timeout_ms,
+        (request.producer_id, request.producer_epoch) if has_id else None,
+        request.enable_2pc,
+        request.keep_prepared_txn,
+    )
+    transaction_host.init_producer_id(asked, on_reply)
+
+
+def _answer(granted: Granted) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        error_code=int(error),
-        producer_id=producer_id,
-        producer_epoch=0 if error is ErrorCode.NONE else -1,
+        error_code=int(granted.error),
+        producer_id=granted.producer_id,
+        producer_epoch=granted.epoch,
     )

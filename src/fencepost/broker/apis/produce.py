@@ -7,13 +7,20 @@ goes wrong with acks=0 closes the connection, the only way to be heard. Other ac
 INVALID_REQUIRED_ACKS.
 
 v0-2 are advertised and not served (KAFKA-18659; see `wire.api.produce`). Topics are named up to
-v12 and go by id from v13. Transactions are not offered: 42 INVALID_REQUEST. Internal topics
-are the brokers' to write: 17 INVALID_TOPIC_EXCEPTION, except for Kafka's admin client, as in Kafka.
+v12 and go by id from v13. Internal topics are the brokers' to write: 17 INVALID_TOPIC_EXCEPTION,
+except for Kafka's admin client, as in Kafka.
+
+Batches of transactions wait until all of the request is looked at, and until the transaction's
+coordinator agrees, where it has to be asked (`runtime.transactional_writes`): from v12 on their
+partitions become part of the transaction by that. Without a transactional id they are 53
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of several producers or epochs in one request all of them 49
+INVALID_PRODUCER_ID_MAPPING.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -31,9 +38,16 @@ from fencepost.broker.storage.decompression import INLINE_BYTES_MAX, Decompressi
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.descriptors import is_shortage
 from fencepost.machines.driver import Driver
-from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.transactional_writes import (
+    Asking,
+    Permission,
+    TransactionalWrites,
+    Write,
+    for_producer,
+)
 from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -51,6 +65,8 @@ from fencepost.wire.types import Buffer
 TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
 ZSTD_FROM = 7
+ABORTABLE_FROM = 11
+ADDS_FROM = 12
 ADMIN_CLIENT_ID = "__admin_client"
 MAX_TOPICS_AND_PARTITIONS = 20_000
 WORK_S = 10.0
@@ -74,6 +90,7 @@ class _Parts(NamedTuple):
     metadata: MetadataCache
     replicas: ReplicaManager
     storage: Storage
+    writes: TransactionalWrites
 
 
 @handles(ProduceRequest, versions="3-13", advertise_from=0, max_elements=MAX_TOPICS_AND_PARTITIONS)
@@ -87,14 +104,15 @@ def handle(
     metadata: MetadataCache,
     replicas: ReplicaManager,
     storage: Storage,
+    writes: TransactionalWrites,
 ) -> Pieces | None:
     """Feed every partition's machine; answer when all of them have answered."""
-    parts = _Parts(clocks, decompression, driver, metadata, replicas, storage)
+    parts = _Parts(clocks, decompression, driver, metadata, replicas, storage, writes)
     job = _ProduceJob(parts, context, request)
     left = job.take(request)
     if left:
         return job.take_in_pieces(left)
-    job.finish_one()
+    job.finish_taking()
     return None
 
 
@@ -106,6 +124,14 @@ class _Sent(NamedTuple):
     answer: PartitionProduceResponse
 
 
+class _Held(NamedTuple):
+    """A batch of a transaction, ready to be appended when its coordinator agrees."""
+
+    sent: _Sent
+    hosted: HostedPartition
+    batch: RecordBatch
+
+
 class _ProduceJob:
     """One request on its way: the response as it fills, and how many answers it waits for."""
 
@@ -115,10 +141,12 @@ class _ProduceJob:
         "_began",
         "_context",
         "_deadline_ms",
+        "_held",
         "_outstanding",
         "_parts",
         "_refusal",
         "_response",
+        "_transactional_id",
         "_wall_ms",
     )
 
@@ -138,8 +166,8 @@ class _ProduceJob:
                 ErrorCode.INVALID_REQUIRED_ACKS,
                 f"acks is {request.acks}, allowed are -1, 0 and 1",
             )
-        elif request.transactional_id is not None:
-            self._refusal = (ErrorCode.INVALID_REQUEST, "transactions are not offered")
+        self._transactional_id = request.transactional_id
+        self._held: list[_Held] | None = None
 
     def take(self, request: ProduceRequest) -> deque[_Sent]:
         """Take batches as long as that is quick; those that are left, in order."""
@@ -177,7 +205,7 @@ class _ProduceJob:
         finally:
             if is_reserved:
                 decompression.release(size_bytes)
-        self.finish_one()
+        self.finish_taking()
         return None
 
     def _take(self, sent: _Sent) -> bool:
@@ -199,7 +227,7 @@ class _ProduceJob:
                 return False
             _refuse(sent.answer, error)
         else:
-            self._feed(hosted, batch, sent.answer)
+            self._feed_or_hold(sent, hosted, batch)
         return True
 
     def _take_large(self, sent: _Sent) -> Pieces:
@@ -221,21 +249,34 @@ class _ProduceJob:
         elif now is not hosted:  # another topic of that name, whose configs say something else
             sent.answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            self._feed(hosted, batch, sent.answer)
+            self._feed_or_hold(sent, hosted, batch)
         return None
+
+    def _feed_or_hold(self, sent: _Sent, hosted: HostedPartition, batch: RecordBatch) -> None:
+        if not batch.header.is_transactional:
+            self._feed(hosted, batch, sent.answer)
+        elif self._transactional_id is None:
+            _refuse(
+                sent.answer,
+                BatchError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "the batch is of a transaction, and the request names no transactional id",
+                ),
+            )
+        else:
+            if self._held is None:
+                self._held = []
+            self._held.append(_Held(sent, hosted, batch))
 
     def _prepare(self, records: Buffer, rules: ProduceRules, max_bytes: int) -> RecordBatch:
         """The batch as it is to be appended; any thread may do that. BatchError."""
-        batch = prepare_produced(
+        return prepare_produced(
             records,
             rules,
             self._wall_ms,
             allow_zstd=self._allow_zstd,
             max_decompressed_bytes=max_bytes,
         )
-        if batch.header.is_transactional:
-            raise BatchError(ErrorCode.INVALID_REQUEST, "transactions are not offered")
-        return batch
 
     def _admit(self, sent: _Sent) -> HostedPartition | None:
         """The partition that the batch is for; None if it is refused before it is looked at."""
@@ -258,7 +299,11 @@ class _ProduceJob:
         return hosted
 
     def _feed(
-        self, hosted: HostedPartition, batch: RecordBatch, answer: PartitionProduceResponse
+        self,
+        hosted: HostedPartition,
+        batch: RecordBatch,
+        answer: PartitionProduceResponse,
+        ticket: int = NO_TICKET,
     ) -> None:
         if not self._has_files(hosted, batch):
             answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -279,7 +324,7 @@ class _ProduceJob:
             self.finish_one()
 
         self._parts.driver.feed(
-            hosted.key, Produce(batch, self._acks, on_result, self._deadline_ms)
+            hosted.key, Produce(batch, self._acks, on_result, self._deadline_ms, ticket)
         )
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:
@@ -314,6 +359,76 @@ class _ProduceJob:
                 storage.shortages.note(f"appending to {hosted.key}: {error}")
                 return False
         return True
+
+    def finish_taking(self) -> None:
+        """All of the request is looked at."""
+        if self._held:
+            self._write_in_transaction(self._held)
+        self.finish_one()
+
+    def _write_in_transaction(self, held: list[_Held]) -> None:
+        """Append what was held, as soon as the transaction's coordinator agrees."""
+        producers = {(h.batch.header.producer_id, h.batch.header.producer_epoch) for h in held}
+        if len(producers) > 1:
+            for one in held:
+                one.sent.answer.error_code = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return
+        assert self._transactional_id is not None, "or nothing is held"
+        [(producer_id, epoch)] = producers
+        asking = Asking.of(self._context.api_version, ABORTABLE_FROM, ADDS_FROM)
+        reserved = [0]  # bytes of copies
+        decompression = self._parts.decompression
+        self._outstanding += 1
+
+        def on_permissions(permissions: Sequence[Permission]) -> None:
+            for one, permission in zip(held, permissions, strict=True):
+                self._append_permitted(one, permission, asking)
+            held.clear()
+            decompression.release(reserved[0])
+            self.finish_one()
+
+        self._parts.writes.begin(
+            self._transactional_id,
+            producer_id,
+            epoch,
+            asking,
+            [
+                Write(h.hosted.key, (h.hosted.topic, h.hosted.index), h.batch.header.base_sequence)
+                for h in held
+            ],
+            on_permissions,
+        )
+        if held:  # not answered yet: what was received is overwritten when the handler returns
+            reserved[0] = self._keep(held)
+
+    def _keep(self, held: list[_Held]) -> int:
+        """Copy batches that wait, if there is room; the bytes that were reserved for it."""
+        size_bytes = sum(len(one.batch.data) for one in held)
+        is_reserved = self._parts.decompression.reserve(size_bytes)
+        if not is_reserved:
+            self._refusal = (ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait already")
+        for place, one in enumerate(held):
+            kept = bytearray(one.batch.data) if is_reserved else b""
+            held[place] = one._replace(batch=one.batch._replace(data=kept))
+            one.sent.partition.records = None
+        return size_bytes if is_reserved else 0
+
+    def _append_permitted(self, held: _Held, permission: Permission, asking: Asking) -> None:
+        """Append a batch now that it may be, unless something has happened to the partition."""
+        sent, answer = held.sent, held.sent.answer
+        if permission.error_code is not ErrorCode.NONE:
+            answer.error_code = int(for_producer(permission.error_code, asking))
+            return
+        if self._refusal is not None:
+            answer.error_code, answer.error_message = int(self._refusal[0]), self._refusal[1]
+            return
+        now = self._find(sent.topic, sent.partition.index)
+        if isinstance(now, ErrorCode):
+            answer.error_code = int(now)
+        elif now is not held.hosted:
+            answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            self._feed(now, held.batch, answer, permission.ticket)
 
     def finish_one(self) -> None:
         """One answer is in; with the last of them the request is answered."""

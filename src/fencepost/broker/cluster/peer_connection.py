@@ -149,7 +149,7 @@ class PeerConnection(asyncio.Protocol):
         self._reader = FrameReader(max_response_bytes)
         self._in_flight = InFlightRequests(client_id, max_elements=MAX_ELEMENTS)
         self._negotiation = negotiate()
-        self._versions: ServedVersions = {}
+        self._versions = ServedVersions()
         self._transport: Any = None
         self._request: PeerRequest | None = None
         self._has_answered = False

@@ -1,10 +1,10 @@
 """Automatic topic creation: topics that are created because a client asked for them.
 
-Metadata creates the topics clients ask for, FindCoordinator the one that groups live in. Both give
-names; what a topic of that name looks like is decided here: the internal ones as their owner needs
-them, all others by the broker's defaults. The request goes to the active controller, in this
-process or another. Ids and the place where placement begins are drawn here, because the controller
-has no randomness.
+Metadata creates the topics clients ask for, FindCoordinator those that groups and transactional
+ids live in. Both give names; what a topic of that name looks like is decided here: the internal
+ones as their owner needs them, all others by the broker's defaults. The request goes to the active
+controller, in this process or another. Ids and the place where placement begins are drawn here,
+because the controller has no randomness.
 
 As in Kafka (`AutoTopicCreationManager`) nobody waits for the controller: the client is told that
 the topic is unknown and finds it when it asks again. A topic is asked for once at a time, however
@@ -22,6 +22,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import topic_entries
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
 from fencepost.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -44,21 +45,43 @@ WITHOUT_CONFIGS = 4
 
 def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
     """The topic of that name as it is created when nobody says how."""
-    if name != OFFSETS_TOPIC:
-        return CreatableTopic(
-            name=name,
-            num_partitions=config.get("num.partitions"),
-            replication_factor=config.get("default.replication.factor"),
+    get = config.get
+    if name == OFFSETS_TOPIC:
+        return _internal(
+            name,
+            get("offsets.topic.num.partitions"),
+            get("offsets.topic.replication.factor"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(get("offsets.topic.segment.bytes")),
+            },
         )
-    configs = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(config.get("offsets.topic.segment.bytes")),
-    }
+    if name == TRANSACTIONS_TOPIC:
+        return _internal(
+            name,
+            get("transaction.state.log.num.partitions"),
+            get("transaction.state.log.replication.factor"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(get("transaction.state.log.min.isr")),
+                "segment.bytes": str(get("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
     return CreatableTopic(
         name=name,
-        num_partitions=config.get("offsets.topic.num.partitions"),
-        replication_factor=config.get("offsets.topic.replication.factor"),
+        num_partitions=get("num.partitions"),
+        replication_factor=get("default.replication.factor"),
+    )
+
+
+def _internal(name: str, partitions: int, replicas: int, configs: dict[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
 

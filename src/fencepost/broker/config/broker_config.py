@@ -44,7 +44,11 @@ INTER_BROKER_KEY = "inter.broker.listener.name"
 METRICS_KEY = "fencepost.metrics.listener"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
-SINGLE_NODE_DEFAULTS: Final = {"offsets.topic.replication.factor": 1}
+SINGLE_NODE_DEFAULTS: Final = {
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 1,
+}
 """Defaults of a node that is started without a quorum: there is nobody for further replicas."""
 
 

@@ -1,9 +1,8 @@
 """The cluster features this node can run, with the range of levels of each.
 
-Only what is implemented is listed: transactions (`transaction.version`), the consumer groups of
-KIP-848 (`group.version`), share and streams groups are not served, so a cluster must not finalize
-them. `kraft.version` 1 is voters that come and go (KIP-853), `eligible.leader.replicas.version` 1
-the eligible leader replicas of KIP-966.
+Only what is implemented is listed: the consumer groups of KIP-848 (`group.version`), share and
+streams groups are not served, so a cluster must not finalize them. `kraft.version` 1 is voters that
+come and go (KIP-853), `eligible.leader.replicas.version` 1 the eligible leader replicas of KIP-966.
 """
 
 from __future__ import annotations
@@ -27,8 +26,13 @@ KRAFT_VERSION = Feature("kraft.version", 0, 1)
 ELIGIBLE_LEADER_REPLICAS = Feature("eligible.leader.replicas.version", 0, 1)
 """1: replicas that are not in sync any more, and lack nothing, may lead (KIP-966)."""
 
+TRANSACTION_VERSION = Feature("transaction.version", 0, 2)
+"""1: the coordinator's records can have tags (KIP-915); 2: every transaction has an epoch of its
+own, and leaders add partitions to it (KIP-890)."""
+
 SUPPORTED_FEATURES: tuple[Feature, ...] = (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
+    TRANSACTION_VERSION,
 )

@@ -11,7 +11,7 @@ import logging
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.loop.ports import AsyncPorts
-from fencepost.broker.net.log_limit import LogLimit, cut
+from fencepost.broker.net.log_limit import LimitedLog
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
 from fencepost.runtime.coordinator import CoordinatorKind
@@ -33,7 +33,6 @@ class GroupHost(GroupCoordinators):
         metadata: MetadataHost,
         decompression: Decompression,
     ) -> None:
-        self._log_limit = LogLimit()
         self.memory = memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
         groups = group_config(config)
         kind = CoordinatorKind(
@@ -42,15 +41,9 @@ class GroupHost(GroupCoordinators):
             write_timeout_ms=config.get("offsets.commit.timeout.ms"),
             compression=config.get("offsets.topic.compression.codec"),
             decompress=decompression.inline_or_run,
-            on_note=self._note,
+            on_note=LimitedLog(log, "groups").info,
         )
         super().__init__(config.node_id, ports, metadata, kind)
-
-    def _note(self, note: str) -> None:
-        left_out = self._log_limit.admit()
-        if left_out is not None:
-            more = f" ({left_out} more lines about groups were left out)" if left_out else ""
-            log.info("%s%s", cut(note), more)
 
 
 def group_config(config: BrokerConfig) -> GroupConfig:

@@ -62,6 +62,11 @@ _REPLICAS = (
     ),
     MetricDef(f"{REPLICAS}reassigningpartitions", _G, "Led partitions that are being reassigned."),
     MetricDef(f"{REPLICAS}produceridcount", _G, "Producer ids that partitions remember."),
+    MetricDef(
+        f"{REPLICAS}partitionswithlatetransactionscount",
+        _G,
+        "Led partitions with a transaction that should have timed out 5 minutes ago.",
+    ),
     MetricDef(f"{REPLICAS}isrshrinks_total", _C, "Times that an in-sync set shrank."),
     MetricDef(f"{REPLICAS}isrexpands_total", _C, "Times that an in-sync set grew."),
     MetricDef(
@@ -334,6 +339,44 @@ _GROUPS = (
     MetricDef("fencepost_group_memory_bytes", _G, "Memory that members of groups take."),
 )
 
+MARKERS: Final = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+VERIFICATION: Final = "kafka_server_addpartitionstotxnmanager_"
+_TRANSACTIONS = (
+    MetricDef(
+        f"{MARKERS}unknowndestinationqueuesize",
+        _G,
+        "Ends of transactions with markers for partitions whose leaders are not alive.",
+    ),
+    MetricDef(
+        f"{MARKERS}logappendretryqueuesize",
+        _G,
+        "Steps of a transaction's end that the log has refused and that are tried again.",
+    ),
+    MetricDef(
+        f"{VERIFICATION}verificationfailurerate_count_total",
+        _C,
+        "Partitions to which a coordinator's answer was an error.",
+    ),
+    MetricDef(
+        f"{VERIFICATION}verificationtimems",
+        _S,
+        "Milliseconds until a leader has a coordinator's answer about a transaction.",
+    ),
+    MetricDef("fencepost_transactional_ids", _G, "Transactional ids that this node coordinates."),
+    MetricDef(
+        "fencepost_transaction_partitions",
+        _G,
+        "Partitions of __transaction_state that this node coordinates.",
+        ("state",),
+    ),
+    MetricDef(
+        "fencepost_transactions_waiting_for_markers",
+        _G,
+        "Transactions whose end is decided and not yet written everywhere.",
+    ),
+    MetricDef("fencepost_transaction_memory_bytes", _G, "Memory that transactional ids take."),
+)
+
 _NODE = (
     MetricDef(
         "kafka_server_kafkaserver_brokerstate",
@@ -378,6 +421,7 @@ CATALOGUE: Final[dict[str, MetricDef]] = {
         _CONTROLLER,
         _QUORUM,
         _GROUPS,
+        _TRANSACTIONS,
         _NODE,
         _PARTITIONS,
     )

@@ -34,6 +34,8 @@ from fencepost.runtime.traffic import TopicTraffic
 PARTITIONS_PER_PIECE: Final = 50
 TOPICS_PER_PIECE: Final = 50
 UNKNOWN_OFFSET: Final = -1
+LATE_TRANSACTION_BUFFER_MS: Final = 300_000
+"""A transaction is late when it has gone on for so long beyond its longest timeout."""
 CLIENT_ID: Final = "Replica"
 """What Kafka's followers call themselves in its metrics."""
 
@@ -60,6 +62,7 @@ class _Totals:
     atminisrpartitioncount: int = 0
     reassigningpartitions: int = 0
     produceridcount: int = 0
+    partitionswithlatetransactionscount: int = 0
 
 
 class PartitionMetrics:
@@ -79,15 +82,18 @@ class PartitionMetrics:
         self.waiting_produces = 0
         """Batches that waited to be acknowledged, as of the last scrape."""
 
-    def collect(self, sheet: Sheet, image: ClusterImage) -> Pieces[None]:
+    def collect(self, sheet: Sheet, image: ClusterImage, wall_ms: int) -> Pieces[None]:
         """Put in what there is now."""
         most = self._get("fencepost.metrics.partitions.max")
         totals, isr_changes, waiting = _Totals(), IsrChanges(), 0
+        late_before_ms = (
+            wall_ms - self._get("transaction.max.timeout.ms") - LATE_TRANSACTION_BUFFER_MS
+        )
         sizes: dict[int, int] = {}
         for number, hosted in enumerate(self._replicas.all()):
             if number % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
                 yield None
-            _count(totals, hosted, image)
+            _count(totals, hosted, image, late_before_ms)
             isr_changes.add(hosted.machine.isr_changes)
             waiting += hosted.machine.waiting_produces
             place = id(hosted.data_dir)
@@ -138,13 +144,19 @@ class PartitionMetrics:
         sheet.add("fencepost_metrics_topics_omitted", max(0, len(topics) - most))
 
 
-def _count(totals: _Totals, hosted: HostedPartition, image: ClusterImage) -> None:
+def _count(
+    totals: _Totals, hosted: HostedPartition, image: ClusterImage, late_before_ms: int
+) -> None:
     machine = hosted.machine
     totals.partitioncount += 1
     totals.produceridcount += len(hosted.log.producers)
     if not machine.is_leader:
         return
     totals.leadercount += 1
+    oldest_ms = hosted.log.producers.oldest_transaction_ms()
+    totals.partitionswithlatetransactionscount += (
+        oldest_ms is not None and 0 < oldest_ms < late_before_ms
+    )
     in_sync, least = len(machine.isr), machine.effective_min_isr
     totals.underreplicatedpartitions += in_sync < machine.replica_count
     totals.underminisrpartitioncount += in_sync < least

@@ -58,6 +58,27 @@ class LogLimit:
         return left_out
 
 
+class LimitedLog:
+    """Lines at INFO about one subject, as many as the module says."""
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        subject: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger = logger
+        self._subject = subject
+        self._limit = LogLimit(clock)
+
+    def info(self, line: str) -> None:
+        """Log the line, cut, unless there were too many."""
+        left_out = self._limit.admit()
+        if left_out is not None:
+            more = f" ({left_out} more lines about {self._subject} were left out)"
+            self._logger.info("%s%s", cut(line), more if left_out else "")
+
+
 class ClientWarnings:
     """Tells the operator once of each client that wants what is not offered."""
 

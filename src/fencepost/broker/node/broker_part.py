@@ -14,14 +14,17 @@ import logging
 import secrets
 from typing import Final
 
+from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
+from fencepost.broker.cluster.transaction_link import TransactionLink
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.group_host import GroupHost
+from fencepost.broker.metrics.transactions import Verifications
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Parts, bind_routes
@@ -33,6 +36,7 @@ from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
+from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.fetcher import FetcherConfig
@@ -43,9 +47,15 @@ from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FollowerFetchers
 from fencepost.runtime.log_dir_moves import LogDirMoves
+from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.transaction_requests import add_partitions
+from fencepost.runtime.transactional_commits import TransactionalCommits
+from fencepost.runtime.transactional_writes import TransactionalWrites
+from fencepost.runtime.verification import OnResponse as OnVerified, Verifier
+from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +63,7 @@ CORDONED_KEY: Final = "cordoned.log.dirs"
 MOVES_RATE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 SHUTDOWN_TIMEOUT_S: Final = 300.0
 """For the whole controlled shutdown, as in Kafka; whoever still waits then is not waited for."""
+VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
 FETCHERS_KEY: Final = "num.replica.fetchers"
 
 
@@ -70,6 +81,11 @@ class BrokerPart:
     alter_partitions: AlterPartitions
     producer_ids: ProducerIds
     groups: GroupHost
+    markers: MarkerWriter
+    channel: BrokerChannel
+    writes: TransactionalWrites
+    commits: TransactionalCommits
+    transactions: TransactionHost
     compactor: Compactor
     moves: LogDirMoves
     fetch_channel: FetchChannel
@@ -155,6 +171,7 @@ class BrokerPart:
         )
         self.groups = GroupHost(config, ports, core.metadata, self.decompression)
         self.replicas.watchers.append(self.groups)
+        self._wire_transactions()
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
         self._wire_moves()
@@ -193,6 +210,59 @@ class BrokerPart:
             [FETCHERS_KEY], lambda: self.followers.resize(core.settings.get(FETCHERS_KEY))
         )
         self.replicas.on_step = self.followers.looked_at
+
+    def _wire_transactions(self) -> None:
+        """What coordinates transactions, and what leaders and groups do for them."""
+        core = self._core
+        self.markers = MarkerWriter(
+            core.ports,
+            core.ports.scheduler.lane(),
+            self.replicas,
+            self.groups,
+            core.config.get("request.timeout.ms"),
+        )
+        self.channel = BrokerChannel(
+            core.peers, core.config.inter_broker_listener, lambda: core.image
+        )
+        self.transactions = TransactionHost(
+            core.config,
+            core.ports,
+            core.metadata,
+            self.decompression,
+            self.producer_ids,
+            self.channel,
+            self.markers.write,
+        )
+        self.replicas.watchers.append(self.transactions)
+        self._wire_verification()
+
+    def _wire_verification(self) -> None:
+        """What asks coordinators of transactions before something is written in one."""
+        core, get = self._core, self._core.config.get
+        self._verifications = core.ports.scheduler.lane()
+        verifier = Verifier(
+            core.config.node_id,
+            core.ports,
+            lambda: core.image,
+            TransactionLink(self.channel, self._verify_here, get("request.timeout.ms")),
+            get("add.partitions.to.txn.retry.backoff.ms"),
+            get("add.partitions.to.txn.retry.backoff.max.ms"),
+        )
+        self.verifications = Verifications()
+        verifier.on_told = self.verifications.told
+        self.writes = TransactionalWrites(
+            core.driver, verifier, lambda: bool(core.settings.get(VERIFICATION_KEY))
+        )
+        self.commits = TransactionalCommits(
+            core.ports, self.groups, self.writes, lambda: core.image
+        )
+
+    def _verify_here(self, request: AddPartitionsToTxnRequest, on_response: OnVerified) -> None:
+        image = self._core.image
+        version = AddPartitionsToTxnRequest.max_version
+        self._verifications.begin(
+            add_partitions(self.transactions, image, request, version, on_response)
+        )
 
     def _wire_moves(self) -> None:
         """What moves replicas between directories."""
@@ -263,11 +333,15 @@ class BrokerPart:
             GroupHost: self.groups,
             LogDirMoves: self.moves,
             LeaderThrottle: self.leader_throttle,
+            MarkerWriter: self.markers,
             MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,
             Storage: core.storage,
+            TransactionalCommits: self.commits,
+            TransactionalWrites: self.writes,
+            TransactionHost: self.transactions,
         }
 
     def close(self) -> None:
@@ -278,6 +352,7 @@ class BrokerPart:
         self.moves.close()
         self.replicas.close()
         self.groups.close()
+        self.transactions.close()
         self.decompression.close()
 
     @property

@@ -38,6 +38,7 @@ from fencepost.broker.config.file_limit import FileShares
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.broker_part import BrokerPart
+from fencepost.broker.node.cluster_log import ClusterLog
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
@@ -288,9 +289,14 @@ class Node(NodeCore):
             self.broker.wire()
         # Behind those who act on the image: what is reported as applied has been.
         self.metadata.on_image(lambda image, delta: registrations.image_applied(image))
+        history = ClusterLog(config.node_id, lambda: self.is_started, self._is_active_controller)
+        self.metadata.on_image(lambda image, delta: history.image_changed(delta))
         if self.observation is not None:
             self.observation.wire()
         self._wired = True
+
+    def _is_active_controller(self) -> bool:
+        return self.controller_part is not None and self.controller.controller is not None
 
     async def _give_up(self) -> None:
         """Stop what there is after a start that did not come far."""

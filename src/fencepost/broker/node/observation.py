@@ -22,6 +22,7 @@ from fencepost.broker.metrics.loop_delay import LoopDelay
 from fencepost.broker.metrics.partitions import PartitionMetrics
 from fencepost.broker.metrics.requests import collect_requests
 from fencepost.broker.metrics.sheet import Sheet
+from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.controller_part import ControllerPart
@@ -89,9 +90,17 @@ class Observation:
                 broker.replicas, broker.followers, core.storage, core.settings
             )
             partitions = self._partitions
-            collectors.append(lambda sheet: partitions.collect(sheet, core.image))
+            collectors.append(lambda sheet: partitions.collect(sheet, core.image, core.wall_ms()))
             collectors.append(
                 lambda sheet: collect_groups(sheet, broker.groups, broker.groups.memory)
+            )
+            collectors.append(
+                lambda sheet: collect_transactions(
+                    sheet,
+                    broker.transactions,
+                    broker.transactions.memory,
+                    broker.verifications,
+                )
             )
             collectors.append(_in_one(lambda sheet: self._tell_broker(sheet, broker)))
         collectors.append(lambda sheet: collect_requests(sheet, self._listeners))

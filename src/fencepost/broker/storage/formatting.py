@@ -25,6 +25,7 @@ from fencepost.broker.config.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
 )
 from fencepost.broker.config.release_versions import name_of
 from fencepost.broker.storage.data_dirs import HARMLESS_FILES
@@ -48,6 +49,10 @@ DYNAMIC_VOTERS_SINCE: Final = 21
 """The `metadata.version` (3.9-IV0) that kraft.version 1 needs."""
 ELR_BY_DEFAULT_SINCE: Final = 26
 """The `metadata.version` (4.1-IV0) from which on new clusters have eligible leader replicas."""
+TRANSACTION_VERSION_1_SINCE: Final = 22
+"""The `metadata.version` (4.0-IV0) from which on new clusters have `transaction.version` 1."""
+TRANSACTION_VERSION_2_SINCE: Final = 24
+"""The `metadata.version` (4.0-IV2) from which on new clusters have `transaction.version` 2."""
 _RESERVED_IDS: Final = 100
 _VOTER: Final = re.compile(
     r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
@@ -181,6 +186,8 @@ def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, 
     levels[KRAFT_VERSION.name] = int(has_voters)
     metadata_version = asked.get(METADATA_VERSION.name, METADATA_VERSION.max_level)
     levels[ELIGIBLE_LEADER_REPLICAS.name] = int(metadata_version >= ELR_BY_DEFAULT_SINCE)
+    if metadata_version < TRANSACTION_VERSION_2_SINCE:
+        levels[TRANSACTION_VERSION.name] = int(metadata_version >= TRANSACTION_VERSION_1_SINCE)
     levels.update(asked)
     if levels[ELIGIBLE_LEADER_REPLICAS.name] and metadata_version < ELR_SINCE:
         raise FormatError(

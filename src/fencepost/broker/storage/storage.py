@@ -34,7 +34,8 @@ from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors, is_shortage
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import DurableDataLostError, LogError, describe
-from fencepost.log.log_dir import LogDir, OpenJob
+from fencepost.log.log_dir import LogDir
+from fencepost.log.open_job import OpenJob
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost

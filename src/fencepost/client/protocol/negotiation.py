@@ -13,7 +13,7 @@ from typing import Final
 
 from fencepost import __version__
 from fencepost.client.errors import BrokerError
-from fencepost.client.protocol.versions import ServedVersions, VersionRange
+from fencepost.client.protocol.versions import FinalizedFeatures, ServedVersions, VersionRange
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.errors import ErrorCode
 
@@ -24,7 +24,8 @@ Negotiation = Generator[tuple[ApiVersionsRequest, int], ApiVersionsResponse, Ser
 
 
 def negotiate(first_version: int = API_VERSIONS_NEWEST, *, host: str | None = None) -> Negotiation:
-    """Yields ApiVersions requests, returns the versions of every API that the broker serves.
+    """Yields ApiVersions requests, returns the versions of every API that the broker serves and the
+    cluster's finalized features.
 
     BrokerError, naming `host`, for every error but UNSUPPORTED_VERSION, and for that of version 0.
     """
@@ -39,7 +40,9 @@ def negotiate(first_version: int = API_VERSIONS_NEWEST, *, host: str | None = No
             for entry in response.api_keys
         }
         if response.error_code == ErrorCode.NONE:
-            return served
+            levels = {one.name: one.max_version_level for one in response.finalized_features}
+            features = FinalizedFeatures(response.finalized_features_epoch, levels)
+            return ServedVersions(served, features)
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or asked == 0:
             raise BrokerError.of(response.error_code, "ApiVersions was refused", host=host)
         named = served.get(ApiVersionsRequest.api_key or 0, VersionRange(0, 0)).high

@@ -1,4 +1,5 @@
-"""Authentication: SASL PLAIN (RFC 4616) or SCRAM (RFC 5802, RFC 7677), as Kafka carries them.
+"""Authentication: SASL PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677) or OAUTHBEARER (RFC 7628), as
+Kafka carries them.
 
 `authenticate` is what a client says: SaslHandshake version 1, then a SaslAuthenticate request for
 each message of the mechanism (KIP-152). Passwords are taken as their UTF-8 bytes: Kafka does not
@@ -15,6 +16,10 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from fencepost.client.errors import AuthenticationFailed
+from fencepost.client.protocol.oauthbearer import (
+    MECHANISM as OAUTHBEARER,
+    OAuthBearerExchange,
+)
 from fencepost.client.security import Security
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest
@@ -28,9 +33,12 @@ SCRAM_ITERATIONS_MIN: Final = 4096
 Authentication = Generator[tuple[Request[Any], int | None], Any, int]
 
 
-def authenticate(security: Security, *, host: str | None = None) -> Authentication:
+def authenticate(
+    security: Security, *, host: str | None = None, token: str | None = None
+) -> Authentication:
     """Yields requests, returns for how many milliseconds the session lasts (KIP-368), 0: for ever.
 
+    `token` is the access token that OAUTHBEARER needs (`client.tokens.access_token`).
     AuthenticationFailed, naming `host`, when the broker refuses the mechanism or the credentials,
     or cannot prove that it knows the password.
     """
@@ -42,7 +50,7 @@ def authenticate(security: Security, *, host: str | None = None) -> Authenticati
             host=host,
             code=shaken.error_code,
         )
-    exchange = sasl_exchange(security)
+    exchange = sasl_exchange(security, token)
     message = exchange.first()
     while True:
         was_last = exchange.done
@@ -133,8 +141,14 @@ class ScramExchange:
         return hmac.new(key, message, self._hash).digest()
 
 
-def sasl_exchange(security: Security) -> PlainExchange | ScramExchange:
+def sasl_exchange(
+    security: Security, token: str | None = None
+) -> PlainExchange | ScramExchange | OAuthBearerExchange:
     """The exchange for the configured mechanism; AuthenticationFailed without credentials."""
+    if security.mechanism == OAUTHBEARER:
+        if token is None:
+            raise AuthenticationFailed("OAUTHBEARER needs an access token")
+        return OAuthBearerExchange(token, security.tokens.extensions)
     if security.username is None or security.password is None:
         raise AuthenticationFailed(
             f"{security.protocol} needs sasl.username and sasl.password or sasl.jaas.config"

@@ -6,6 +6,7 @@ Pure arithmetic over the ranges a broker sent in ApiVersions; `negotiation` asks
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fencepost.client.errors import UnsupportedApi
@@ -37,8 +38,34 @@ class KeyedApi(NamedTuple):
         return self.version
 
 
-ServedVersions = dict[int, VersionRange]
-"""By API key, the versions that a broker serves."""
+@dataclass(slots=True)
+class FinalizedFeatures:
+    """The levels at which a cluster runs its features, as of a version of its metadata (`epoch`; -1
+    while none is known)."""
+
+    epoch: int = -1
+    levels: dict[str, int] = field(default_factory=dict)
+
+    def level(self, feature: str) -> int:
+        """Level of a feature; 0 when it is off."""
+        return self.levels.get(feature, 0)
+
+    def update(self, other: FinalizedFeatures) -> None:
+        """Take in what another broker says, unless it is older."""
+        if other.epoch >= self.epoch:
+            self.epoch, self.levels = other.epoch, other.levels
+
+
+class ServedVersions(dict[int, VersionRange]):
+    """By API key, the versions that a broker serves; and the features as it knows them."""
+
+    features: FinalizedFeatures
+
+    def __init__(
+        self, served: Mapping[int, VersionRange] = {}, features: FinalizedFeatures | None = None
+    ) -> None:
+        super().__init__(served)
+        self.features = features or FinalizedFeatures()
 
 
 def choose_version(

@@ -7,7 +7,8 @@ from copy import copy
 from typing import Final
 
 from fencepost.machines.broker.inputs import Registration
-from fencepost.wire.api import broker_registration, controller_registration
+from fencepost.wire.api import alter_partition, broker_registration, controller_registration
+from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
@@ -20,6 +21,8 @@ from fencepost.wire.types import Uuid
 
 CORDONED_SINCE: Final = 2
 """The version of BrokerHeartbeat from which on it names cordoned directories (KIP-1066)."""
+BROKER_EPOCHS_SINCE: Final = 3
+"""The version of AlterPartition from which on members have their broker epochs (KIP-903)."""
 FEATURES_FROM_ZERO_SINCE: Final = 4
 """The version of BrokerRegistration from which on features may begin at level 0 (KIP-1022)."""
 
@@ -61,7 +64,8 @@ def for_version(request: Message, version: int) -> Message:
 
     In a registration before v4 a feature whose levels begin at 0 must not be named: controllers of
     then take it for an error (KAFKA-17492). It counts as not offered. A heartbeat before v2 says
-    nothing of cordoned directories.
+    nothing of cordoned directories. An AlterPartition before v3 has no broker epochs, so nobody is
+    checked for having come back with an empty disk (KIP-903).
     """
     if isinstance(request, broker_registration.BrokerRegistrationRequest):
         if version < FEATURES_FROM_ZERO_SINCE:
@@ -70,7 +74,27 @@ def for_version(request: Message, version: int) -> Message:
     elif isinstance(request, BrokerHeartbeatRequest) and version < CORDONED_SINCE:
         request = copy(request)
         request.cordoned_log_dirs = None
+    elif isinstance(request, AlterPartitionRequest) and version < BROKER_EPOCHS_SINCE:
+        request = copy(request)
+        request.topics = [_without_epochs(topic) for topic in request.topics]
     return request
+
+
+def _without_epochs(topic: alter_partition.TopicDataRequest) -> alter_partition.TopicDataRequest:
+    return alter_partition.TopicDataRequest(
+        topic_name=topic.topic_name,
+        topic_id=topic.topic_id,
+        partitions=[
+            alter_partition.PartitionDataRequest(
+                partition_index=one.partition_index,
+                leader_epoch=one.leader_epoch,
+                new_isr=[member.broker_id for member in one.new_isr_with_epochs],
+                leader_recovery_state=one.leader_recovery_state,
+                partition_epoch=one.partition_epoch,
+            )
+            for one in topic.partitions
+        ],
+    )
 
 
 def controller_registration_request(

@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.partition_change import Target
 from fencepost.machines.controller.partitions import TopicPolicies, election_for, propose
+from fencepost.machines.controller.rules import ControllerRules
 from fencepost.machines.image import (
     NO_LEADER_CHANGE,
     RECOVERED,
@@ -61,7 +62,7 @@ def alter_partition(
         raise Refused(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {index}"
         )
-    _check_epochs(partition, sender, asked)
+    _check_epochs(partition, sender, asked, policies.rules)
     _check_isr(partition, asked)
     _check_eligible(image.brokers, asked.new_isr_with_epochs)
     target = Target(
@@ -88,16 +89,21 @@ def _alter_error(index: int, error: ErrorCode) -> wire.PartitionDataResponse:
     return wire.PartitionDataResponse(partition_index=index, error_code=error)
 
 
-def _check_epochs(partition: PartitionImage, sender: int, asked: wire.PartitionDataRequest) -> None:
+def _check_epochs(
+    partition: PartitionImage,
+    sender: int,
+    asked: wire.PartitionDataRequest,
+    rules: ControllerRules,
+) -> None:
     """Rows 3 to 6."""
     ours = (partition.leader_epoch, partition.partition_epoch)
-    if asked.leader_epoch > ours[0] or asked.partition_epoch > ours[1]:
+    if rules.is_ahead((asked.leader_epoch, asked.partition_epoch), ours):
         raise Refused(ErrorCode.NOT_CONTROLLER, f"epochs {ours} here are behind the request's")
-    if asked.leader_epoch < partition.leader_epoch:
+    if asked.leader_epoch != partition.leader_epoch:
         raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {ours[0]} by now")
     if sender != partition.leader:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{partition.leader} leads, not {sender}")
-    if asked.partition_epoch < partition.partition_epoch:
+    if asked.partition_epoch != partition.partition_epoch:
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"the partition epoch is {ours[1]} by now")
 
 

@@ -23,12 +23,17 @@ PRODUCER_ID_BLOCK = 1_000
 METADATA_VERSION_FEATURE = METADATA_VERSION
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {METADATA_VERSION_FEATURE: (7, 30), "kraft.version": (0, 1), ELR_FEATURE: (0, 1)}
+    {
+        METADATA_VERSION_FEATURE: (7, 30),
+        "kraft.version": (0, 1),
+        ELR_FEATURE: (0, 1),
+        "transaction.version": (0, 2),
+    }
 )
 """The features that a controller runs, with the lowest and the highest level of each."""
 
 BOOTSTRAP_FEATURES: Mapping[str, int] = MappingProxyType({METADATA_VERSION_FEATURE: 30})
-"""The features of a new cluster: `metadata.version` 30 is 4.3-IV0."""
+"""The features of a new cluster, if nothing else is said: `metadata.version` 30 is 4.3-IV0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +58,6 @@ class ControllerConfig:
     supported_features: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: SUPPORTED_FEATURES
     )
+    first_levels: Mapping[str, int] = field(default_factory=lambda: BOOTSTRAP_FEATURES)
+    """The features of a new cluster that nobody has formatted."""
     resource_configs: Mapping[int, Mapping[str, ConfigDef]] = field(default_factory=dict)

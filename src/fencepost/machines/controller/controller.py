@@ -41,7 +41,6 @@ from fencepost.machines.controller import (
 )
 from fencepost.machines.controller.brokers import BrokerControl
 from fencepost.machines.controller.config import (
-    BOOTSTRAP_FEATURES,
     METADATA_VERSION_FEATURE,
     PRODUCER_ID_BLOCK,
     ControllerConfig,
@@ -168,17 +167,19 @@ class Controller:
     def decide_take_over(
         self,
         bootstrap: Sequence[Message] = (),
-        levels: Mapping[str, int] = BOOTSTRAP_FEATURES,
+        levels: Mapping[str, int] | None = None,
     ) -> Decision:
         """What a controller does before anything else; reply: whether there was anything to do.
 
         A metadata transaction that its predecessor began and did not end is aborted, and an empty
-        log gets its first records, `bootstrap` or else `levels`, as one transaction (KIP-868).
+        log gets its first records, `bootstrap` or else `levels` (without them, the configuration's
+        `first_levels`), as one transaction (KIP-868).
         """
         records: list[Message] = []
         if self.image.pending is not None:
             records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
         if not self.image.features:
+            levels = self._config.first_levels if levels is None else levels
             records += _first_records(bootstrap, levels, self._config)
         return Decision(records, bool(records))
 
@@ -494,7 +495,7 @@ class Controller:
     @property
     def _policies(self) -> PoliciesInForce:
         """What the configs in force say of topics."""
-        return PoliciesInForce(self.image, self._config)
+        return PoliciesInForce(self.image, self._config, self._rules)
 
 
 def _first_records(

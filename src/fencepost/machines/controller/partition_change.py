@@ -7,8 +7,9 @@ replicas or asks for an election), `propose_change` turns what is asked for into
 or into none if nothing changes. The steps are always the same ones, and each sees what those before
 it have done:
 
-1. A reassignment is completed if it can be: all replicas that come are in sync, and one is left
-   that does not go. With fewer that come than go, all that stay have to be in sync (KAFKA-14190).
+1. A reassignment is completed if it can be: all replicas that come are in sync, one is left that
+   does not go, and the move does not itself leave fewer in sync than the min ISR. With fewer that
+   come than go, all that stay have to be in sync (KAFKA-14190).
 2. Who is eligible is known (KIP-966): with fewer in sync than the min ISR, those that were in sync
    or eligible before and did not lose anything stay eligible; otherwise nobody has to be.
 3. A leader is elected, by the table below.
@@ -35,8 +36,9 @@ it have done:
 Valid is who is in sync, or eligible if nobody is in sync. Who is elected from among the eligible
 is in sync alone from then on. An unclean election loses data and says so (`RECOVERING`).
 
-Deviations: a replica that is taken away does not stay eligible. Kafka leaves it in the set, and
-could elect a broker that has no replica.
+Deviations: Kafka completes a reassignment also when too few are left in sync by it, and acks=all is
+refused from then on. A replica that is taken away does not stay eligible. Kafka leaves it in the
+set, and could elect a broker that has no replica.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.image import (
     DIRECTORY_UNASSIGNED,
     NO_LEADER,
@@ -109,13 +112,14 @@ def propose_change(
     may_lead: MayLead,
     image: ClusterImage,
     min_isr: int = 1,
+    rules: ControllerRules = RULES,
 ) -> PartitionChangeRecord | None:
     """The record that makes `partition` what `target` says, or None if it is that already.
 
     `image` is the cluster that the partition is of. `min_isr` is how many replicas have to be in
     sync before nobody needs to be eligible (`TopicPolicies.min_isr`).
     """
-    draft = _Draft(partition, target, is_elr_enabled(image), min_isr)
+    draft = _Draft(partition, target, is_elr_enabled(image), min_isr, rules)
     record = PartitionChangeRecord(topic_id=topic_id, partition_id=index)
     draft.complete_reassignment()
     draft.keep_eligible()
@@ -139,8 +143,14 @@ class _Draft:
     """A change in the making; see the module docstring for the steps."""
 
     def __init__(
-        self, partition: PartitionImage, target: Target, is_elr_enabled: bool, min_isr: int
+        self,
+        partition: PartitionImage,
+        target: Target,
+        is_elr_enabled: bool,
+        min_isr: int,
+        rules: ControllerRules,
     ) -> None:
+        self._rules = rules
         self._partition = partition
         self._target = target
         self._is_elr_enabled = is_elr_enabled
@@ -158,7 +168,10 @@ class _Draft:
             return
         isr = _without(self._isr, self._removing)
         replicas = _without(self._replicas, self._removing)
-        if not isr or not replicas or not set(self._adding) <= set(isr):
+        enough = min(self._min_isr, len(replicas))
+        if not replicas or not self._rules.may_end_move(
+            frozenset(self._adding), frozenset(self._isr), frozenset(isr), enough
+        ):
             return
         if len(self._adding) < len(self._removing) and not set(replicas) <= set(isr):
             return
@@ -214,12 +227,16 @@ class _Draft:
         known = self._partition.last_known_elr
         if not self._is_elr_enabled or self._isr or self._eligible or len(known) != 1:
             return None
+        if not self._rules.may_last_leader_lead():
+            return None
         return known[0] if known[0] in self._replicas else None
 
     def fence_removed(self, record: PartitionChangeRecord) -> None:
         """Step 4."""
         is_fewer = not set(self._partition.replicas) <= set(self._replicas)
-        if is_fewer and record.leader == NO_LEADER_CHANGE:
+        if not is_fewer or not self._rules.fences_removed_replicas():
+            return
+        if record.leader == NO_LEADER_CHANGE:
             record.leader = self._partition.leader
 
     def write_eligible(self, record: PartitionChangeRecord) -> None:
@@ -276,7 +293,7 @@ class _Draft:
         """Step 10."""
         before = self._partition.leader_recovery_state
         state = before if self._target.recovery_state is None else self._target.recovery_state
-        if self._is_unclean:
+        if self._is_unclean and self._rules.recovers_after_unclean_election():
             state = RECOVERING
         if state != before:
             record.leader_recovery_state = state

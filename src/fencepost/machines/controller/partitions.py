@@ -17,6 +17,7 @@ from fencepost.machines.controller.partition_change import (
     default_directory,
     propose_change,
 )
+from fencepost.machines.controller.rules import ControllerRules
 from fencepost.machines.image import (
     NO_LEADER,
     RECOVERED,
@@ -32,6 +33,11 @@ from fencepost.wire.types import Uuid
 
 class TopicPolicies(Protocol):
     """What the configs in force say of topics, as far as it matters to who leads."""
+
+    @property
+    def rules(self) -> ControllerRules:
+        """The rules that elections go by."""
+        ...
 
     def is_unclean_allowed(self, topic: str) -> bool:
         """Whether the topic would rather lose data than be without a leader."""
@@ -55,7 +61,9 @@ def propose(
     if may_lead is None:
         may_lead = leadership(image.brokers, partition)
     min_isr = policies.min_isr(topic)
-    return propose_change(topic.topic_id, index, partition, target, may_lead, image, min_isr)
+    return propose_change(
+        topic.topic_id, index, partition, target, may_lead, image, min_isr, policies.rules
+    )
 
 
 def new_partition_record(
@@ -106,19 +114,23 @@ def changes_without_broker(
     may lack records that it had, or does not come back, so it is not eligible any more either.
     """
 
-    def concerns(partition: PartitionImage) -> bool:
-        if broker_id not in partition.isr and not (
-            is_lost and broker_id in partition.eligible_leader_replicas
-        ):
-            return False
-        return in_directories is None or partition.directory_of(broker_id) in in_directories
+    # There may be a hundred thousand to look at, so nothing is called for each of them.
+    found = [
+        (topic, index, partition)
+        for topic in image.topics_by_name.values()
+        for index, partition in enumerate(topic.partitions)
+        if broker_id in partition.isr
+        or (is_lost and broker_id in partition.eligible_leader_replicas)
+    ]
+    if in_directories is not None:
+        found = [one for one in found if one[2].directory_of(broker_id) in in_directories]
 
     def target(topic: TopicImage, partition: PartitionImage) -> Target:
         rest = tuple(id_ for id_ in partition.isr if id_ != broker_id)
         lost = frozenset({broker_id}) if is_lost else frozenset[int]()
         return Target(rest, election=election_for(topic, policies), lost=lost)
 
-    return _changes(image, concerns, target, policies, without=broker_id)
+    return _changes(image, found, target, policies, without=broker_id)
 
 
 def changes_with_broker(
@@ -129,7 +141,13 @@ def changes_with_broker(
     def target(topic: TopicImage, partition: PartitionImage) -> Target:
         return Target(election=election_for(topic, policies))
 
-    return _changes(image, lambda p: p.leader == NO_LEADER, target, policies, with_=broker_id)
+    found = [
+        (topic, index, partition)
+        for topic in image.topics_by_name.values()
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader == NO_LEADER
+    ]
+    return _changes(image, found, target, policies, with_=broker_id)
 
 
 def election_for(topic: TopicImage, policies: TopicPolicies) -> Election:
@@ -139,23 +157,17 @@ def election_for(topic: TopicImage, policies: TopicPolicies) -> Election:
 
 def _changes(
     image: ClusterImage,
-    concerns: Callable[[PartitionImage], bool],
+    found: list[tuple[TopicImage, int, PartitionImage]],
     target: Callable[[TopicImage, PartitionImage], Target],
     policies: TopicPolicies,
     without: int = NO_LEADER,
     with_: int = NO_LEADER,
 ) -> list[PartitionChangeRecord]:
-    """The changes of all partitions that are concerned, by topic name and number.
+    """The changes of the partitions that were found, by topic name and number.
 
     `without` may not lead although the image still says so, `with_` may although it does not yet.
     """
     records: list[PartitionChangeRecord] = []
-    found = [
-        (topic, index, partition)
-        for topic in image.topics_by_name.values()
-        for index, partition in enumerate(topic.partitions)
-        if concerns(partition)
-    ]
     found.sort(key=lambda one: (one[0].name, one[1]))
     for topic, index, partition in found:
         may_lead = leadership(image.brokers, partition, without, with_)

@@ -9,17 +9,25 @@ Racks are taken in turn, partition by partition, and within a rack its brokers a
 broker without a rack is in the rack of those without. `start` turns both wheels once at the
 beginning, so that small topics do not all begin on the first broker: the shell draws it.
 
+Whenever every broker has had its turn as leader, a new lap begins, and the wheels of the other
+replicas are turned against that of the leaders. Were they not, the partitions that a broker leads
+would all have the same followers, and one of those would inherit all of them.
+
     racks A: 0 1 2, B: 3 4 5, three replicas, start 0:
     partition 0: 0 3 1    partition 1: 3 0 4    partition 2: 1 4 2    partition 3: 4 1 5
+    partition 4: 2 5 0    partition 5: 5 2 3    partition 6: 0 4 2    partition 7: 3 1 5
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import BrokerImage
 from fencepost.wire.errors import ErrorCode
+
+T = TypeVar("T")
 
 
 class _Rack:
@@ -29,16 +37,21 @@ class _Rack:
         self.active: list[int] = []
         self.fenced: list[int] = []
 
-    def turned_by(self, turn: int) -> list[int]:
-        """All brokers, each kind turned by so many places."""
-        return _turned(self.active, turn) + _turned(self.fenced, turn)
+    def turned_by(self, turn: int, lap: int) -> list[int]:
+        """All brokers, each kind turned by so many places, and all but its first by `lap` more."""
+        return _turned_in_lap(self.active, turn, lap) + _turned_in_lap(self.fenced, turn, lap)
 
 
-def _turned(ids: list[int], turn: int) -> list[int]:
-    if not ids:
+def _turned(items: list[T], turn: int) -> list[T]:
+    if not items:
         return []
-    turn %= len(ids)
-    return ids[turn:] + ids[:turn]
+    turn %= len(items)
+    return items[turn:] + items[:turn]
+
+
+def _turned_in_lap(ids: list[int], turn: int, lap: int) -> list[int]:
+    turned = _turned(ids, turn)
+    return turned[:1] + _turned(turned[1:], lap)
 
 
 def place_replicas(
@@ -72,11 +85,17 @@ def place_replicas(
 
 def _place_one(racks: list[_Rack], turn: int, replication_factor: int) -> list[int]:
     """One partition's replicas: one broker of each rack in turn, until there are enough."""
-    first = turn % len(racks)
     # Every round over the racks turns the brokers by one, or racks would keep to the same brokers.
-    lists = [rack.turned_by(turn // len(racks)) for rack in racks[first:] + racks[:first]]
-    leading = next(i for i, rack in enumerate(racks[first:] + racks[:first]) if rack.active)
-    lists = lists[leading:] + lists[:leading]
+    rounds, first = divmod(turn, len(racks))
+    lap = rounds // max(len(rack.active) + len(rack.fenced) for rack in racks)
+    ordered = _turned(racks, first)
+    leading = next(place for place, rack in enumerate(ordered) if rack.active)
+    leader, *others = _turned(ordered, leading)
+    # First the racks take all turns behind the leader's, then the brokers in them.
+    shift = lap // max(1, len(others))
+    lists = [leader.turned_by(rounds, lap)]
+    for place, rack in enumerate(_turned(others, lap), 1):
+        lists.append(rack.turned_by(rounds + place * shift, lap))
     replicas: list[int] = []
     depth = 0
     while len(replicas) < replication_factor:

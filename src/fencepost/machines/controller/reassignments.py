@@ -125,7 +125,7 @@ def _check_same_factor(partition: PartitionImage, replicas: Sequence[int]) -> No
     if len(replicas) != present:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the partition has {present} replicas, and {len(replicas)} are asked for",
+            f"the replication factor is {present}, and {len(replicas)} is asked for",
         )
 
 

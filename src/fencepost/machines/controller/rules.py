@@ -34,6 +34,42 @@ class ControllerRules:
         """
         return previous_broker_epoch == broker_epoch
 
+    def is_ahead(self, asked: tuple[int, int], ours: tuple[int, int]) -> bool:
+        """Whether a leader knows newer epochs of its partition (leader, partition) than we do.
+
+        Then it is this controller that is out of date (KAFKA-14154).
+        """
+        return asked[0] > ours[0] or asked[1] > ours[1]
+
+    def may_end_move(
+        self, adding: frozenset[int], before: frozenset[int], after: frozenset[int], min_isr: int
+    ) -> bool:
+        """Whether a partition may leave the brokers that go: all that come are in sync, and the
+        move does not leave fewer than `min_isr` so (S28).
+
+        `before` and `after` are who is in sync with and without those that go. Where somebody is to
+        be lost by it, they stay until others are back.
+        """
+        is_enough = len(after) >= min_isr or after == before
+        return bool(after) and adding <= after and is_enough
+
+    def fences_removed_replicas(self) -> bool:
+        """Whether a partition gets another leader epoch when a replica is taken away from it.
+
+        It fences the replica, and has the leader forget what the replica had: if it comes back it
+        is empty, and the leader may hear of both at once (S20).
+        """
+        return True
+
+    def may_last_leader_lead(self) -> bool:
+        """Whether who led last may lead again, at the price of data, when nobody is in sync or
+        eligible (KIP-966)."""
+        return True
+
+    def recovers_after_unclean_election(self) -> bool:
+        """Whether it is written down of an unclean election that data may be lost (KIP-704)."""
+        return True
+
     def reverts_failed_writes(self) -> bool:
         """Whether a controller whose records could not be committed is made anew (KAFKA-13100)."""
         return True

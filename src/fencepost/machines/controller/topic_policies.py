@@ -11,6 +11,7 @@ from typing import Any, Final
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.controller.config import ControllerConfig
+from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.image import ClusterImage, TopicImage
 
 UNCLEAN: Final = "unclean.leader.election.enable"
@@ -20,7 +21,10 @@ MIN_ISR: Final = "min.insync.replicas"
 class PoliciesInForce:
     """`partitions.TopicPolicies` of one image; it remembers what it has looked up."""
 
-    def __init__(self, image: ClusterImage, config: ControllerConfig) -> None:
+    def __init__(
+        self, image: ClusterImage, config: ControllerConfig, rules: ControllerRules = RULES
+    ) -> None:
+        self.rules: Final = rules
         self._image = image
         self._config = config
         self._unclean: dict[str, bool] = {}

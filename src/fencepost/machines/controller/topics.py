@@ -185,7 +185,9 @@ class TopicMaker:
         factor = topic.replication_factor
         if factor < 0:
             factor = config.default_replication_factor
-        return place_replicas(self._image.brokers.values(), partitions, factor, self._start)
+        start = self._start
+        self._start += partitions  # so that topics of one request do not all begin at one broker
+        return place_replicas(self._image.brokers.values(), partitions, factor, start)
 
 
 def _failed(name: str, refused: Refused) -> create_topics.CreatableTopicResult:
@@ -216,7 +218,7 @@ def check_assignment(
     ]:
         reason = f"all log directories of broker {cordoned[0]} are cordoned"
     elif replication_factor is not None and len(broker_ids) != replication_factor:
-        reason = f"{len(broker_ids)} replicas, while other partitions have {replication_factor}"
+        reason = f"replicas: {len(broker_ids)}; of other partitions: {replication_factor}"
     else:
         return
     raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
@@ -312,7 +314,7 @@ def decide_more_partitions(
         result = create_partitions.CreatePartitionsTopicResult(name=asked.name, error_message=None)
         try:
             records += _more_partitions(
-                image, asked, start, MAX_PARTITIONS_PER_REQUEST - len(records)
+                image, asked, start + len(records), MAX_PARTITIONS_PER_REQUEST - len(records)
             )
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message

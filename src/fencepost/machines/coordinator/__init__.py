@@ -1,6 +1,6 @@
 """What every coordinator is made of: decisions, and state that can be reverted.
 
-A coordinator (of groups, and later of transactions and share groups) is a machine of the shape
+A coordinator (of groups, of transactions, and later of share groups) is a machine of the shape
 decide, then apply. It is driven by `runtime.coordinator`; what that expects of it is
 `CoordinatorMachine`.
 """

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fencepost.machines.partition.inputs import NO_TICKET
 from fencepost.wire.errors import ErrorCode
 
 R = TypeVar("R")
@@ -33,10 +34,14 @@ TimerName = tuple[str, ...]
 
 
 class Producer(NamedTuple):
-    """Whose transaction the records belong to (TxnOffsetCommit)."""
+    """Whose transaction the records belong to (TxnOffsetCommit).
+
+    `ticket` says that the transaction's coordinator knows of it (`machines.partition`).
+    """
 
     producer_id: int
     producer_epoch: int
+    ticket: int = NO_TICKET
 
 
 class TransactionEnd(NamedTuple):
@@ -46,6 +51,7 @@ class TransactionEnd(NamedTuple):
     producer_epoch: int
     coordinator_epoch: int
     committed: bool
+    transaction_version: int = 0
 
 
 @dataclass(slots=True)
@@ -66,6 +72,9 @@ class Decision(Generic[R]):
     is_atomic: bool = True
     """Whether the records are one batch or nothing. Otherwise they are split into as many batches
     as they need, and the first ones stay if a later one is refused."""
+    spare_bytes: int = 0
+    """How much smaller than the largest batch the records must be, since what follows from them may
+    be so much larger, and could not be refused then."""
     producer: Producer | None = None
     """The records are part of this producer's transaction; they are atomic then."""
     transaction_end: TransactionEnd | None = None

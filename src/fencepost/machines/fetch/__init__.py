@@ -6,6 +6,7 @@ from fencepost.machines.fetch.answering import (
     Look,
     ReadBudget,
     bytes_to_wait_with,
+    is_out_of_date,
     look_at,
     progress_told_by,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "ReadReplica",
     "bytes_to_wait_with",
     "choose_by_rack",
+    "is_out_of_date",
     "is_throttled",
     "look_at",
     "progress_told_by",

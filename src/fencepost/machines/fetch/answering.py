@@ -107,6 +107,11 @@ class FetchedPartition(Protocol):
         """The first offset that may be read."""
         ...
 
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
     def check_fetch(
         self,
         *,
@@ -214,6 +219,13 @@ class Look(Generic[Partition, Key]):
             or machine.leader_epoch != bounds.leader_epoch
         )
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether there is more for a replica since, which reads up to the log's end."""
+        if self.partition is None or self.bounds is None:
+            return False
+        return self.partition.machine.log_end_offset > self.bounds.upper_bound
+
 
 def look_at(
     partition: Partition | ErrorCode, wanted: FetchWanted[Key], terms: FetchTerms
@@ -284,13 +296,12 @@ def bytes_to_wait_with(
     looks: Sequence[Look[Partition, Key]],
     terms: FetchTerms,
     *,
-    in_one_turn: bool = True,
     others_are_quiet: bool = False,
 ) -> list[int] | None:
     """How many bytes each partition has, of a fetch that is to wait; None: answer it now.
 
-    `in_one_turn`: nothing else has run since the first partition was looked at. `others_are_quiet`:
-    the fetch has more partitions, which have nothing (`quiet`).
+    `others_are_quiet`: the fetch has more partitions, which have nothing (`quiet`). Row 6 is for
+    the caller, who asks `is_out_of_date` before.
     """
     if terms.deadline_ms == NO_WAIT or (not looks and not others_are_quiet):
         return None
@@ -306,9 +317,24 @@ def bytes_to_wait_with(
         if total >= terms.min_bytes:
             return None
         sizes.append(size_bytes)
-    if not in_one_turn and any(look.has_moved for look in looks):
-        return None
     return sizes
+
+
+def is_out_of_date(
+    looks: Sequence[Look[Partition, Key]], terms: FetchTerms, wanted_count: int
+) -> bool:
+    """Whether a partition has moved since it was looked at (row 6), or was not looked at.
+
+    To be asked where something may have run since the first look. What a follower's fetch tells its
+    leader is such a thing: it may raise a high watermark, with which a transaction's end is
+    decided, whose marker is written at once into another partition of the same fetch.
+
+    `wanted_count` is how many partitions the fetch is to look at now: one that was quiet when it
+    began may have moved.
+    """
+    if len(looks) < wanted_count:
+        return True
+    return any(look.has_moved or (terms.is_replica and look.has_grown) for look in looks)
 
 
 class ReadBudget:

@@ -50,6 +50,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from fencepost.machines.fetch.rules import RULES
 from fencepost.wire.errors import ErrorCode
 
 Key = TypeVar("Key", bound=Hashable)
@@ -265,6 +266,7 @@ class FetchSessions(Generic[Key]):
         self._max_bytes = max_bytes
         self._eviction_ms = eviction_ms
         self._size_of = size_of
+        self.rules = RULES
         self.used_bytes = 0
         """What the partitions of all sessions take."""
         self.on_removed: Callable[[FetchSession[Key]], None] = lambda session: None
@@ -309,7 +311,7 @@ class FetchSessions(Generic[Key]):
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        if epoch != session.epoch:
+        if not self.rules.is_next(epoch, session.epoch):
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if uses_topic_ids != session.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR

@@ -14,7 +14,9 @@ has at most one request under way. A round is:
 Only then the next round begins. So the offset that a follower names is always durable here, which
 is what the leader's high watermark counts, and one sync serves whatever an answer had for a log. A
 partition whose disk takes longer than `SYNC_WAIT_MS` is left out of the session until it is done,
-so that others need not wait for it. Partitions that nothing happens to cost nothing.
+so that others need not wait for it. Until then no fetch waits at the leader for longer than
+`STRAGGLER_WAIT_MS`: with the next one the leader hears how far the partition is, and who has
+written there waits for that. Partitions that nothing happens to cost nothing.
 
 What an answer says of a partition counts only if we would still ask the same: the same offset under
 the same leader epoch, and no delay (KAFKA-18991: an answer of an older epoch was appended under the
@@ -81,6 +83,7 @@ from fencepost.machines.fetcher.requests import (
     fetch_request,
     offsets_request,
 )
+from fencepost.machines.fetcher.rules import RULES, FetcherRules
 from fencepost.machines.fetcher.session import AskingSession, Wanted
 from fencepost.machines.partition import Diverged, Fetched, FetchedOutOfRange
 from fencepost.machines.probes import probe
@@ -91,6 +94,9 @@ from fencepost.wire.message import Message
 TIMER: Final = "round"
 SYNC_WAIT_MS: Final = 100
 """How long a round waits for the disk of any one partition."""
+
+STRAGGLER_WAIT_MS: Final = 20
+"""How long a fetch may wait for records while a partition's disk is behind."""
 
 GATHER_MS: Final = 20
 ABANDON_EVERY_MS: Final = 1_000
@@ -110,6 +116,7 @@ class Fetcher:
         config: FetcherConfig,
         broker_epoch: Callable[[], int],
         is_held_back: Callable[[FollowedPartition], bool] = lambda _: False,
+        rules: FetcherRules = RULES,
     ) -> None:
         """`is_held_back` says of a partition that is not in sync whether a throttle is to make it
         wait (KIP-73)."""
@@ -121,6 +128,7 @@ class Fetcher:
         self._leader_id = leader_id
         self._broker_epoch = broker_epoch
         self._is_held_back = is_held_back
+        self._rules = rules
         self._session = AskingSession()
         self._form = Form.WITH_EPOCH
         self._number = 0
@@ -346,7 +354,11 @@ class Fetcher:
         if asked is not None:
             who = FetchForm(self._broker_id, self._broker_epoch(), form)
             versions = form.versions(uses_ids=uses_ids)
-            self._send(fetch_request(who, self.config, asked), versions, effects)
+            config = self.config
+            if self._stragglers:
+                wait_max_ms = min(config.wait_max_ms, STRAGGLER_WAIT_MS)
+                config = config._replace(wait_max_ms=wait_max_ms)
+            self._send(fetch_request(who, config, asked, self._rules), versions, effects)
 
     def _send(self, request: Message, versions: VersionSpan, effects: list[Effect]) -> None:
         self._number += 1
@@ -440,7 +452,7 @@ class Fetcher:
             followed.stage is Stage.FETCHING
             and not followed.is_busy
             and followed not in self._delayed
-            and asked.leader_epoch == followed.leader_epoch
+            and self._rules.is_of_this_epoch(asked.leader_epoch, followed.leader_epoch)
             and asked.position.offset == followed.position.offset
         )
 
@@ -454,7 +466,8 @@ class Fetcher:
             self._append(followed, part, now_ms, effects)
         elif reaction is Reaction.TRUNCATE:
             probe("fetcher.diverges")
-            where = f"epoch {diverging.epoch} ends at {diverging.end_offset} there"
+            end = f"epoch {diverging.epoch} ends at {diverging.end_offset} there"
+            where = f"{end}, our log at {followed.position.offset}"
             self._note(NoticeKind.DIVERGED, followed.partition, where)
             order = Diverged(followed.leader_epoch, diverging.epoch, diverging.end_offset)
             self._tell(followed, order, now_ms, effects)

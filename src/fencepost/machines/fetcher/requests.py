@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from fencepost.machines.fetcher.followed import Followed
 from fencepost.machines.fetcher.inputs import FetcherConfig, FollowedPartition
+from fencepost.machines.fetcher.rules import RULES, FetcherRules
 from fencepost.machines.fetcher.session import SessionRequest, Wanted
 from fencepost.wire.api import fetch, list_offsets, offset_for_leader_epoch as epochs
 
@@ -66,7 +67,7 @@ class FetchForm(NamedTuple):
 
 
 def fetch_request(
-    who: FetchForm, config: FetcherConfig, session: SessionRequest
+    who: FetchForm, config: FetcherConfig, session: SessionRequest, rules: FetcherRules = RULES
 ) -> fetch.FetchRequest:
     """A Fetch of a follower, incremental or full as the session says."""
     request = fetch.FetchRequest(
@@ -79,7 +80,9 @@ def fetch_request(
             fetch.FetchTopic(
                 topic=topic,
                 topic_id=topic_id,
-                partitions=[_fetch_partition(one, wanted, who, config) for one, wanted in group],
+                partitions=[
+                    _fetch_partition(one, wanted, who, config, rules) for one, wanted in group
+                ],
             )
             for (topic, topic_id), group in groupby(session.partitions, lambda pair: pair[0][:2])
         ],
@@ -100,14 +103,20 @@ def fetch_request(
 
 
 def _fetch_partition(
-    partition: FollowedPartition, wanted: Wanted, who: FetchForm, config: FetcherConfig
+    partition: FollowedPartition,
+    wanted: Wanted,
+    who: FetchForm,
+    config: FetcherConfig,
+    rules: FetcherRules,
 ) -> fetch.FetchPartition:
     position = wanted.position
+    last_epoch = NO_EPOCH if who.form is Form.OLD else position.last_epoch
+    current_leader_epoch, last_fetched_epoch = rules.named_epochs(wanted.leader_epoch, last_epoch)
     return fetch.FetchPartition(
         partition=partition.partition,
-        current_leader_epoch=wanted.leader_epoch,
+        current_leader_epoch=current_leader_epoch,
         fetch_offset=position.offset,
-        last_fetched_epoch=NO_EPOCH if who.form is Form.OLD else position.last_epoch,
+        last_fetched_epoch=last_fetched_epoch,
         log_start_offset=position.log_start_offset,
         partition_max_bytes=config.fetch_max_bytes,
     )

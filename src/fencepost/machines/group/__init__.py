@@ -1,5 +1,6 @@
 """The coordinator of classic groups as a machine: decide, then apply."""
 
+from fencepost.machines.group.commits import TxnOffset
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.membership import Caller
@@ -18,6 +19,7 @@ __all__ = [
     "GroupMemory",
     "GroupRecord",
     "GroupState",
+    "TxnOffset",
     "java_string_hash",
     "partition_for",
 ]

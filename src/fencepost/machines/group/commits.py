@@ -8,6 +8,9 @@ member of an older generation cannot move an offset that its successor has moved
 (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), and an offset never changes without a
 request.
 
+What is committed in a transaction needs no generation, if it names none (the producers of before
+KIP-447 did not know it), and may come while members wait for their assignment.
+
 Offsets are forgotten when nobody reads the topic any more and the retention time is over: counted
 from the moment the group became empty, or from the commit where there is no such moment (simple
 groups) or the members are there and read other topics. An expiry that an old client gave with its
@@ -17,9 +20,10 @@ has no offsets left goes as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
+from fencepost.machines.coordinator import Producer
 from fencepost.machines.group.model import ClassicGroup, GroupState
 from fencepost.machines.group.offsets import CommittedOffset, TopicPartition
 from fencepost.machines.group.partitioner import utf16_length
@@ -44,6 +48,10 @@ from fencepost.wire.api.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from fencepost.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from fencepost.wire.types import Uuid
@@ -53,6 +61,14 @@ GROUP_ID_NOT_FOUND_FROM: Final = 9
 
 NO_OFFSET: Final = -1
 _USES_RETENTION: Final = -1
+
+
+class TxnOffset(NamedTuple):
+    """An offset of a TxnOffsetCommit, of a topic that exists."""
+
+    topic: str
+    topic_id: Uuid
+    partition: TxnOffsetCommitRequestPartition
 
 
 class Commits:
@@ -82,7 +98,8 @@ class Commits:
                 refused = error or self._refuse_metadata(partition.committed_metadata)
                 if refused is None:
                     key = _key(request.group_id, topic.name, partition.partition_index)
-                    value = _value(request, topic.topic_id, partition, wall_ms)
+                    retention_ms = request.retention_time_ms
+                    value = _value(topic.topic_id, partition, wall_ms, retention_ms)
                     decision.records.append((key, value))
                 outcome.partitions.append(
                     OffsetCommitResponsePartition(
@@ -123,6 +140,47 @@ class Commits:
         limit = self._config.offset_metadata_max_length
         if metadata is not None and utf16_length(metadata) > limit:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return None
+
+    # TxnOffsetCommit
+
+    def commit_in_transaction(
+        self,
+        request: TxnOffsetCommitRequest,
+        offsets: Sequence[TxnOffset],
+        producer: Producer,
+        token: Any,
+        wall_ms: int,
+    ) -> Decision:
+        """TxnOffsetCommit v0-5: those of its `offsets` whose topics exist; replies their errors."""
+        decision = Decision()
+        error = self._refuse_in_transaction(request)
+        errors = []
+        for topic, topic_id, partition in offsets:
+            refused = error or self._refuse_metadata(partition.committed_metadata)
+            if refused is None:
+                key = _key(request.group_id, topic, partition.partition_index)
+                decision.records.append((key, _value(topic_id, partition, wall_ms)))
+            errors.append(refused or ErrorCode.NONE)
+        if decision.records:
+            decision.producer = producer
+        decision.reply(token, errors)
+        return decision
+
+    def _refuse_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+        """A request without a generation is one of before KIP-447, and taken in any state."""
+        generation = request.generation_id_or_member_epoch
+        group = self._shard.groups.get(request.group_id)
+        if group is None:
+            return None if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return None
+        if generation >= 0 or request.member_id or request.group_instance_id is not None:
+            error = group.validate_member(request.member_id, request.group_instance_id)
+            if error is not None:
+                return error
+            if not self._shard.rules.may_commit(generation, group.generation):
+                return ErrorCode.ILLEGAL_GENERATION
         return None
 
     # OffsetFetch
@@ -254,7 +312,7 @@ class Commits:
                 counted_from is None
                 or group.is_subscribed(partition[0])
                 or not self._is_over(offset, counted_from(offset), wall_ms)
-                or offsets.is_undecided(group_id, partition)
+                or not self._shard.rules.may_expire(offsets.is_undecided(group_id, partition))
             ):
                 remaining = True
             else:
@@ -288,12 +346,11 @@ def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
 
 
 def _value(
-    request: OffsetCommitRequest,
     topic_id: Uuid,
-    partition: OffsetCommitRequestPartition,
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
     wall_ms: int,
+    retention_ms: int = _USES_RETENTION,
 ) -> OffsetCommitValue:
-    retention_ms = request.retention_time_ms
     return OffsetCommitValue(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,

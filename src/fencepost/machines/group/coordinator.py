@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.machines.coordinator import TimerName
+from fencepost.machines.coordinator import Producer, TimerName, TransactionEnd
 from fencepost.machines.group.admin import delete_groups, describe_groups, list_groups
-from fencepost.machines.group.commits import Commits
+from fencepost.machines.group.commits import Commits, TxnOffset
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.membership import Caller, Membership
 from fencepost.machines.group.memory import GroupMemory
@@ -44,6 +44,7 @@ from fencepost.wire.api.offset_commit import OffsetCommitRequest
 from fencepost.wire.api.offset_delete import OffsetDeleteRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequestGroup
 from fencepost.wire.api.sync_group import SyncGroupRequest
+from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.wire.records.group import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -183,6 +184,23 @@ class GroupCoordinator:
     ) -> Decision:
         """OffsetCommit v2-10, topics by name; replies OffsetCommitResponse."""
         return self._commits.commit(request, api_version, token, wall_ms)
+
+    def decide_txn_offset_commit(
+        self,
+        request: TxnOffsetCommitRequest,
+        offsets: Sequence[TxnOffset],
+        producer: Producer,
+        token: Any,
+        wall_ms: int,
+    ) -> Decision:
+        """TxnOffsetCommit v0-5; replies the errors of `offsets`, in their order."""
+        return self._commits.commit_in_transaction(request, offsets, producer, token, wall_ms)
+
+    def decide_transaction_end(self, end: TransactionEnd, token: Any) -> Decision:
+        """A producer's transaction with offsets in this partition has ended; replies None."""
+        decision = Decision(transaction_end=end)
+        decision.reply(token, None)
+        return decision
 
     def decide_offset_fetch(
         self, wanted: OffsetFetchRequestGroup, require_stable: bool, token: Any

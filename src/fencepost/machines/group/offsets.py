@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fencepost.machines.coordinator import UndoLog
+from fencepost.machines.group.rules import RULES, GroupRules
 from fencepost.wire.records.group import OffsetCommitValue
 from fencepost.wire.types import Uuid
 
@@ -50,10 +51,13 @@ class CommittedOffset(NamedTuple):
 class OffsetStore:
     """Offsets by group; mutated by `GroupCoordinator.apply` only."""
 
-    def __init__(self, undo_log: UndoLog) -> None:
+    def __init__(self, undo_log: UndoLog, rules: GroupRules = RULES) -> None:
         self._undo_log = undo_log
+        self._rules = rules
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._undecided: dict[int, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
+        # The same by group: how many transactions have committed for a partition.
+        self._counts: dict[str, dict[TopicPartition, int]] = {}
 
     @property
     def counts(self) -> Iterator[int]:
@@ -70,22 +74,15 @@ class OffsetStore:
 
     def is_undecided(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has committed for the partition."""
-        key = (group_id, partition)
-        return any(key in pending for pending in self._undecided.values())
+        return partition in self._counts.get(group_id, ())
 
     def undecided_of(self, group_id: str) -> list[TopicPartition]:
         """The partitions for which open transactions have committed."""
-        found = {
-            partition: None
-            for pending in self._undecided.values()
-            for pending_group, partition in pending
-            if pending_group == group_id
-        }
-        return list(found)
+        return list(self._counts.get(group_id, ()))
 
     def has_any(self, group_id: str) -> bool:
         """Whether the group has offsets, decided or not."""
-        return group_id in self._committed or bool(self.undecided_of(group_id))
+        return group_id in self._committed or group_id in self._counts
 
     def put(
         self,
@@ -98,10 +95,13 @@ class OffsetStore:
         """Note a commit; with a producer id it waits for the transaction's end."""
         undo_log = self._undo_log
         committed = CommittedOffset.from_record(value, record_offset)
-        if producer_id >= 0:
+        if not self._rules.is_visible(is_decided=producer_id < 0):
             if producer_id not in self._undecided:
                 undo_log.put(self._undecided, producer_id, {})
-            undo_log.put(self._undecided[producer_id], (group_id, partition), committed)
+            pending = self._undecided[producer_id]
+            if (group_id, partition) not in pending:
+                self._count(group_id, partition, 1)
+            undo_log.put(pending, (group_id, partition), committed)
         else:
             self._put_committed(group_id, partition, committed)
 
@@ -112,6 +112,19 @@ class OffsetStore:
             self._undo_log.put(self._committed, group_id, {})
         self._undo_log.put(self._committed[group_id], partition, committed)
 
+    def _count(self, group_id: str, partition: TopicPartition, change: int) -> None:
+        undo_log = self._undo_log
+        if group_id not in self._counts:
+            undo_log.put(self._counts, group_id, {})
+        counts = self._counts[group_id]
+        count = counts.get(partition, 0) + change
+        if count:
+            undo_log.put(counts, partition, count)
+        else:
+            undo_log.pop(counts, partition)
+            if not counts:
+                undo_log.pop(self._counts, group_id)
+
     def remove(self, group_id: str, partition: TopicPartition) -> None:
         """Forget the offset, undecided ones included."""
         undo_log = self._undo_log
@@ -120,17 +133,22 @@ class OffsetStore:
             undo_log.pop(offsets, partition)
             if not offsets:
                 undo_log.pop(self._committed, group_id)
+        if not self.is_undecided(group_id, partition):
+            return
         for producer_id, pending in list(self._undecided.items()):
-            undo_log.pop(pending, (group_id, partition))
+            if undo_log.pop(pending, (group_id, partition)) is not None:
+                self._count(group_id, partition, -1)
             if not pending:
                 undo_log.pop(self._undecided, producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> list[str]:
         """The producer's transaction ended; the groups that had a part in it."""
         pending = self._undo_log.pop(self._undecided, producer_id) or {}
+        for group_id, partition in pending:
+            self._count(group_id, partition, -1)
         for (group_id, partition), offset in pending.items() if committed else ():
             present = self.of_group(group_id).get(partition)
-            if present is None or present.record_offset < offset.record_offset:
+            if present is None or self._rules.counts(offset.record_offset, present.record_offset):
                 self._put_committed(group_id, partition, offset)
         return list(dict.fromkeys(group_id for group_id, _ in pending))
 

@@ -25,6 +25,21 @@ class GroupRules:
         a later one, and have committed more."""
         return generation == current
 
+    def counts(self, written_at: int, committed_at: int) -> bool:
+        """Whether an offset of a transaction that is committed now takes the place of the one that
+        was committed outside of it: only if it stands behind it in the log (KAFKA-15784)."""
+        return written_at > committed_at
+
+    def is_visible(self, is_decided: bool) -> bool:
+        """Whether an offset counts that is written in a transaction: not before its marker."""
+        return is_decided
+
+    def may_expire(self, is_undecided: bool) -> bool:
+        """Whether an offset that nobody has wanted for long is forgotten: not while an open
+        transaction has committed a new one, which the tombstone would take with it
+        (KAFKA-19163)."""
+        return not is_undecided
+
 
 RULES: Final = GroupRules()
 """What production coordinators go by."""

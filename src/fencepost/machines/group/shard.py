@@ -51,7 +51,7 @@ class Shard:
         self.memory = memory
         self.undo_log = UndoLog()
         self.groups: dict[str, ClassicGroup] = {}
-        self.offsets = OffsetStore(self.undo_log)
+        self.offsets = OffsetStore(self.undo_log, rules)
         self.record_bytes_max = DEFAULT_RECORD_BYTES_MAX
         """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`), in bytes."""
 

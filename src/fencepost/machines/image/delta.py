@@ -159,10 +159,14 @@ def _partition_deltas(before: TopicImage | None, after: TopicImage | None) -> li
     assert topic is not None, "a change has at least one side"
     befores = before.partitions if before is not None else ()
     afters = after.partitions if after is not None else ()
-    deltas: list[PartitionDelta] = []
-    for index in range(max(len(befores), len(afters))):
-        old = befores[index] if index < len(befores) else None
-        new = afters[index] if index < len(afters) else None
-        if old is not new and old != new:
-            deltas.append(PartitionDelta(topic.name, topic.topic_id, index, old, new))
+    deltas = [
+        PartitionDelta(topic.name, topic.topic_id, index, old, new)
+        for index, (old, new) in enumerate(zip(befores, afters, strict=False))
+        if old is not new and old != new
+    ]
+    shared = len(befores) if len(befores) < len(afters) else len(afters)
+    for index, old in enumerate(befores[shared:], shared):
+        deltas.append(PartitionDelta(topic.name, topic.topic_id, index, old, None))
+    for index, new in enumerate(afters[shared:], shared):
+        deltas.append(PartitionDelta(topic.name, topic.topic_id, index, None, new))
     return deltas

@@ -5,7 +5,9 @@
 
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.partition.inputs import (
+    NO_TICKET,
     NOT_LISTED,
+    TICKET_NOT_NEEDED,
     AdvanceLogStart,
     AlterPartition,
     AlterPartitionAnswered,
@@ -29,8 +31,11 @@ from fencepost.machines.partition.inputs import (
     ProduceResult,
     RecoveryState,
     ReplicaInSync,
+    StartVerification,
     StopReplica,
     TimestampLookup,
+    VerificationStarted,
+    WriteMarker,
 )
 from fencepost.machines.partition.isr import IsrChanges
 from fencepost.machines.partition.machine import Partition
@@ -38,6 +43,8 @@ from fencepost.machines.partition.queries import LogView
 
 __all__ = [
     "NOT_LISTED",
+    "NO_TICKET",
+    "TICKET_NOT_NEEDED",
     "AdvanceLogStart",
     "AlterPartition",
     "AlterPartitionAnswered",
@@ -65,6 +72,9 @@ __all__ = [
     "ProduceResult",
     "RecoveryState",
     "ReplicaInSync",
+    "StartVerification",
     "StopReplica",
     "TimestampLookup",
+    "VerificationStarted",
+    "WriteMarker",
 ]

@@ -1,14 +1,20 @@
-"""What a follower appends of its leader's answers.
+"""A replica as a follower: what it makes of its leader's answers.
 
-Nothing here changes anything; `Partition` does, through effects.
+It appends what continues its log, cuts its log where the leader says that the two part, and takes
+over the leader's high watermark and log start. Answers of another leader epoch, and any while it
+leads, change nothing.
 """
 
 from __future__ import annotations
 
 from fencepost.batch.header import MAGIC
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.machines.partition.inputs import Fetched
-from fencepost.machines.partition.queries import LogView
+from fencepost.log.divergence import truncation_target
+from fencepost.log.epochs import EpochEndOffset
+from fencepost.machines.effects import Append, DropPrefix, Effect, Persist, Truncate
+from fencepost.machines.partition.inputs import Diverged, Fetched, FetchedOutOfRange
+from fencepost.machines.partition.queries import LogView, PartitionQueries
+from fencepost.machines.partition.rules import PartitionRules
 
 
 def beginning_for(log: LogView, answer: Fetched) -> int | None:
@@ -51,3 +57,95 @@ def appendable(log: LogView, answer: Fetched) -> list[RecordBatch]:
         batches.append(batch)
         next_offset, epoch = header.next_offset, None if is_older else batch_epoch
     return batches
+
+
+class FollowingPartition(PartitionQueries):
+    """What a partition knows of its own log, and its steps as a follower."""
+
+    def __init__(
+        self,
+        local_id: int,
+        log: LogView,
+        *,
+        high_watermark: int,
+        durable_offset: int,
+        rules: PartitionRules,
+    ) -> None:
+        super().__init__(local_id, log, high_watermark, rules)
+        self.durable_offset = min(durable_offset, log.end_offset)
+        """What lies below is on stable storage."""
+        self.answers_taken = 0
+        """How many answers of leaders it was given, whatever came of them."""
+
+    def fetch_position(self) -> tuple[int, int]:
+        """What a follower asks its leader for next: (offset, last fetched epoch or -1).
+
+        To be asked when everything is durable up to there. The epoch is the latest we know, also
+        if we led it and wrote nothing: the leader then tells us to forget it, and only so can
+        records of earlier epochs follow.
+        """
+        latest = self._log.epochs.latest_epoch()
+        return self._log.end_offset, -1 if latest is None else latest
+
+    def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
+        self.answers_taken += 1
+        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
+            return []
+        batches = appendable(self._log, answer)
+        start_offset, end_offset = self._log.start_offset, self._log.end_offset
+        effects: list[Effect] = []
+        if batches:
+            begins_at = beginning_for(self._log, answer)
+            if begins_at is not None:
+                self.durable_offset = start_offset = begins_at
+                effects.append(Persist(Truncate(begins_at, start_over=True)))
+            effects.append(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
+            end_offset = batches[-1].header.next_offset
+        elif answer.fetch_offset != end_offset:
+            return []
+        known = min(answer.leader_high_watermark, end_offset)
+        if known > self.high_watermark:
+            self._raise_high_watermark(known)
+        # In this order: nothing is deleted above the high watermark.
+        log_start = min(answer.leader_log_start_offset, self.high_watermark)
+        if log_start > start_offset:
+            effects.append(Persist(DropPrefix(log_start)))
+        return effects
+
+    def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
+        self.answers_taken += 1
+        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
+            return []
+        log = self._log
+        told = EpochEndOffset(answer.epoch, answer.end_offset)
+        target = truncation_target(log.epochs, told, log.end_offset, self.high_watermark)
+        return self._truncate(max(target, log.start_offset), start_over=False)
+
+    def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
+        self.answers_taken += 1
+        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
+            return []
+        end_offset = self._log.end_offset
+        if answer.leader_end_offset < end_offset:
+            return self._truncate(
+                max(answer.leader_end_offset, self._log.start_offset), start_over=False
+            )
+        if answer.leader_start_offset > end_offset:
+            # All that we have was deleted by the leader's retention.
+            effects = self._truncate(answer.leader_start_offset, start_over=True)
+            self.high_watermark = answer.leader_start_offset
+            return effects
+        return []
+
+    def _truncate(self, target: int, *, start_over: bool) -> list[Effect]:
+        latest = self._log.epochs.latest()
+        names_nothing = latest is not None and latest.start_offset >= target
+        if not start_over and target >= self._log.end_offset and not names_nothing:
+            return []
+        self.high_watermark = min(self.high_watermark, target)
+        self.durable_offset = target if start_over else min(self.durable_offset, target)
+        return [Persist(Truncate(target, start_over=start_over))]
+
+    def _raise_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+        self._log.producers.forget_decided(offset)

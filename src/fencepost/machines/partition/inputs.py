@@ -19,6 +19,12 @@ ANY_BROKER_EPOCH: Final = -1
 """A broker epoch that is not checked (clients of before KIP-903)."""
 
 
+NO_TICKET: Final = 0
+"""Stands for the ticket of what is not, or need not be, verified."""
+TICKET_NOT_NEEDED: Final = -1
+"""Stands for it where verification is switched off."""
+
+
 class Isolation(IntEnum):
     """What a consumer may read, in the wire's numbers."""
 
@@ -55,11 +61,41 @@ class ReplicaInSync(NamedTuple):
 class Produce(NamedTuple):
     """A client's batch for the leader: validated, its data writable.
 
-    `deadline_ms` counts for acks=-1 only, as in Kafka.
+    `deadline_ms` counts for acks=-1 only, as in Kafka. `ticket` is what `StartVerification` was
+    answered with, if the batch is part of a transaction.
     """
 
     batch: RecordBatch
     acks: int
+    token: Any
+    deadline_ms: int
+    ticket: int = NO_TICKET
+
+
+class StartVerification(NamedTuple):
+    """A transactional producer is about to write: does its transaction coordinator have to be
+    asked first? Answered `VerificationStarted`.
+
+    `bumps_epochs` says that the producer's epoch goes up with every transaction (KIP-890, from
+    Produce v12 on); `first_sequence` is -1 for what has none (offsets).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    bumps_epochs: bool
+    token: Any
+
+
+class WriteMarker(NamedTuple):
+    """The marker that ends a transaction, for the leader: `batch` has nothing else.
+
+    It is answered `ProduceResult` when it is committed, as with acks=all.
+    """
+
+    batch: RecordBatch
+    coordinator_epoch: int
+    transaction_version: int
     token: Any
     deadline_ms: int
 
@@ -68,13 +104,16 @@ class CoordinatorAppend(NamedTuple):
     """A coordinator's batch for its own partition, decided while it led in `leader_epoch`.
 
     It is answered when it is in the log, not when it is committed: that, the coordinator sees by
-    the high watermark. Producer epochs and sequences are not checked, as in Kafka: whoever
-    coordinates has done so.
+    the high watermark. What is part of a transaction needs a `ticket` as a client's batch does, and
+    its producer's epoch is checked, but no sequence; a marker brings what `WriteMarker` does.
     """
 
     batch: RecordBatch
     leader_epoch: int
     token: Any
+    ticket: int = NO_TICKET
+    coordinator_epoch: int = -1
+    transaction_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +266,14 @@ class ProduceResult(NamedTuple):
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+
+
+class VerificationStarted(NamedTuple):
+    """With NONE: the ticket to write with once the coordinator has agreed, or `NO_TICKET` if the
+    transaction is open here already and nobody need be asked."""
+
+    error_code: ErrorCode
+    ticket: int = NO_TICKET
 
 
 class DeleteRecordsResult(NamedTuple):

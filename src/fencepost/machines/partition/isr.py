@@ -192,8 +192,7 @@ class LeaderState:
         """Everybody whom the controller may have in the in-sync set by now."""
         if self.pending is None:
             return self.isr
-        proposed = frozenset(replica.broker_id for replica in self.pending.new_isr)
-        return self._rules.counted_isr(self.isr, proposed)
+        return self._rules.counted_isr(self.isr, _members(self.pending))
 
     def effective_min_isr(self, config: PartitionConfig) -> int:
         """`min.insync.replicas`, but never more than there are replicas."""
@@ -201,7 +200,10 @@ class LeaderState:
 
     def is_under_min_isr(self, config: PartitionConfig) -> bool:
         """Whether the committed in-sync set is too small to acknowledge anything."""
-        return len(self.isr) < self.effective_min_isr(config)
+        isr = self.isr
+        if self.pending is not None:
+            isr = self._rules.isr_to_acknowledge_with(isr, _members(self.pending))
+        return len(isr) < self.effective_min_isr(config)
 
     def forgive(self, paused_ms: int) -> None:
         """The leader itself has not run for so long: that is nobody's lag."""
@@ -212,7 +214,10 @@ class LeaderState:
                 follower.last_fetch_ms += paused_ms
 
     def low_watermark(self, start_offset: int) -> int:
-        """The least start of the logs of all live replicas; the leader's is at `start_offset`."""
+        """The least start of the logs of all live replicas; the leader's is at `start_offset`.
+
+        Kafka waits for a broker that is about to stop, too; here nobody does (KIP-841).
+        """
         least = start_offset
         for broker_id, follower in self.followers.items():
             if follower.log_start_offset < least and broker_id in self._eligible:
@@ -250,7 +255,14 @@ class LeaderState:
             for broker_id, follower in self.followers.items()
         )
 
-    def propose_expansion(self, replica_id: int, high_watermark: int) -> AlterPartition | None:
+    def propose_expansion(
+        self,
+        replica_id: int,
+        high_watermark: int,
+        leader_end: int,
+        config: PartitionConfig,
+        now_ms: int,
+    ) -> AlterPartition | None:
         """The request that adds `replica_id`, if it has become in sync and nothing is in flight."""
         follower = self.followers.get(replica_id)
         if follower is None or self.pending is not None or replica_id in self.isr:
@@ -259,6 +271,10 @@ class LeaderState:
             return None  # it is about to stop: the controller would take no set with it
         needed = self._rules.needed_to_join(high_watermark, self.epoch_start_offset)
         if follower.offset < needed or not self._is_eligible(replica_id, follower):
+            return None
+        if self._rules.must_be_caught_up(self.is_under_min_isr(config)) and (
+            not follower.is_caught_up(leader_end, now_ms, config.replica_lag_time_max_ms)
+        ):
             return None
         return self._propose((*self.isr, replica_id))
 
@@ -311,3 +327,7 @@ class LeaderState:
             return False
         vouching = self._rules.vouches(follower.broker_epoch, registered)
         return vouching in (registered, ANY_BROKER_EPOCH)
+
+
+def _members(proposal: AlterPartition) -> frozenset[int]:
+    return frozenset(replica.broker_id for replica in proposal.new_isr)

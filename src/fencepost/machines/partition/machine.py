@@ -42,8 +42,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.log.divergence import truncation_target
-from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.effects import (
     CONTROLLER,
     Append,
@@ -57,10 +55,9 @@ from fencepost.machines.effects import (
     Send,
     SetTimer,
     TimerFired,
-    Truncate,
 )
 from fencepost.machines.partition.deletions import DELETIONS_TIMER, WaitingDeletions
-from fencepost.machines.partition.following import appendable, beginning_for
+from fencepost.machines.partition.following import FollowingPartition
 from fencepost.machines.partition.inputs import (
     AdvanceLogStart,
     AlterPartition,
@@ -79,11 +76,15 @@ from fencepost.machines.partition.inputs import (
     PartitionConfig,
     Produce,
     ProduceResult,
+    StartVerification,
     StopReplica,
+    VerificationStarted,
+    WriteMarker,
 )
 from fencepost.machines.partition.isr import IsrChanges, LeaderState
-from fencepost.machines.partition.queries import ANY_LEADER_EPOCH, LogView, PartitionQueries
+from fencepost.machines.partition.queries import ANY_LEADER_EPOCH, LogView
 from fencepost.machines.partition.rules import RULES, PartitionRules
+from fencepost.machines.partition.transactions import Transactions
 from fencepost.machines.partition.waiting import (
     NO_DEADLINE_MS,
     TIMER as PRODUCE_TIMER,
@@ -99,9 +100,12 @@ ALL_IN_SYNC: Final = -1
 
 _NO_ERROR: Final = ErrorCode.NONE
 # Inputs that are answered, if only with an error, also by a replica that has ended.
-_ANSWERED_TO_THE_END: Final = (Produce, CoordinatorAppend, AdvanceLogStart)
-_TRY_AGAIN_LATER: Final = frozenset(
-    {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
+_ANSWERED_TO_THE_END: Final = (
+    Produce,
+    StartVerification,
+    WriteMarker,
+    CoordinatorAppend,
+    AdvanceLogStart,
 )
 # Answers that say our metadata of the partition are out of date: newer ones are on their way, until
 # then the proposal counts as possibly accepted.
@@ -117,8 +121,9 @@ _WAIT_FOR_METADATA: Final = frozenset(
 )
 
 
-class Partition(PartitionQueries):
-    """The machine; see the module. Questions that change nothing are in `PartitionQueries`."""
+class Partition(FollowingPartition):
+    """The machine; see the module. Questions that change nothing are in `PartitionQueries`, what it
+    does with its leader's answers in `FollowingPartition`."""
 
     def __init__(
         self,
@@ -134,15 +139,14 @@ class Partition(PartitionQueries):
 
         A replica begins as the follower of nobody, whatever it was before.
         """
-        super().__init__(local_id, log, high_watermark)
+        super().__init__(
+            local_id, log, high_watermark=high_watermark, durable_offset=durable_offset, rules=rules
+        )
         self.config = config or PartitionConfig()
-        self._rules = rules
-        self.durable_offset = min(durable_offset, log.end_offset)
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
-        self.answers_taken = 0
-        """How many answers of leaders it was given, whatever came of them."""
         self._deletions = WaitingDeletions()  # for the low watermark
+        self._transactions = Transactions(rules)
         # When followers are looked at next, by this leader's clock; None: the timer is not armed.
         self._isr_check_due_ms: int | None = None
         self.isr_changes = IsrChanges()
@@ -150,6 +154,8 @@ class Partition(PartitionQueries):
         self._wall_ms = 0
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
+            StartVerification: self._step_start_verification,
+            WriteMarker: self._step_write_marker,
             CoordinatorAppend: self._step_coordinator_append,
             Persisted: self._step_persisted,
             FollowerFetched: self._step_follower_fetched,
@@ -191,7 +197,7 @@ class Partition(PartitionQueries):
     # Leading: produce
 
     def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
-        batch, acks, token, _ = produce
+        batch, acks, token, _, _ = produce
         header = batch.header
         leader = self._leader_state
         if leader is None:
@@ -204,7 +210,10 @@ class Partition(PartitionQueries):
             return [Reply(token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
         log = self._log
         if header.producer_id >= 0:
-            verdict = log.producers.check(header)
+            if header.is_transactional:
+                verdict = self._transactions.judge(log.producers, produce)
+            else:
+                verdict = log.producers.check(header)
             if verdict.is_duplicate:
                 result = ProduceResult(
                     _NO_ERROR,
@@ -215,6 +224,8 @@ class Partition(PartitionQueries):
                 return self._answer_duplicate(produce, verdict.last_offset, result)
             if not verdict.is_ok:
                 return [Reply(token, ProduceResult(verdict.error_code))]
+            if header.is_transactional:
+                self._transactions.written(header)
         first_offset = log.end_offset
         result = ProduceResult(
             _NO_ERROR,
@@ -240,6 +251,8 @@ class Partition(PartitionQueries):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif leader.is_under_min_isr(self.config):
             error = ErrorCode.NOT_ENOUGH_REPLICAS
+        elif request.batch.header.is_transactional:
+            error = self._transactions.check_coordinator(self._log.producers, request)
         if error is not _NO_ERROR:
             return [Reply(request.token, ProduceResult(error))]
         first_offset = self._log.end_offset
@@ -251,6 +264,32 @@ class Partition(PartitionQueries):
         assert leader is not None
         if leader.followers and self._isr_check_due_ms is None:
             self._watch_followers(effects, now_ms)
+        return effects
+
+    def _step_start_verification(self, start: StartVerification, now_ms: int) -> list[Effect]:
+        if self._leader_state is None:
+            error = self._closed or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return [Reply(start.token, VerificationStarted(error))]
+        return [Reply(start.token, self._transactions.start(self._log.producers, start))]
+
+    def _step_write_marker(self, marker: WriteMarker, now_ms: int) -> list[Effect]:
+        leader = self._leader_state
+        error = _NO_ERROR
+        if leader is None:
+            error = self._closed or ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif leader.is_under_min_isr(self.config):
+            error = ErrorCode.NOT_ENOUGH_REPLICAS
+        else:
+            error = self._transactions.check_marker(self._log.producers, marker)
+        if error is not _NO_ERROR:
+            return [Reply(marker.token, ProduceResult(error))]
+        first_offset = self._log.end_offset
+        result = ProduceResult(_NO_ERROR, first_offset, -1, self._log.start_offset)
+        effects: list[Effect] = [Persist(Append((marker.batch,), self.leader_epoch))]
+        assert leader is not None
+        if leader.followers and self._isr_check_due_ms is None:
+            self._watch_followers(effects, now_ms)
+        self._waiting.add(first_offset, marker.deadline_ms, marker.token, result, effects)
         return effects
 
     def _wait(
@@ -301,15 +340,16 @@ class Partition(PartitionQueries):
         self._raise_high_watermark(least)
         self._waiting.release(least, effects)
 
-    def _raise_high_watermark(self, offset: int) -> None:
-        self.high_watermark = offset
-        self._log.producers.forget_decided(offset)
-
     # Leading: the in-sync set
 
     def _step_follower_fetched(self, fetch: FollowerFetched, now_ms: int) -> list[Effect]:
         leader = self._leader_state
-        if leader is None or fetch.leader_epoch not in (-1, self.leader_epoch):
+        if leader is None:
+            return []
+        if (
+            fetch.leader_epoch not in (-1, self.leader_epoch)
+            and self._check_other_epoch(fetch.leader_epoch) is not None
+        ):
             return []
         follower = leader.followers.get(fetch.replica_id)
         log_end = self._log.end_offset
@@ -320,7 +360,10 @@ class Partition(PartitionQueries):
         has_come_further = follower.offset != fetch.fetch_offset
         follower.fetched(fetch, log_end, now_ms)
         effects: list[Effect] = []
-        self._ask(leader.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
+        expansion = leader.propose_expansion(
+            fetch.replica_id, self.high_watermark, log_end, self.config, now_ms
+        )
+        self._ask(expansion, effects, now_ms)
         if has_come_further:
             self._maybe_advance(effects, now_ms)
         if fetch.fetch_offset < log_end:
@@ -364,7 +407,7 @@ class Partition(PartitionQueries):
             self._in_sync_set_changed(effects, now_ms)
             return effects
         self.isr_changes.failures += 1
-        if answer.error_code in _TRY_AGAIN_LATER:
+        if self._rules.is_undone(answer.error_code):
             leader.pending = None
             effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
             self._maybe_advance(effects, now_ms)
@@ -425,7 +468,8 @@ class Partition(PartitionQueries):
         effects: list[Effect] = []
         if self._leader_state is not None:
             self._leader_state.brokers_changed(change.eligible)
-            self._maybe_advance(effects, now_ms)
+            if self._rules.advances_by_metadata():
+                self._maybe_advance(effects, now_ms)
             self._release_deletions(effects)
         return effects
 
@@ -449,7 +493,8 @@ class Partition(PartitionQueries):
                 self.isr_changes.note(before, self._leader_state.isr)
                 if self._leader_state.pending is None:
                     effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
-                self._in_sync_set_changed(effects, now_ms)
+                if self._rules.advances_by_metadata():
+                    self._in_sync_set_changed(effects, now_ms)
                 self._release_deletions(effects)
             return effects
         if self._leader_state is not None:
@@ -479,79 +524,9 @@ class Partition(PartitionQueries):
 
     def _stop_leading(self, effects: list[Effect]) -> None:
         self._leader_state = None
+        self._transactions.forget()
         self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
         effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
-
-    # Following
-
-    def fetch_position(self) -> tuple[int, int]:
-        """What a follower asks its leader for next: (offset, last fetched epoch or -1).
-
-        To be asked when everything is durable up to there. The epoch is the latest we know, also
-        if we led it and wrote nothing: the leader then tells us to forget it, and only so can
-        records of earlier epochs follow.
-        """
-        latest = self._log.epochs.latest_epoch()
-        return self._log.end_offset, -1 if latest is None else latest
-
-    def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
-        self.answers_taken += 1
-        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
-            return []
-        batches = appendable(self._log, answer)
-        start_offset, end_offset = self._log.start_offset, self._log.end_offset
-        effects: list[Effect] = []
-        if batches:
-            begins_at = beginning_for(self._log, answer)
-            if begins_at is not None:
-                self.durable_offset = start_offset = begins_at
-                effects.append(Persist(Truncate(begins_at, start_over=True)))
-            effects.append(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
-            end_offset = batches[-1].header.next_offset
-        elif answer.fetch_offset != end_offset:
-            return []
-        known = min(answer.leader_high_watermark, end_offset)
-        if known > self.high_watermark:
-            self._raise_high_watermark(known)
-        # In this order: nothing is deleted above the high watermark.
-        log_start = min(answer.leader_log_start_offset, self.high_watermark)
-        if log_start > start_offset:
-            effects.append(Persist(DropPrefix(log_start)))
-        return effects
-
-    def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
-        self.answers_taken += 1
-        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
-            return []
-        log = self._log
-        told = EpochEndOffset(answer.epoch, answer.end_offset)
-        target = truncation_target(log.epochs, told, log.end_offset, self.high_watermark)
-        return self._truncate(max(target, log.start_offset), start_over=False)
-
-    def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
-        self.answers_taken += 1
-        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
-            return []
-        end_offset = self._log.end_offset
-        if answer.leader_end_offset < end_offset:
-            return self._truncate(
-                max(answer.leader_end_offset, self._log.start_offset), start_over=False
-            )
-        if answer.leader_start_offset > end_offset:
-            # All that we have was deleted by the leader's retention.
-            effects = self._truncate(answer.leader_start_offset, start_over=True)
-            self.high_watermark = answer.leader_start_offset
-            return effects
-        return []
-
-    def _truncate(self, target: int, *, start_over: bool) -> list[Effect]:
-        latest = self._log.epochs.latest()
-        names_nothing = latest is not None and latest.start_offset >= target
-        if not start_over and target >= self._log.end_offset and not names_nothing:
-            return []
-        self.high_watermark = min(self.high_watermark, target)
-        self.durable_offset = target if start_over else min(self.durable_offset, target)
-        return [Persist(Truncate(target, start_over=start_over))]
 
     # The start of the log
 

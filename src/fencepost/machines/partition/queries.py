@@ -38,9 +38,11 @@ from fencepost.machines.partition.inputs import (
     FetchState,
     Isolation,
     ListedOffset,
+    ReplicaInSync,
     TimestampLookup,
 )
 from fencepost.machines.partition.isr import FollowerState, LeaderState
+from fencepost.machines.partition.rules import RULES, PartitionRules
 from fencepost.wire.errors import ErrorCode
 
 ANY_LEADER_EPOCH: Final = -1
@@ -85,9 +87,12 @@ class LogView(Protocol):
 class PartitionQueries:
     """The state of a partition that questions are answered from. `Partition` moves it."""
 
-    def __init__(self, local_id: int, log: LogView, high_watermark: int) -> None:
+    def __init__(
+        self, local_id: int, log: LogView, high_watermark: int, rules: PartitionRules = RULES
+    ) -> None:
         self._local_id = local_id
         self._log = log
+        self._rules = rules
         self._leader_state: LeaderState | None = None
         # Why it does nothing any more: what everybody is answered from then on.
         self._closed: ErrorCode | None = None
@@ -135,13 +140,19 @@ class PartitionQueries:
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided; never above the high watermark."""
-        unstable = self._log.producers.first_unstable_offset(self.high_watermark)
+        decided = self._rules.decided_from(self.high_watermark, self._log.end_offset)
+        unstable = self._log.producers.first_unstable_offset(decided)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def isr(self) -> frozenset[int]:
         """The committed in-sync set, as far as a leader knows it; empty elsewhere."""
         return self._leader_state.isr if self._leader_state is not None else frozenset()
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Whom the controller may have in sync by now, as a leader knows it; empty elsewhere."""
+        return self._leader_state.maximal_isr if self._leader_state is not None else frozenset()
 
     @property
     def replica_count(self) -> int:
@@ -168,6 +179,12 @@ class PartitionQueries:
             for broker_id, follower in leader.followers.items()
             if broker_id in leader.isr and follower.log_start_offset <= offset <= follower.offset
         ]
+
+    def epoch_to_ask_with(self, member: ReplicaInSync) -> int:
+        """The broker epoch under which a follower is asked for that is in a proposal."""
+        follower = self.follower_state(member.broker_id)
+        since = member.broker_epoch if follower is None else follower.broker_epoch
+        return self._rules.epoch_to_ask_with(member.broker_epoch, since)
 
     @property
     def proposal(self) -> AlterPartition | None:
@@ -257,7 +274,9 @@ class PartitionQueries:
         lags = (
             isolation is not None
             and self._leader_state is not None
-            and self._leader_state.epoch_start_offset > self.high_watermark
+            and not self._rules.knows_latest_offset(
+                self.high_watermark, self._leader_state.epoch_start_offset
+            )
         )
         if timestamp_ms == LATEST_TIMESTAMP:
             if lags:
@@ -277,11 +296,19 @@ class PartitionQueries:
         if self._closed is not None:
             return self._closed
         if current_leader_epoch != ANY_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
-            if current_leader_epoch < self.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
+            other = self._check_other_epoch(current_leader_epoch)
+            if other is not None:
+                return other
         if leader_only and self._leader_state is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None
+
+    def _check_other_epoch(self, asked: int) -> ErrorCode | None:
+        """What somebody hears who goes by another leader epoch than ours."""
+        if self._rules.is_of_older_epoch(asked, self.leader_epoch):
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if self._rules.is_of_newer_epoch(asked, self.leader_epoch):
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
         return None
 
     def _check_follower(

@@ -1,4 +1,4 @@
-"""The one runtime of coordinators: groups, and later transactions, share groups and their like.
+"""The one runtime of coordinators: groups, transactions, and later share groups and their like.
 
 A coordinator keeps its state in a partition of an internal topic (`__consumer_offsets`), as
 records that it can be loaded from. What is particular to one kind is a machine (`decide`, then

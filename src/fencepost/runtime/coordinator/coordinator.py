@@ -47,6 +47,7 @@ from fencepost.runtime.cooperative import Lane, Pieces
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
 from fencepost.runtime.coordinator.loader import Decompress, RecordCodec, load_pieces
 from fencepost.runtime.coordinator.partition import LedPartition
+from fencepost.runtime.coordinator.rules import RULES, CoordinatorRules
 from fencepost.runtime.coordinator.timers import NamedTimers
 from fencepost.runtime.ports import TimerQueue
 from fencepost.wire.errors import DecodeError, ErrorCode
@@ -62,6 +63,15 @@ MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 32
 _BATCH_OVERHEAD_BYTES: Final = 61
 
+CONCERNS_SENDER: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""What is wrong with a transaction's offsets, or with its marker: no trouble of the log's."""
+
 FOR_CLIENTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -69,6 +79,7 @@ FOR_CLIENTS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **{error: error for error in CONCERNS_SENDER},
 }
 """What clients hear of an append's error; of another one, UNKNOWN_SERVER_ERROR."""
 
@@ -121,6 +132,7 @@ class CoordinatorKind(Generic[M]):
     on_send: Callable[[Any, int], None] = lambda message, leader_epoch: None
     """Takes `Decision.sends` once committed, with the coordinator's epoch."""
     on_note: Callable[[str], None] = _log_note
+    rules: CoordinatorRules = RULES
 
 
 class CoordinatorState(Enum):
@@ -257,6 +269,11 @@ class Coordinator(Generic[M]):
         """How many requests have no answer yet."""
         return len(self._unanswered)
 
+    @property
+    def retried_count(self) -> int:
+        """How many operations that nobody asked for were refused, and are tried again."""
+        return sum(isinstance(name, int) for name in self._timers)
+
     def submit(self, decide: Callable[[M, OnReply], Decision[Any]], on_reply: OnReply) -> None:
         """Have the machine decide about a request.
 
@@ -381,7 +398,7 @@ class Coordinator(Generic[M]):
         if chunk is None:
             undo_log.commit()
             self._finish(operation, decision)
-        elif len(chunk.batch) > self.partition.max_batch_bytes:
+        elif len(chunk.batch) + decision.spare_bytes > self.partition.max_batch_bytes:
             self._refuse(operation, decision, ErrorCode.RECORD_LIST_TOO_LARGE)
         else:
             self._append(operation, decision, chunk, chunks)
@@ -419,7 +436,13 @@ class Coordinator(Generic[M]):
             self._uncommitted_bytes += len(chunk.batch)
             self._carry_out(operation, decision, rest)
 
-        self.partition.append(chunk.batch, self.leader_epoch, on_appended)
+        self.partition.append(
+            chunk.batch,
+            self.leader_epoch,
+            on_appended,
+            producer=decision.producer,
+            end=decision.transaction_end,
+        )
 
     def _finish(self, operation: _Operation, decision: Decision[Any]) -> None:
         """All of it is in the log: set timers, hold the answers, go on with what waits."""
@@ -441,9 +464,13 @@ class Coordinator(Generic[M]):
 
     def _refuse(self, operation: _Operation, decision: Decision[Any], error: ErrorCode) -> None:
         """It has not happened. Whoever asked is told; what nobody asked for is tried again."""
-        if self.machine.undo_log.is_open:
-            self.machine.undo_log.revert()
-        self._note_refused(error)
+        undo_log = self.machine.undo_log
+        if undo_log.is_open and self._kind.rules.is_reverted(error):
+            undo_log.revert()
+        elif undo_log.is_open:
+            undo_log.commit()
+        if error not in CONCERNS_SENDER:
+            self._note_refused(error)
         for_clients = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
         if decision.on_refused is not None:
             on_refused = decision.on_refused
@@ -484,7 +511,9 @@ class Coordinator(Generic[M]):
 
     def _release(self) -> None:
         """Let go what rests on nothing but committed records."""
-        for answer in self._held.release(self._committed_offset):
+        rules = self._kind.rules
+        end = rules.answers_up_to(self._appended_offset, self._committed_offset)
+        for answer in self._held.release(end):
             if answer.token is NO_TOKEN:
                 self._kind.on_send(answer.value, self.leader_epoch)
             else:

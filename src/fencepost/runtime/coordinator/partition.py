@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.partition_log import PartitionLog
+from fencepost.machines.coordinator import Producer, TransactionEnd
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import CoordinatorAppend, Partition, ProduceResult
 from fencepost.wire.errors import ErrorCode
@@ -50,8 +51,19 @@ class LedPartition:
         """The largest batch it takes (`max.message.bytes`)."""
         return self.log.config.max_message_bytes
 
-    def append(self, data: bytearray, leader_epoch: int, on_appended: OnAppended) -> None:
-        """Append a batch if enough replicas are in sync; to hear of it at once, or soon."""
+    def append(
+        self,
+        data: bytearray,
+        leader_epoch: int,
+        on_appended: OnAppended,
+        *,
+        producer: Producer | None = None,
+        end: TransactionEnd | None = None,
+    ) -> None:
+        """Append a batch if enough replicas are in sync; to hear of it at once, or soon.
+
+        It is part of that `producer`'s transaction, or the marker of its `end`.
+        """
         batch = RecordBatch.parse(data)
 
         def on_result(result: ProduceResult) -> None:
@@ -61,4 +73,12 @@ class LedPartition:
             else:
                 on_appended(result.error_code, -1)
 
-        self._driver.feed(self.key, CoordinatorAppend(batch, leader_epoch, on_result))
+        append = CoordinatorAppend(batch, leader_epoch, on_result)
+        if producer is not None:
+            append = append._replace(ticket=producer.ticket)
+        elif end is not None:
+            append = append._replace(
+                coordinator_epoch=end.coordinator_epoch,
+                transaction_version=end.transaction_version,
+            )
+        self._driver.feed(self.key, append)

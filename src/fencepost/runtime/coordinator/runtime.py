@@ -58,7 +58,8 @@ class CoordinatorRuntime(Generic[M]):
             log.info("%s: a load for the old epoch %d is ignored", partition, leader_epoch)
             return
         if present is not None:
-            if leader_epoch == last_epoch + 1 and present.state is not CoordinatorState.FAILED:
+            is_whole = present.state is not CoordinatorState.FAILED
+            if is_whole and self._kind.rules.goes_on(last_epoch, leader_epoch):
                 present.led_on(leader_epoch)
                 return
             self._close(index)
@@ -72,7 +73,9 @@ class CoordinatorRuntime(Generic[M]):
         if leader_epoch is None:
             self._ended.pop(index, None)  # should it come back, it may begin with epoch 0
         else:
-            if present is not None and present.leader_epoch >= leader_epoch:
+            if present is not None and not self._kind.rules.has_ended(
+                present.leader_epoch, leader_epoch
+            ):
                 log.info("%s: an unload for the old epoch %d is ignored", index, leader_epoch)
                 return
             self._ended[index] = max(leader_epoch, self._ended.get(index, -1))

@@ -7,7 +7,7 @@ A heartbeat costs one entry of a dict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
 
@@ -31,6 +31,9 @@ class NamedTimers:
 
     def __len__(self) -> int:
         return len(self._timers)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._timers)
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._timers

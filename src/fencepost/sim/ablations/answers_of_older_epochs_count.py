@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from fencepost.machines.fetcher import Fetcher
-from fencepost.machines.fetcher.followed import Followed, Stage
-from fencepost.machines.fetcher.session import Wanted
+from fencepost.machines.fetcher.rules import FetcherRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-def is_current(self: Fetcher, followed: Followed, asked: Wanted) -> bool:
+class AnswersOfOlderEpochsCount(FetcherRules):
     """The offset alone decides."""
-    return (
-        followed.stage is Stage.FETCHING
-        and not followed.is_busy
-        and asked.position.offset == followed.position.offset
-    )
+
+    __slots__ = ()
+
+    def is_of_this_epoch(self, asked: int, current: int) -> bool:
+        """Always."""
+        return True
 
 
 ABLATION = Ablation(
     "a follower appends what its leader had before it lost leadership and got it back",
-    Rules(patches=((Fetcher, "_is_current", is_current),)),
+    Rules(fetcher=AnswersOfOlderEpochsCount()),
     scenarios=("S31",),
     is_found_by_search=False,
     in_brokers=True,

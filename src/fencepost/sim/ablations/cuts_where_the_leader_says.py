@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.log.epochs import EpochEndOffset
-from fencepost.machines.partition import machine
+from fencepost.machines.partition import following
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
@@ -19,7 +19,7 @@ def truncation_target(
 
 ABLATION = Ablation(
     "a follower with an epoch of its own is told for ever that its log parts from its leader's",
-    Rules(patches=((machine, "truncation_target", truncation_target),)),
+    Rules(patches=((following, "truncation_target", truncation_target),)),
     scenarios=("S04",),
     is_found_by_search=False,
     in_brokers=True,

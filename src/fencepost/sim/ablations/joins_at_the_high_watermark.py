@@ -13,6 +13,9 @@ class JoinsAtTheHighWatermark(PartitionRules):
     def needed_to_join(self, high_watermark: int, epoch_start_offset: int) -> int:
         return high_watermark
 
+    def must_be_caught_up(self, is_under_min_isr: bool) -> bool:
+        return False
+
 
 ABLATION = Ablation(
     "a replica without what an earlier leader acknowledged is elected",

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.runtime.coordinator import CoordinatorRuntime, LedPartition
+from fencepost.runtime.coordinator.rules import CoordinatorRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
-_load = CoordinatorRuntime.load
 
+class KeepsGroupsOfAnOlderEpoch(CoordinatorRules):
+    """Whoever has led between has written nothing."""
 
-def load(self: Any, index: int, partition: LedPartition, leader_epoch: int) -> None:
-    """Whatever is there goes on in the new epoch, whoever has led between."""
-    present = self._coordinators.get(index)
-    if present is None:
-        _load(self, index, partition, leader_epoch)
-    else:
-        present.led_on(leader_epoch)
+    __slots__ = ()
 
+    def goes_on(self, led: int, leads: int) -> bool:
+        """In whatever epoch."""
+        return True
 
-def unload(self: Any, index: int, leader_epoch: int | None) -> None:
-    """Wait for the next epoch."""
+    def has_ended(self, led: int, lost: int) -> bool:
+        """It waits for the next epoch."""
+        return False
 
 
 ABLATION = Ablation(
     "a coordinator tells of offsets as they were before another one took over from it",
-    Rules(patches=((CoordinatorRuntime, "load", load), (CoordinatorRuntime, "unload", unload))),
+    Rules(coordinator=KeepsGroupsOfAnOlderEpoch()),
     scenarios=("S80",),
     is_found_by_search=False,
     in_brokers=True,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from fencepost.machines.coordinator import UndoLog
+from fencepost.runtime.coordinator.rules import CoordinatorRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
+from fencepost.wire.errors import ErrorCode
 
 
-def revert(self: UndoLog) -> None:
-    """Undo nothing."""
-    self.commit()
+class KeepsRefusedOffsets(CoordinatorRules):
+    """What was decided has happened."""
+
+    __slots__ = ()
+
+    def is_reverted(self, error: ErrorCode) -> bool:
+        """Nothing is undone."""
+        return False
 
 
 ABLATION = Ablation(
     "a coordinator tells of an offset that the log has refused, and its successor of another",
-    Rules(patches=((UndoLog, "revert", revert),)),
+    Rules(coordinator=KeepsRefusedOffsets()),
     scenarios=("S101",),
     in_brokers=True,
 )

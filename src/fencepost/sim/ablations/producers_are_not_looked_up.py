@@ -16,6 +16,6 @@ def check(self: ProducerStates, header: BatchHeader) -> Verdict:
 ABLATION = Ablation(
     "a batch that is sent again is there twice",
     Rules(patches=((ProducerStates, "check", check),)),
-    scenarios=("S68",),
+    scenarios=("S68", "S69"),
     in_brokers=True,
 )

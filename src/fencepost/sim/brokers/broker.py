@@ -27,7 +27,6 @@ from fencepost.machines.broker import (
     Start,
 )
 from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
-from fencepost.machines.group.rules import GroupRules
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
@@ -40,16 +39,20 @@ from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
+from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
+from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.controller_link import ControllerLink
 from fencepost.sim.brokers.follower_fetches import followers_of
-from fencepost.sim.brokers.ports import BrokerPorts, key_of
+from fencepost.sim.brokers.ports import BrokerPorts
 from fencepost.sim.brokers.requests import Reply, serve
 from fencepost.sim.brokers.storage import BrokerStorage
+from fencepost.sim.brokers.transactions import BrokerTransactions
 from fencepost.sim.clients.member import assigned_in
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.node import SimNode
 from fencepost.sim.partition_oracle import BrokerBegun, ReplicaView, Stage
+from fencepost.sim.rules import Rules
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.errors import ErrorCode
@@ -64,12 +67,16 @@ SESSIONS: Final = 4
 SESSIONS_PER_INCARNATION: Final = 1_000_000
 ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A broker whose clock was set by an hour takes what producers send all the same."""
-GROUPS: Final = GroupConfig(min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300)
+GROUPS: Final = GroupConfig(
+    min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300, offsets_retention_check_ms=20_000
+)
 FEATURES: Final = (
     FeatureRange("metadata.version", 7, 30),
     FeatureRange("kraft.version", 0, 1),
     FeatureRange("eligible.leader.replicas.version", 0, 1),
 )
+
+WITH_TRANSACTIONS: Final = (*FEATURES, FeatureRange(TRANSACTION_VERSION, 0, 2))
 
 
 class SimBroker(SimNode):
@@ -87,6 +94,7 @@ class SimBroker(SimNode):
     lifecycle: BrokerLifecycle
     registrations: Registrations
     groups: GroupCoordinators
+    transactions: BrokerTransactions
     fetches: FetchHost
 
     def __init__(self, world: Surroundings, node_id: int) -> None:
@@ -118,10 +126,11 @@ class SimBroker(SimNode):
             lambda: self.broker_epoch,
         )
         self.groups = GroupCoordinators(
-            self.id, self.ports, self.metadata, _group_kind(self.world.rules.groups)
+            self.id, self.ports, self.metadata, _group_kind(self.world.rules)
         )
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
+        self.transactions = BrokerTransactions(self)
         self.lifecycle = BrokerLifecycle(
             LifecycleConfig(
                 heartbeat_interval_ms=self.world.options.heartbeat_ms,
@@ -144,7 +153,7 @@ class SimBroker(SimNode):
             CLUSTER_ID,
             incarnation_of(self),
             (ListenerImage("PLAINTEXT", "simulated", 9_092, 0),),
-            FEATURES,
+            WITH_TRANSACTIONS if self.world.options.transactors else FEATURES,
             log_dirs=(self.directory_id,),
             previous_broker_epoch=self.log_dir.previous_broker_epoch,
         )
@@ -164,6 +173,7 @@ class SimBroker(SimNode):
         self.fetches = FetchHost(
             self.timers, self.clocks.now_ms, lambda below: next(sessions) % below, SESSIONS
         )
+        self.fetches.sessions.rules = self.world.rules.fetch
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_brokers_changed = self.fetches.brokers_changed
         self.fetches.on_seen = lambda hosted, seen: self.ports.driver.feed(hosted.key, seen)
@@ -231,6 +241,9 @@ class SimBroker(SimNode):
             self.log_dir.checkpoint_high_watermarks(self.replicas.high_watermarks())
         except OSError as error:
             self._give_up(str(error))
+            return
+        for hosted in self.replicas.all():
+            show_checkpoints(self, hosted, is_marked=True)
 
     def machine_failed(self, key: Hashable, reason: str) -> None:
         """The log of a partition, or of the metadata, has failed: the process ends."""
@@ -248,6 +261,13 @@ class SimBroker(SimNode):
         self.is_stopping = True
         self.tell_lifecycle(BeginControlledShutdown(lambda outcome: self._may_stop()))
 
+    def cannot_load(self) -> None:
+        """A log cannot be opened: the process is to end, in order as far as it can."""
+        incarnation = self.incarnation
+        self.world.schedule_in(
+            0, "exit", lambda: self._close() if self.incarnation == incarnation else None, self
+        )
+
     def _may_stop(self) -> None:
         incarnation = self.incarnation
         self.world.schedule_in(
@@ -256,22 +276,28 @@ class SimBroker(SimNode):
 
     def _end(self) -> None:
         if self.gave_up is None:
-            try:
-                end_offset = self.metadata.log.end_offset
-                self.metadata.close()
-                self.log_dir.close(
-                    broker_epoch=self.broker_epoch, high_watermarks=self.replicas.high_watermarks()
-                )
-                self.world.observer.oracle.flushed(self.id, end_offset)
-                for hosted in self.replicas.all():
-                    log = self.world.observer.oracle.partitions.log(self.id, key_of(hosted))
-                    log.flushed(log.end_offset)
-            except (LogError, OSError) as error:
-                self.disk_refused(str(error))
+            self._close()
         self.kill()
         if not self.world.options.by_hand:
             # Whoever had it stopped may have tried to start it when it was still about to leave.
             self.world.schedule_in(RESTART_US, "start", self._restart)
+
+    def _close(self) -> None:
+        """Close all logs, in order."""
+        try:
+            end_offset = self.metadata.log.end_offset
+            self.metadata.close()
+            self.log_dir.close(
+                broker_epoch=self.broker_epoch, high_watermarks=self.replicas.high_watermarks()
+            )
+            self.world.observer.oracle.partitions.closed_in_order.add(self.id)
+            self.world.observer.oracle.flushed(self.id, end_offset)
+            for hosted in self.replicas.all():
+                log = self.world.observer.oracle.partitions.log(self.id, key_of(hosted))
+                log.flushed(log.end_offset)
+                show_checkpoints(self, hosted, is_marked=True)
+        except (LogError, OSError) as error:
+            self.disk_refused(str(error))
 
     def _restart(self) -> None:
         if not self.is_up:
@@ -284,10 +310,10 @@ class SimBroker(SimNode):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def receive(self, request: Message, reply: Reply, source_id: int) -> bool:
+    def receive(self, request: Message, reply: Reply, source_id: int, api_version: int) -> bool:
         """Serve a client or a follower; refused as long as the broker is not unfenced."""
         if self.accepts:
-            serve(self, request, reply)
+            serve(self, request, reply, api_version)
         return self.accepts
 
     def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:
@@ -383,6 +409,7 @@ class SimBroker(SimNode):
             machine.log_end_offset,
             machine.isr,
             min(machine.config.min_insync_replicas, machine.replica_count),
+            machine.maximal_isr,
         )
         if view == before:
             return
@@ -415,13 +442,14 @@ class SimBroker(SimNode):
         )
 
 
-def _group_kind(rules: GroupRules) -> CoordinatorKind[GroupCoordinator]:
+def _group_kind(rules: Rules) -> CoordinatorKind[GroupCoordinator]:
     """How the coordinators of groups are run in one run of a broker."""
     memory = GroupMemory()
     return CoordinatorKind(
-        lambda: GroupCoordinator(GROUPS, memory, rules),
+        lambda: GroupCoordinator(GROUPS, memory, rules.groups),
         GroupCodec(),
         write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
+        rules=rules.coordinator,
     )
 
 

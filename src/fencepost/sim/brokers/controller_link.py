@@ -14,6 +14,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 RETRY_MS: Final = 100
+NOBODY: Final = -1
 
 OnReply = Callable[[ErrorCode, Any], None]
 
@@ -25,6 +26,11 @@ class ControllerLink:
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
+        self._connected_to = NOBODY
+
+    def stay_with(self, controller_id: int) -> None:
+        """Ask this one, whoever leads by the metadata, until it does not answer as a controller."""
+        self._connected_to = controller_id
 
     def ask(
         self, request: Message, on_reply: OnReply, *, timeout_ms: int = 5_000, purpose: str = ""
@@ -37,13 +43,16 @@ class ControllerLink:
         if broker.clocks.now_ms() >= deadline_ms:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
-        controller_id = broker.machine.leader_id
+        controller_id = self._connected_to
+        if controller_id == NOBODY:
+            controller_id = broker.machine.leader_id
         if controller_id < 0:
             self._again(request, on_reply, deadline_ms)
             return
 
         def answered(response: Any, is_refused: bool) -> None:
             if response is None or response.error_code == ErrorCode.NOT_CONTROLLER:
+                self._connected_to = NOBODY
                 self._again(request, on_reply, deadline_ms)
             else:
                 on_reply(ErrorCode.NONE, response)

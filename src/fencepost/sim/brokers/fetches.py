@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.batch.header import iter_headers
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.machines.fetch import (
     NO_WAIT,
@@ -20,17 +21,21 @@ from fencepost.machines.fetch import (
     Look,
     ReadBudget,
     bytes_to_wait_with,
+    is_out_of_date,
     look_at,
 )
 from fencepost.machines.fetch.waiting import PendingFetch
-from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH, Isolation
 from fencepost.machines.probes import probe
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetching import look_on_arrival
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.sim.brokers.checkpoints import key_of
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.partition_oracle import Place, passed
 from fencepost.wire.api.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -125,7 +130,7 @@ class _Fetch:
             for wanted in self._session.partitions
         ]
         sizes = bytes_to_wait_with(looks, terms, others_are_quiet=self._session.has_quiet)
-        if sizes is None:
+        if sizes is None or is_out_of_date(looks, terms, len(self._session.partitions)):
             self._complete()
             return
         probe("sim.fetch.waits")
@@ -219,10 +224,28 @@ class _Fetch:
             replicas = self._broker.replicas
             return _refused(index, answer_log_error(replicas, hosted, "reading", error)), 0
         part.records = b"".join(bytes(buffer) for buffer in found.buffers)
+        self._show(hosted, part.records)
+        if self.terms.isolation == Isolation.READ_COMMITTED:
+            part.aborted_transactions = _aborted(hosted, look.wanted.fetch_offset, part.records)
         return part, found.size_bytes
+
+    def _show(self, hosted: HostedPartition, records: bytes) -> None:
+        """Show the observer what is served."""
+        broker = self._broker
+        for one in passed(Place.SERVED, broker.id, key_of(hosted), records):
+            broker.world.observer.batch_passed(one)
 
 
 def _refused(index: int, error: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=index, error_code=int(error), high_watermark=-1, records=b""
     )
+
+
+def _aborted(hosted: HostedPartition, from_offset: int, records: bytes) -> list[AbortedTransaction]:
+    """The aborted transactions among what was read, in the order of their markers."""
+    end_offset = max((header.next_offset for _, header in iter_headers(records)), default=0)
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in hosted.log.aborted_transactions(from_offset, end_offset)
+    ]

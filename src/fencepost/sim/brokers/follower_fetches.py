@@ -8,6 +8,7 @@ from fencepost.machines.fetcher import FetcherConfig, LeaderAnswered, LeaderFail
 from fencepost.machines.probes import probe
 from fencepost.runtime.fetchers import FollowerFetchers, OnOutcome
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.wire.api.fetch import FetchRequest
 
 WAIT_MS: Final = 100
 """How long a follower waits that has everything."""
@@ -25,6 +26,11 @@ class SimLeaders:
     ) -> None:
         """Send it; `on_outcome` hears of the answer, or that there will be none."""
         broker = self._broker
+        is_fetch = isinstance(asked.request, FetchRequest)
+        if is_fetch and asked.lowest > broker.world.options.replica_fetch_version:
+            failed = LeaderFailed(asked.number, "an older release", is_unsupported=True)
+            broker.timers.after(0, lambda: on_outcome(failed))
+            return
 
         def done(response: Any, is_refused: bool) -> None:
             if response is None:
@@ -45,6 +51,8 @@ def followers_of(broker: BrokerProcess) -> FollowerFetchers:
         wait_max_ms=WAIT_MS,
         backoff_ms=BACKOFF_MS,
     )
-    return FollowerFetchers(
+    followers = FollowerFetchers(
         broker.id, broker.ports, SimLeaders(broker), config, lambda: broker.broker_epoch
     )
+    followers.rules = broker.world.rules.fetcher
+    return followers

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch, as followers ask for them: the machines' answers."""
+"""ListOffsets and OffsetForLeaderEpoch, as brokers are asked for them: the machines' answers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def answer_list_offsets(
 ) -> None:
     """Where logs end or start."""
     response = list_offsets.ListOffsetsResponse()
+    isolation = None if request.replica_id >= 0 else request.isolation_level
     for topic in request.topics:
-        parts = [_listed(broker, topic.name, asked) for asked in topic.partitions]
+        parts = [_listed(broker, topic.name, asked, isolation) for asked in topic.partitions]
         response.topics.append(
             list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=parts)
         )
@@ -28,7 +29,10 @@ def answer_list_offsets(
 
 
 def _listed(
-    broker: BrokerProcess, topic: str, asked: list_offsets.ListOffsetsPartition
+    broker: BrokerProcess,
+    topic: str,
+    asked: list_offsets.ListOffsetsPartition,
+    isolation: int | None,
 ) -> list_offsets.ListOffsetsPartitionResponse:
     part = list_offsets.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     hosted = broker.replicas.get(topic, asked.partition_index)
@@ -37,7 +41,7 @@ def _listed(
         found = hosted.machine.list_offset(
             timestamp_ms=asked.timestamp,
             current_leader_epoch=asked.current_leader_epoch,
-            isolation=None,
+            isolation=isolation,
         )
     if isinstance(found, ListedOffset):
         part.offset, part.leader_epoch = found.offset, found.leader_epoch

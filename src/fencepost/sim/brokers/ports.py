@@ -12,9 +12,11 @@ from fencepost.machines.effects import Append, DropPrefix, Machine, Truncate
 from fencepost.machines.fetcher import LeaderRequest
 from fencepost.machines.group import GroupCodec
 from fencepost.machines.partition import AlterPartition
+from fencepost.machines.transaction import TransactionCodec, TransactionRecord
 from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.runtime.metadata.host import METADATA_KEY
-from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
+from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.group_oracle import (
     NO_OFFSET,
@@ -23,7 +25,7 @@ from fencepost.sim.group_oracle import (
     OffsetKey,
     OffsetWrite,
 )
-from fencepost.sim.partition_oracle import PartitionKey, partition_batch
+from fencepost.sim.partition_oracle import Place, partition_batch, passed
 from fencepost.sim.ports import SimPorts
 from fencepost.wire.records.group import (
     GroupMetadataKey,
@@ -33,15 +35,11 @@ from fencepost.wire.records.group import (
 )
 
 
-def key_of(hosted: HostedPartition) -> PartitionKey:
-    """What the observer knows a partition by."""
-    return hosted.topic_id, hosted.index
-
-
 def writes_of(data: Buffer) -> tuple[GroupWrite, ...]:
     """What a batch of `__consumer_offsets` says of groups and their offsets."""
     writes: list[GroupWrite] = []
-    for row in read_batch(data, 0, read_header(data)):
+    header = read_header(data)
+    for row in read_batch(data, 0, header) if not header.is_control else ():
         key, value = GroupCodec.decode(row.key or b"", row.value) or (None, None)
         if isinstance(key, OffsetCommitKey):
             offset = value.offset if isinstance(value, OffsetCommitValue) else NO_OFFSET
@@ -50,6 +48,13 @@ def writes_of(data: Buffer) -> tuple[GroupWrite, ...]:
             generation = value.generation if isinstance(value, GroupMetadataValue) else None
             writes.append(GenerationWrite(key.group, generation))
     return tuple(writes)
+
+
+def records_of(data: Buffer) -> tuple[TransactionRecord, ...]:
+    """What a batch of `__transaction_state` says of transactional ids."""
+    rows = read_batch(data, 0, read_header(data))
+    decoded = (TransactionCodec.decode(row.key or b"", row.value) for row in rows)
+    return tuple(record for record in decoded if record is not None)
 
 
 class BrokerPorts(SimPorts):
@@ -81,8 +86,14 @@ class BrokerPorts(SimPorts):
         end_offset = self.append_to_log(key, work, wall_ms)
         for batch in work.batches:
             appended = partition_batch(batch.data)
+            if not work.as_leader:
+                for one in passed(Place.TAKEN_OVER, self._node.id, partition, batch.data):
+                    observer.batch_passed(one)
             if hosted.topic == OFFSETS_TOPIC:
                 observer.oracle.groups.appended(partition, appended, writes_of(batch.data))
+            elif hosted.topic == TRANSACTIONS_TOPIC:
+                records = records_of(batch.data)
+                observer.oracle.transactions.appended(partition, appended, records)
             observer.replica_appended(self._node.id, partition, appended)
         known.on_their_way = 0
         return end_offset
@@ -104,6 +115,7 @@ class BrokerPorts(SimPorts):
         else:
             known.cut(work.end_offset)
         self._node.look_at_epochs(hosted)
+        show_checkpoints(self._node, hosted)
         self._node.sync_done()
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:

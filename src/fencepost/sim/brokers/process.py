@@ -9,6 +9,7 @@ from fencepost.machines.image import ClusterImage
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
@@ -25,6 +26,12 @@ class BrokerProcess(Process, Protocol):
     registrations: Registrations
     groups: GroupCoordinators
     fetches: FetchHost
+    metadata: MetadataHost
+
+    @property
+    def transactions(self) -> Any:
+        """What it has for transactions."""
+        ...
 
     @property
     def followers(self) -> Any:
@@ -34,6 +41,10 @@ class BrokerProcess(Process, Protocol):
     @property
     def broker_epoch(self) -> int:
         """The epoch of its registration, or -1."""
+        ...
+
+    def cannot_load(self) -> None:
+        """A log cannot be opened."""
         ...
 
     def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:

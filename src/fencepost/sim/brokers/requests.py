@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.produced import prepare_produced
-from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.sim.brokers.delete_requests import delete_records
 from fencepost.sim.brokers.fetches import fetch
 from fencepost.sim.brokers.group_requests import (
@@ -24,10 +24,23 @@ from fencepost.sim.brokers.group_requests import (
 )
 from fencepost.sim.brokers.offset_requests import answer_epochs, answer_list_offsets
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.brokers.transaction_requests import (
+    Held,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    init_producer_id,
+    txn_offset_commit,
+    write_in_transaction,
+    write_txn_markers,
+)
+from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
+from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from fencepost.wire.api.delete_records import DeleteRecordsRequest
+from fencepost.wire.api.end_txn import EndTxnRequest
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.heartbeat import HeartbeatRequest
-from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
 from fencepost.wire.api.list_offsets import ListOffsetsRequest
@@ -43,6 +56,8 @@ from fencepost.wire.api.produce import (
     TopicProduceResponse,
 )
 from fencepost.wire.api.sync_group import SyncGroupRequest
+from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
+from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -53,9 +68,13 @@ if TYPE_CHECKING:
 Reply = Callable[[Any], None]
 
 
-def serve(broker: BrokerProcess, request: Message, reply: Reply) -> None:
+def serve(broker: BrokerProcess, request: Message, reply: Reply, api_version: int) -> None:
     """Answer a request, now or later. KeyError for one that brokers do not serve here."""
-    _SERVED[type(request)](broker, request, reply)
+    versioned = _SERVED_BY_VERSION.get(type(request))
+    if versioned is not None:
+        versioned(broker, request, reply, api_version)
+    else:
+        _SERVED[type(request)](broker, request, reply)
 
 
 def _find(
@@ -69,9 +88,12 @@ def _find(
 # -- Produce ---------------------------------------------------------------------------------------
 
 
-def _produce(broker: BrokerProcess, request: ProduceRequest, reply: Reply) -> None:
+def _produce(
+    broker: BrokerProcess, request: ProduceRequest, reply: Reply, api_version: int
+) -> None:
     response = ProduceResponse()
     waiting = [1]
+    held: list[Held] = []
 
     def answered() -> None:
         waiting[0] -= 1
@@ -85,31 +107,38 @@ def _produce(broker: BrokerProcess, request: ProduceRequest, reply: Reply) -> No
             answer = PartitionProduceResponse(index=data.index, base_offset=-1)
             answers.partition_responses.append(answer)
             waiting[0] += 1
-            _produce_one(broker, request, topic, data, answer, answered)
+            one = _take(broker, request, topic, data, answer, answered)
+            if one is None:
+                answered()
+            elif one.batch.header.is_transactional:
+                held.append(one)
+            else:
+                one.append(NO_TICKET)
+    if held:
+        write_in_transaction(broker, request.transactional_id or "", held, api_version)
     answered()
 
 
-def _produce_one(
+def _take(
     broker: BrokerProcess,
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
     answered: Callable[[], None],
-) -> None:
+) -> Held | None:
+    """A batch that is fit to be appended; None if the answer says why it is not."""
     hosted = _find(broker, topic.topic_id, topic.name, data.index)
     if isinstance(hosted, ErrorCode):
         answer.error_code = int(hosted)
-        answered()
-        return
+        return None
     # A copy: the leader stamps it in place, and a request may arrive twice.
     batch = bytearray(data.records or b"")
     try:
         ready = prepare_produced(batch, hosted.log.config.produce_rules, broker.clocks.wall_ms())
     except BatchError as error:
         answer.error_code = int(error.code)
-        answered()
-        return
+        return None
 
     def told(result: ProduceResult) -> None:
         answer.error_code = int(result.error_code)
@@ -120,31 +149,17 @@ def _produce_one(
         answered()
 
     deadline_ms = broker.clocks.now_ms() + request.timeout_ms
-    produce = Produce(ready, request.acks, told, deadline_ms)
-    broker.ports.driver.feed(hosted.key, produce)
 
+    def append(ticket: int) -> None:
+        produce = Produce(ready, request.acks, told, deadline_ms, ticket)
+        broker.ports.driver.feed(hosted.key, produce)
 
-# -- Producer ids ----------------------------------------------------------------------------------
-
-
-def _init_producer_id(broker: BrokerProcess, request: InitProducerIdRequest, reply: Reply) -> None:
-    def told(error: ErrorCode, producer_id: int) -> None:
-        reply(
-            InitProducerIdResponse(
-                error_code=int(error),
-                producer_id=producer_id,
-                producer_epoch=0 if not error else -1,
-            )
-        )
-
-    broker.producer_ids.next_id(told)
+    return Held(hosted, ready, answer, append, answered)
 
 
 _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
-    ProduceRequest: _produce,
     FetchRequest: fetch,
     DeleteRecordsRequest: delete_records,
-    InitProducerIdRequest: _init_producer_id,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,
     JoinGroupRequest: join_group,
@@ -154,3 +169,14 @@ _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
     ListOffsetsRequest: answer_list_offsets,
     OffsetForLeaderEpochRequest: answer_epochs,
 }
+
+_SERVED_BY_VERSION: Final[dict[type[Message], Callable[[Any, Any, Reply, int], None]]] = {
+    ProduceRequest: _produce,
+    InitProducerIdRequest: init_producer_id,
+    AddPartitionsToTxnRequest: add_partitions_to_txn,
+    AddOffsetsToTxnRequest: add_offsets_to_txn,
+    TxnOffsetCommitRequest: txn_offset_commit,
+    EndTxnRequest: end_txn,
+    WriteTxnMarkersRequest: write_txn_markers,
+}
+"""Those whose version says something about transactions."""

@@ -11,8 +11,9 @@ from typing import Any
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.errors import LogError
-from fencepost.log.log_dir import OpenJob
+from fencepost.log.open_job import OpenJob
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.brokers.checkpoints import checkpoints_of
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.partition_oracle import partition_batch
 from fencepost.wire.types import Uuid
@@ -88,6 +89,8 @@ class BrokerStorage:
         broker.world.observer.replica_recovered(broker.id, partition, found, log.start_offset)
         epochs = [(entry.epoch, entry.start_offset) for entry in log.epochs]
         broker.world.observer.epochs_seen(broker.id, partition, epochs)
+        seen = checkpoints_of(broker, key)._replace(high_watermark=-1)
+        broker.world.observer.checkpoints_seen(broker.id, partition, seen)
         return log
 
     def high_watermark_of(self, partition_log: PartitionLog) -> int:
@@ -107,4 +110,5 @@ class BrokerStorage:
         """Open nothing more."""
 
     def _fail(self, reason: str) -> None:
+        self._broker.cannot_load()
         self._broker.replicas.dir_failed(self.metadata_dir, reason)

@@ -18,7 +18,15 @@ from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import NodeView, Oracle
-from fencepost.sim.partition_oracle import BrokerBegun, PartitionBatch, PartitionKey, ReplicaView
+from fencepost.sim.partition_oracle import (
+    BrokerBegun,
+    Checkpoints,
+    PartitionBatch,
+    PartitionKey,
+    Passed,
+    ReplicaView,
+)
+from fencepost.sim.transaction_oracle import Decided, Marked, ReadCommitted
 
 
 class Check:
@@ -139,6 +147,14 @@ class Check:
         When it first asked, everything below `known_offset` was acknowledged to somebody.
         """
 
+    def batch_passed(self, oracle: Oracle, passed: Passed) -> None:
+        """A broker serves a batch, a follower appends one, or a consumer reads one."""
+
+    def checkpoints_seen(
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, seen: Checkpoints
+    ) -> None:
+        """What the checkpoint files say of a replica, when they or its log have changed."""
+
     def consumed(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
         """A consumer has read a batch."""
 
@@ -154,6 +170,17 @@ class Check:
 
     def assignment_told(self, oracle: Oracle, broker_id: int, told: AssignmentTold) -> None:
         """A broker answers what a member of a group is assigned."""
+
+    # -- transactions --------------------------------------------------------------------------
+
+    def marked(self, oracle: Oracle, marked: Marked) -> None:
+        """A marker may be read; the transactions that it ends do not have that outcome yet."""
+
+    def decided(self, oracle: Oracle, decided: Decided) -> None:
+        """A coordinator's record of a transactional id is committed."""
+
+    def read_committed(self, oracle: Oracle, read: ReadCommitted) -> None:
+        """A consumer of committed data has read a stretch of a partition."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""

@@ -23,6 +23,8 @@ class HighWatermark(Check):
 
     def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
         before = oracle.partitions.views.get((view.broker_id, view.key))
+        if view.key in oracle.partitions.may_lose:
+            return  # it may have been of what an unclean election has lost
         if before is not None and view.high_watermark < before.high_watermark:
             raise Violation(
                 self.kind,

@@ -18,11 +18,14 @@ class ProducerSequences(Check):
         self._next: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
 
     def became_visible(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
-        if batch.producer_id < 0:
-            return
+        if batch.producer_id < 0 or oracle.groups.writes_in(key, batch):
+            return  # what a coordinator writes has no sequences
         epoch, expected = self._next.get((key, batch.producer_id), (batch.producer_epoch, 0))
         if batch.producer_epoch > epoch:
             epoch, expected = batch.producer_epoch, 0
+        if batch.commits is not None:
+            self._next[key, batch.producer_id] = epoch, expected
+            return
         if batch.producer_epoch < epoch or batch.base_sequence != expected:
             raise Violation(
                 self.kind,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.machines.image import ClusterImage
+from fencepost.sim.calls import ANY_VERSION, Versions
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.message import Message
@@ -49,13 +50,19 @@ class Client:
 
     # -- the network -------------------------------------------------------------------------
 
-    def ask(self, broker_id: int, request: Message, then: OnAnswer) -> None:
+    def ask(
+        self,
+        broker_id: int,
+        request: Message,
+        then: OnAnswer,
+        between: Versions = ANY_VERSION,
+    ) -> None:
         """Send a request to a broker; `then` hears of the answer once."""
         if broker_id in self.world.workload.unreachable:
             self.world.schedule_in(UNREACHABLE_US, "client", lambda: then(None))
             return
         self.world.network.request(
-            self, broker_id, request, lambda response, is_refused: then(response)
+            self, broker_id, request, lambda response, is_refused: then(response), between
         )
 
     def feed(self, input_: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey
 from fencepost.sim.oracle import Violation
@@ -68,7 +69,7 @@ class Committer(GroupClient):
                 self.fetch(key)
             return
         if self.offsets_partition() is None:
-            self.world.workload.create_offsets_topic(1 + self.lane.pick(2))
+            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
             return
         keys = self.partitions()
         if not keys:

@@ -11,15 +11,19 @@ the broker for records, and some have fetch sessions with it (KIP-227).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fencepost.batch.header import check_crc, iter_headers
-from fencepost.machines.partition.queries import EARLIEST_TIMESTAMP
+from fencepost.batch.header import iter_headers
+from fencepost.client.transactions import committed_slices
+from fencepost.machines.partition.inputs import Isolation
+from fencepost.machines.partition.queries import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from fencepost.sim.clients.client import Client
 from fencepost.sim.oracle import Violation
-from fencepost.sim.partition_oracle import PartitionKey, partition_batch
+from fencepost.sim.partition_oracle import NO_BROKER, PartitionKey, Place, passed
 from fencepost.sim.surroundings import Surroundings
+from fencepost.sim.transaction_oracle import ReadCommitted
 from fencepost.wire.api.fetch import (
     FetchPartition,
     FetchRequest,
@@ -70,8 +74,11 @@ class Session:
 class Consumer(Client):
     """See the module docstring."""
 
-    def __init__(self, world: Surroundings, client_id: int) -> None:
+    def __init__(
+        self, world: Surroundings, client_id: int, *, reads_committed: bool = False
+    ) -> None:
         super().__init__(world, client_id)
+        self.isolation = Isolation.READ_COMMITTED if reads_committed else Isolation.READ_UNCOMMITTED
         self.positions: dict[PartitionKey, Position] = {}
         self.fetch_bytes = FETCH_BYTES[self.lane.pick(len(FETCH_BYTES))]
         self.consumed = 0
@@ -110,6 +117,7 @@ class Consumer(Client):
             min_bytes=1,
             max_bytes=self.fetch_bytes,
             session_epoch=-1,
+            isolation_level=self.isolation,
             topics=[FetchTopic(topic=topic, topic_id=key[0], partitions=[asked])],
         )
         if self._has_sessions:
@@ -155,6 +163,7 @@ class Consumer(Client):
         asked = ListOffsetsPartition(partition_index=key[1], timestamp=EARLIEST_TIMESTAMP)
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
+            isolation_level=self.isolation,
             topics=[ListOffsetsTopic(name=self.name_of(key) or "", partitions=[asked])],
         )
 
@@ -164,6 +173,22 @@ class Consumer(Client):
                 self.positions[key] = Position(max(part.offset, self.positions[key].offset))
 
         self.ask(leader, request, told)
+
+    def ask_latest(self, key: PartitionKey, told: Callable[[str], None]) -> None:
+        """Ask the leader where the partition ends; `told` hears the offset, or the error."""
+        asked = ListOffsetsPartition(partition_index=key[1], timestamp=LATEST_TIMESTAMP)
+        topics = [ListOffsetsTopic(name=self.name_of(key) or "", partitions=[asked])]
+        leader = self.leader_of(key)
+        assert leader is not None, "a scenario asks who is there"
+
+        def answered(response: Any) -> None:
+            part = None if response is None else response.topics[0].partitions[0]
+            if part is None:
+                told("no answer")
+            else:
+                told(ErrorCode(part.error_code).name if part.error_code else str(part.offset))
+
+        self.ask(leader, ListOffsetsRequest(replica_id=CONSUMER, topics=topics), answered)
 
     def _join_session(self, request: FetchRequest, leader: int, key: PartitionKey) -> None:
         """Have the session with this broker be about this partition alone."""
@@ -193,13 +218,28 @@ class Consumer(Client):
         data = b"".join(records) if isinstance(records, list | tuple) else bytes(records)
         position = self.positions[key]
         before = position.offset
-        for at, header in iter_headers(memoryview(data)):
-            if header.next_offset <= position.offset:
+        observer = self.world.observer
+        for one in passed(Place.READ, NO_BROKER, key, data):
+            batch = one.batch
+            if batch.next_offset <= position.offset:
                 continue
-            if not check_crc(data, at, header):
-                raise Violation("I52", f"the batch at {header.base_offset} is served damaged")
-            batch = partition_batch(data[at : at + header.size_bytes])
-            self.world.observer.consumed(key, batch)
-            position.offset, position.epoch = header.next_offset, header.partition_leader_epoch
+            observer.batch_passed(one)
+            observer.consumed(key, batch)
+            position.offset, position.epoch = batch.next_offset, batch.epoch
             self.consumed += 1
+        if self.isolation == Isolation.READ_COMMITTED and position.offset > before:
+            self._note_committed(key, before, part, data)
         return position.offset > before
+
+    def _note_committed(self, key: PartitionKey, before: int, part: Any, data: bytes) -> None:
+        """Tell what of it is not part of an aborted transaction, as a consumer finds out."""
+        aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
+        given = {
+            header.base_offset
+            for piece in committed_slices(memoryview(data), aborted)
+            for _, header in iter_headers(piece)
+            if header.base_offset >= before and not header.is_control
+        }
+        to_offset = self.positions[key].offset
+        read = ReadCommitted(self.id, key, before, to_offset, frozenset(given))
+        self.world.observer.read_committed(read)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation
@@ -83,7 +84,7 @@ class Member(GroupClient):
         if self._waits:
             return
         if self.offsets_partition() is None:
-            self.world.workload.create_offsets_topic(1 + self.lane.pick(2))
+            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
         elif self.generation < 0:
             self.join()
         elif self.is_closing:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
+from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
+from fencepost.sim.workload import INTERNAL
 
 ALL_IN_SYNC = -1
 LEADER_ONLY = 1
@@ -19,7 +20,8 @@ LEADER_ONLY = 1
 
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
-    without a group's members, then the members of a group, then who deletes."""
+    without a group's members, then the members of a group, then who deletes; then those that
+    produce in transactions."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -28,6 +30,7 @@ class BrokerClients:
         self.committers: list[Committer] = []
         self.members: list[Member] = []
         self.deleters: list[Deleter] = []
+        self.transactors: list[Transactor] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -35,18 +38,30 @@ class BrokerClients:
                 acks = LEADER_ONLY if number % 4 == 3 else ALL_IN_SYNC
                 self.producers.append(Producer(world, id_, acks=acks, is_idempotent=is_idempotent))
             elif number < options.producers + options.consumers:
-                self.consumers.append(Consumer(world, id_))
+                is_odd = len(self.consumers) % 2 == 1
+                reads_committed = is_odd and options.transactors > 0
+                self.consumers.append(Consumer(world, id_, reads_committed=reads_committed))
             elif len(self.committers) < options.committers:
                 self.committers.append(Committer(world, id_))
             elif len(self.members) < options.members:
                 self.members.append(Member(world, id_))
+            elif len(self.deleters) >= options.deleters:
+                self.transactors.append(self._transactor(id_))
             else:
                 self.deleters.append(Deleter(world, id_))
+
+    def _transactor(self, client_id: int) -> Transactor:
+        """The even ones know KIP-890; one of them may have the transactional id of another."""
+        number = len(self.transactors)
+        shares = number and self._world.tape.lane("transactors").pick(SHARES_ONE_IN) == 1
+        own = f"x{client_id}"
+        transactional_id = self.transactors[-1].transactional_id if shares else own
+        return Transactor(self._world, client_id, transactional_id, knows_kip_890=number % 2 == 0)
 
     def all(self) -> list[Client]:
         """Every client."""
         groups = [*self.committers, *self.members]
-        return [*self.producers, *self.consumers, *groups, *self.deleters]
+        return [*self.producers, *self.consumers, *groups, *self.deleters, *self.transactors]
 
     def begin(self) -> None:
         """Have all of them begin."""
@@ -70,12 +85,15 @@ class BrokerClients:
             if not name.startswith("__")
         ]
 
-    def offsets_partitions(self) -> list[PartitionKey]:
-        """The partitions of `__consumer_offsets`, which no consumer reads."""
-        topic = self._world.observer.committed_image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            return []
-        return [(topic.topic_id, index) for index in range(len(topic.partitions))]
+    def internal_partitions(self) -> list[PartitionKey]:
+        """The partitions of coordinators, which no consumer reads."""
+        topics = self._world.observer.committed_image.topics_by_name
+        return [
+            (topic.topic_id, index)
+            for topic in (topics.get(name) for name in INTERNAL)
+            if topic is not None
+            for index in range(len(topic.partitions))
+        ]
 
     def trouble(self) -> str | None:
         """Why the brokers and their clients are not well yet; None if they are."""
@@ -85,15 +103,18 @@ class BrokerClients:
             registered = image.brokers.get(id_)
             if registered is None or not registered.is_active:
                 return f"broker {id_} is not unfenced"
-        busy: list[Producer | Committer | Member]
-        busy = [*self.producers, *self.committers, *self.members]
+        busy: list[Producer | Committer | Member | Transactor]
+        busy = [*self.producers, *self.committers, *self.members, *self.transactors]
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
         generations = {member.generation for member in self.members}
         if len(generations) > 1:
             return f"members believe in generations {sorted(generations)}"
-        for key in (*self.partitions(), *self.offsets_partitions()):
+        for key in world.observer.oracle.transactions.undecided():
+            if key not in world.observer.oracle.partitions.deleted:
+                return f"a transaction is open in partition {key[1]} of {key[0]}"
+        for key in (*self.partitions(), *self.internal_partitions()):
             wrong = self._trouble_of(key)
             if wrong is not None:
                 return f"partition {key[1]} of {image.topics_by_id[key[0]].name}: {wrong}"

@@ -99,7 +99,7 @@ class Producer(Client):
         if self._is_asking:
             return
         self._is_asking = True
-        request = InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
+        request = InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=-1)
         self.ask(broker_id, request, self._note_id)
 
     def _note_id(self, response: Any) -> None:

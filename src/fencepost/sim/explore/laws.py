@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fencepost.machines.quorum import Role
 from fencepost.sim.explore.flights import Numbers
+from fencepost.sim.explore.known import AgreeingLogs
 from fencepost.sim.explore.steps import Outcome, Steps, View
 
 
@@ -40,7 +41,7 @@ class Laws:
         self._steps = steps
         self._unwatched = unwatched
         self.pasts = Numbers()
-        self._sound_pairs: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        self._logs = AgreeingLogs(steps.entry)
 
     def judge(self, past: int, before: int, cells: tuple[int, ...], outcome: Outcome) -> int:
         """The past after a step from the node's state `before`, which led to `cells`. Violation."""
@@ -121,15 +122,6 @@ class Laws:
         return committed + tuple(held[known:])
 
     def _compare_logs(self, new: View, views: list[View]) -> None:
-        """I03: where two logs have a batch of one offset and epoch, they are the same up to it."""
         for view in views:
-            pair = (new.log, view.log)
-            if pair in self._sound_pairs:
-                continue
-            mine = [self._steps.entry(n)[:3] for n in new.log]
-            theirs = [self._steps.entry(n)[:3] for n in view.log]
-            common = [i for i, (a, b) in enumerate(zip(mine, theirs)) if a == b]
-            last = max(common, default=-1) + 1
-            if new.log[:last] != view.log[:last]:
+            if not self._logs.agree(new.log, view.log):
                 self._fail("I03", f"logs of {new.node_id} and {view.node_id} differ")
-            self._sound_pairs.add(pair)

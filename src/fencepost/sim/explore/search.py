@@ -9,18 +9,58 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from fencepost.sim.explore.laws import Violation
-from fencepost.sim.explore.space import Action, Space, State
 
 PROGRESS_S = 5.0
 """Seconds between two reports of progress."""
 
 
+Action = TypeVar("Action")
+Made = TypeVar("Made", covariant=True)
+State = TypeVar("State")
+
+
+class Steps(Protocol):
+    """What nodes do, each step taken once."""
+
+    taken: int
+
+    def __len__(self) -> int: ...
+
+
+class Space(Protocol[Made, State]):
+    """States, and what leads from one to the next: of a quorum (`space`) or of a partition."""
+
+    beyond: int
+
+    @property
+    def steps(self) -> Steps:
+        """What nodes do."""
+        ...
+
+    def first(self) -> State:
+        """Where all begins."""
+        ...
+
+    def pack(self, state: State) -> int:
+        """A state as one integer."""
+        ...
+
+    def unpack(self, packed: int) -> State:
+        """The state that an integer is."""
+        ...
+
+    def after(self, state: State) -> Iterator[tuple[Made, State]]:
+        """Everything that may happen, and what it leads to. Violation, with its `action`."""
+        ...
+
+
 @dataclass
-class Report:
+class Report(Generic[Action, State]):
     """What a search has seen. `covered`: every state within the bounds was visited, and is sound.
 
     `depth` is the length of the longest shortest path, `waiting` how many states were not looked at
@@ -45,12 +85,12 @@ class Report:
         return self.states / max(self.seconds, 1e-9)
 
 
-class Search:
+class Search(Generic[Action, State]):
     """One search of a space; `run` once."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space[Action, State]) -> None:
         self.space = space
-        self.report = Report()
+        self.report: Report[Action, State] = Report()
         self._seen: set[int] = set()
         self._from = array("I")
         self._by = array("H")
@@ -60,8 +100,8 @@ class Search:
         self,
         most_states: int | None = None,
         most_seconds: float | None = None,
-        progress: Callable[[Report], None] | None = None,
-    ) -> Report:
+        progress: Callable[[Report[Action, State]], None] | None = None,
+    ) -> Report[Action, State]:
         """Search; `progress` is called every few seconds."""
         began = time.monotonic()
         report = self.report

@@ -38,6 +38,7 @@ from fencepost.sim.explore.cell import (
     history_of,
 )
 from fencepost.sim.explore.flights import Messages, Numbers
+from fencepost.sim.explore.known import Event, KnownOutcomes
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, Listener
 from fencepost.wire.api.api_versions import (
     ApiVersionsRequest,
@@ -50,9 +51,6 @@ from fencepost.wire.message import Message
 
 MOST_STATES = 1 << 22
 """How many states of nodes there can be: what `Space.pack` has room for."""
-
-Event = tuple[Any, ...]
-"""What happens to a node: a word for it, and numbers."""
 
 
 class View(NamedTuple):
@@ -103,14 +101,12 @@ class Steps:
     entries: Numbers = field(default_factory=Numbers)
     views: list[View] = field(default_factory=list)
     taken: int = 0
-    doubted: int = 0
 
     def __post_init__(self) -> None:
         self._cells: list[Cell] = []
         self._numbers: dict[Any, int] = {}
         self._latest: dict[int, Cell] = {}
-        self._outcomes: dict[tuple[int, Event], Outcome] = {}
-        self._looked_up = 0
+        self._known = KnownOutcomes(self._step, self._cells, self._latest, self.doubts)
         self._own: list[tuple[Event, ...] | None] = []
 
     def __len__(self) -> int:
@@ -124,28 +120,14 @@ class Steps:
         sent = [(peer, self.messages.of(message)) for peer, message in cell.sent]
         return self._number(cell), sent
 
+    @property
+    def doubted(self) -> int:
+        """How many outcomes were worked out again."""
+        return self._known.doubted
+
     def outcome(self, number: int, event: Event) -> Outcome:
         """What comes of an event in a state."""
-        key = number, event
-        outcome = self._outcomes.get(key)
-        if outcome is None:
-            outcome = self._step(self._cells[number], event)
-            outcome.number = len(self._outcomes)
-            self._outcomes[key] = outcome
-        elif self.doubts:
-            self._looked_up += 1
-            if self._looked_up % self.doubts == 0:
-                self._doubt(number, event, outcome)
-        return outcome
-
-    def _doubt(self, number: int, event: Event, known: Outcome) -> None:
-        other = self._latest.get(number)
-        if other is None:
-            return
-        self.doubted += 1
-        again = self._step(other, event)
-        again.number = known.number
-        assert again == known, f"two outcomes of {event} in {self.views[number]}: {known}, {again}"
+        return self._known.of(number, event)
 
     def own_events(self, number: int) -> tuple[Event, ...]:
         """What may happen in a node by itself, but for power cuts and what operators ask for."""

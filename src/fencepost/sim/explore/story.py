@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from fencepost.sim.explore.flights import Flight, Kind
 from fencepost.sim.explore.search import Report
-from fencepost.sim.explore.space import Action, Space
+from fencepost.sim.explore.space import Action, Space, State
 from fencepost.sim.explore.steps import Event, View
 from fencepost.sim.render import details_of
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.message import Message
 
 
-def tell(space: Space, report: Report) -> Iterator[str]:
+def tell(space: Space, report: Report[Action, State]) -> Iterator[str]:
     """The lines of a report's path: what happens, and what becomes of the node it happens to."""
     state = space.first()
     cells = list(state.cells)

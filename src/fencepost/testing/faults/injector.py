@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from fencepost.testing.faults.gate import Gate
-from fencepost.testing.faults.links import End
+from fencepost.testing.faults.links import End, Pace
 from fencepost.testing.faults.rules import (
     COUNT_MAX,
     DELAY_MAX_MS,
@@ -31,6 +31,7 @@ from fencepost.wire.message import Message
 T = TypeVar("T")
 Api = str | int | type[Message] | None
 """An API: its name as in "Produce", its key, its request's class; None is any."""
+BYTES_PER_S_MAX: Final = 1 << 40
 REMEMBERED_MAX: Final = 1_000
 CALL_TIMEOUT_S: Final = 60.0
 TURNS_TO_CLOSE: Final = 5
@@ -257,8 +258,41 @@ class FaultInjector:
 
         self._call(change)
 
+    def slow(
+        self,
+        a: End,
+        b: End = None,
+        *,
+        delay_ms: int = 0,
+        bytes_per_s: int | None = None,
+        one_way: bool = False,
+    ) -> None:
+        """Have the link between two ends (as of `cut`) take its time, until it is healed.
+
+        A request or an answer arrives `delay_ms` later, and of each connection no more than
+        `bytes_per_s` pass in a second. `one_way`: only what `a` sends to `b`. FaultError for
+        numbers out of bounds, or if neither is said.
+        """
+        checked("delay_ms", delay_ms, 0, DELAY_MAX_MS)
+        if bytes_per_s is not None:
+            checked("bytes_per_s", bytes_per_s, 1, BYTES_PER_S_MAX)
+        elif not delay_ms:
+            raise FaultError("a slow link has delay_ms, bytes_per_s or both")
+        pace = Pace(delay_ms, bytes_per_s)
+
+        def change() -> None:
+            self._state.links.slow(a, b, pace)
+            if not one_way:
+                self._state.links.slow(b, a, pace)
+            self._links_changed()
+
+        self._call(change)
+
     def heal(self, a: End = None, b: End = None) -> None:
-        """Heal the cuts between the two, both ways; without them, all. What waited arrives."""
+        """Heal what is cut or slow between the two, both ways; without them, everything.
+
+        What waited arrives.
+        """
 
         def change() -> None:
             self._state.links.heal(a, b)
@@ -270,6 +304,11 @@ class FaultInjector:
     def cuts(self) -> list[tuple[End, End]]:
         """The cuts in force: what the first end sends does not reach the second."""
         return self._state.links.cuts
+
+    @property
+    def slow_links(self) -> dict[tuple[End, End], Pace]:
+        """The slow links in force: what the first end sends the second takes so long."""
+        return self._state.links.slow_links
 
     def _links_changed(self) -> None:
         for gate in self._gates:

@@ -3,13 +3,13 @@
 Theory of operation
 -------------------
 Both directions are cut into whole frames. A request is looked at when its turn comes: it may wait
-(delay, hold, a cut link), be answered here (a failure), end the connection, or be passed on. While
-one waits, those behind it wait too: Kafka keeps the order of a connection, so a fault must not
-break it.
+(delay, hold, a cut or slow link), be answered here (a failure), end the connection, or be passed
+on. While one waits, those behind it wait too: Kafka keeps the order of a connection, so a fault
+must not break it.
 
 Every request that has an answer has a place in `_places`, in order. The answer of a failure is put
 there at once, the broker's when it comes, and they leave in order; an answer may wait as well
-(faults with `after`). Produce with acks=0 has no answer, so no place.
+(faults with `after`, slow links). Produce with acks=0 has no answer, so no place.
 
 A fetch in an incremental session does not list its partitions, so its answer could not say an
 error of each, nor could its topics be known. Such a fetch is first answered with
@@ -44,7 +44,7 @@ from fencepost.testing.faults.frames import (
     correlation_id_of,
     request_head,
 )
-from fencepost.testing.faults.links import End, sender_of
+from fencepost.testing.faults.links import End, SlowWay, sender_of
 from fencepost.testing.faults.rules import Fault
 from fencepost.wire.api import API_NAMES, request_class, response_class
 from fencepost.wire.errors import ErrorCode, WireError
@@ -148,7 +148,7 @@ class _Wait:
 class _Place:
     """A request's place among the answers."""
 
-    __slots__ = ("answer", "faults", "head", "request", "wait")
+    __slots__ = ("answer", "came_s", "faults", "head", "request", "wait")
 
     def __init__(
         self,
@@ -161,6 +161,8 @@ class _Place:
         self.request = request
         self.faults = faults or []
         self.answer = answer
+        self.came_s = 0.0
+        """When the broker answered, by the loop's clock."""
         self.wait: _Wait | None = None
 
 
@@ -175,10 +177,13 @@ class Relay:
         self.sender: End = None
         self._heads = FrameCutter(MIN_REQUEST_BYTES)
         self._answers = FrameCutter(MIN_RESPONSE_BYTES)
-        self._requests: deque[tuple[bool, bytes]] = deque()  # whether it is a frame, and its bytes
+        # Whether it is a frame, its bytes, and when it came.
+        self._requests: deque[tuple[bool, bytes, float]] = deque()
         self._request_bytes = 0
         self._wait: _Wait | None = None  # what the first request waits for
         self._places: deque[_Place] = deque()
+        self._way_in = SlowWay(loop, self._pump_requests)
+        self._way_out = SlowWay(loop, self._pump_answers)
         self._answer_bytes = 0
         self._client_is_gone = self._server_is_gone = self._is_closed = False
         self._connecting: asyncio.Task[None] | None = None
@@ -209,7 +214,7 @@ class Relay:
         for number, frame in enumerate(frames, 1):
             is_frame = not (cutter.is_raw and number == len(frames))
             if is_client:
-                self._requests.append((is_frame, frame))
+                self._requests.append((is_frame, frame, self._way_in.now_s()))
                 self._request_bytes += len(frame)
             else:
                 self._take_answer(frame, is_frame=is_frame)
@@ -235,7 +240,7 @@ class Relay:
     def _pump_requests(self) -> None:
         """Deal with requests until one has to wait."""
         while self._requests and self._wait is None and self._may_send_request():
-            is_frame, data = self._requests.popleft()
+            is_frame, data, _ = self._requests.popleft()
             self._request_bytes -= len(data)
             if is_frame:
                 self._meet(data)
@@ -244,10 +249,14 @@ class Relay:
         self._maybe_close()
 
     def _may_send_request(self) -> bool:
-        if self.sender is None and self._requests[0][0]:
-            self.sender = sender_of(request_head(self._requests[0][1]).client_id)
+        is_frame, data, came_s = self._requests[0]
+        if self.sender is None and is_frame:
+            self.sender = sender_of(request_head(data).client_id)
         is_there = self.server.transport is not None and not self._is_closed
-        return is_there and not self._gate.state.links.is_cut(self.sender, self._gate.node)
+        links, node = self._gate.state.links, self._gate.node
+        if not is_there or links.is_cut(self.sender, node):
+            return False
+        return self._way_in.may_pass(links.pace(self.sender, node), len(data), came_s)
 
     def _meet(self, frame: bytes) -> None:
         """A request's turn has come: see which faults it meets."""
@@ -341,10 +350,12 @@ class Relay:
                 if place.answer is None and place.head is not None:
                     if place.head.correlation_id == correlation_id:
                         place.answer = self._edited(place, place.head, data)
+                        place.came_s = self._way_out.now_s()
                         self._answer_bytes += len(place.answer) - len(data)
                         return
                     break
         self._places.append(_Place(None, answer=data))  # nothing that was asked for
+        self._places[-1].came_s = self._way_out.now_s()
 
     def _edited(self, place: _Place, head: RequestHead, frame: bytes) -> bytes:
         """The answer as the client is to see it."""
@@ -384,8 +395,11 @@ class Relay:
                 place.wait = _Wait(self._loop, waits, self._pump_answers)
             if not place.wait.is_over:
                 break
-            self._places.popleft()
             assert place.answer is not None
+            pace = self._gate.state.links.pace(self._gate.node, self.sender)
+            if not self._way_out.may_pass(pace, len(place.answer), place.came_s):
+                break
+            self._places.popleft()
             self._answer_bytes -= len(place.answer)
             if any(one.kind == "disconnect" for one in place.faults):
                 self.abort()
@@ -422,6 +436,8 @@ class Relay:
         for wait in (self._wait, *(place.wait for place in self._places)):
             if wait is not None:
                 wait.cancel()
+        self._way_in.cancel()
+        self._way_out.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
         for side in (self.client, self.server):
@@ -465,6 +481,8 @@ class Relay:
         for place in self._places:
             if place.wait is not None:
                 place.wait.cancel()
+        self._way_in.cancel()
+        self._way_out.cancel()
         if side.transport is not None:
             side.transport.close()
         self._gate.left(self)

@@ -109,6 +109,9 @@ class DifferentDefault(NamedTuple):
 
 _WITHOUT_A_FILE = "a node starts without a file"
 DIFFERENT_DEFAULTS: Final[dict[str, DifferentDefault]] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": DifferentDefault(
+        "100", "markers are fsynced; a producer that is refused may pause for seconds"
+    ),
     "broker.id": DifferentDefault("-1", "the same key as `node.id`"),
     "listeners": DifferentDefault("PLAINTEXT://:9092", "nothing is open to others unasked"),
     "log.dir": DifferentDefault("/tmp/kafka-logs", "data outlives a restart of the machine"),

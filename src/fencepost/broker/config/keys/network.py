@@ -107,6 +107,13 @@ _SOCKETS = (
         at_least(1),
         "Most partitions in one DescribeTopicPartitions answer.",
     ),
+    honoured(
+        "request.timeout.ms",
+        INT,
+        30_000,
+        None,
+        "How long a transaction's marker may wait for the in-sync replicas.",
+    ),
 )
 
 _UNUSED = (
@@ -168,13 +175,6 @@ _UNUSED = (
         500,
         at_least(1),
         "Requests that may wait for Kafka's I/O threads.",
-    ),
-    unused(
-        "request.timeout.ms",
-        INT,
-        30_000,
-        None,
-        "How long Kafka's own clients inside a broker wait for an answer.",
     ),
     unused(
         "socket.connection.setup.timeout.max.ms",

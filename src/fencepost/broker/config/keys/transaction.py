@@ -8,42 +8,53 @@ from fencepost.broker.config.keys.definition import (
     BOOLEAN,
     CLUSTER_WIDE,
     INT,
+    LONG,
     SHORT,
     BrokerConfigDef,
+    honoured,
     unused,
 )
 from fencepost.log.configdef import at_least
+from fencepost.machines.transaction.memory import DEFAULT_BYTES_MAX
 
 KEYS: Final[tuple[BrokerConfigDef, ...]] = (
-    unused(
+    honoured(
+        "fencepost.transactions.max.bytes",
+        LONG,
+        DEFAULT_BYTES_MAX,
+        at_least(1),
+        "Most memory for the transactional ids of this node and their partitions.",
+    ),
+    honoured(
         "add.partitions.to.txn.retry.backoff.max.ms",
         INT,
-        100,
+        1_000,
         at_least(0),
-        "Longest wait before AddPartitionsToTxn is tried again.",
+        "How long a leader waits for the transaction before to be complete (KIP-890); then its "
+        "producer hears CONCURRENT_TRANSACTIONS.",
     ),
-    unused(
+    honoured(
         "add.partitions.to.txn.retry.backoff.ms",
         INT,
         20,
         at_least(1),
-        "First wait before AddPartitionsToTxn is tried again.",
+        "How often it asks the coordinator meanwhile.",
     ),
-    unused(
+    honoured(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         INT,
         10_000,
         at_least(1),
         "How often transactions that timed out are aborted.",
     ),
-    unused(
+    honoured(
         "transaction.max.timeout.ms",
         INT,
         900_000,
         at_least(1),
         "Longest transaction timeout a producer may ask for.",
     ),
-    unused(
+    honoured(
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,
@@ -51,7 +62,7 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "Whether a partition is verified to be in the transaction.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         INT,
         3_600_000,
@@ -65,26 +76,42 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         at_least(1),
         "Bytes read at once when the coordinator loads its partition.",
     ),
-    unused("transaction.state.log.min.isr", INT, 2, at_least(1), "Of __transaction_state."),
-    unused("transaction.state.log.num.partitions", INT, 50, at_least(1), "Of __transaction_state."),
-    unused(
-        "transaction.state.log.replication.factor", SHORT, 3, at_least(1), "Of __transaction_state."
+    honoured(
+        "transaction.state.log.min.isr",
+        INT,
+        2,
+        at_least(1),
+        "Of __transaction_state; 1 by default on a node without a quorum.",
     ),
-    unused(
+    honoured(
+        "transaction.state.log.num.partitions",
+        INT,
+        50,
+        at_least(1),
+        "Partitions of __transaction_state, when it is created.",
+    ),
+    honoured(
+        "transaction.state.log.replication.factor",
+        SHORT,
+        3,
+        at_least(1),
+        "Of __transaction_state; 1 by default on a node without a quorum.",
+    ),
+    honoured(
         "transaction.state.log.segment.bytes",
         INT,
         104_857_600,
         at_least(1),
-        "Of __transaction_state.",
+        "Segment size of __transaction_state.",
     ),
-    unused(
+    honoured(
         "transaction.two.phase.commit.enable",
         BOOLEAN,
         False,
         None,
         "Whether transactions may be prepared for two-phase commit.",
     ),
-    unused(
+    honoured(
         "transactional.id.expiration.ms",
         INT,
         604_800_000,

@@ -1,0 +1,54 @@
+"""DescribeTransactions (key 65) v0: what the coordinators here know of transactional ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.transactions.transaction_host import TransactionHost
+from fencepost.machines.transaction import Decision, TransactionCoordinator
+from fencepost.wire.api.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from fencepost.wire.errors import ErrorCode
+
+
+@handles(DescribeTransactionsRequest, versions="0")
+def handle(
+    context: RequestContext,
+    request: DescribeTransactionsRequest,
+    *,
+    transaction_host: TransactionHost,
+) -> Pieces:
+    """Ask each id's coordinator; answer when all have answered."""
+    ids = list(dict.fromkeys(request.transactional_ids))
+    if not ids:
+        return DescribeTransactionsResponse()
+    answers: dict[str, TransactionState] = {}
+
+    def ask(transactional_id: str) -> None:
+        def decide(coordinator: TransactionCoordinator, token: Any) -> Decision:
+            return coordinator.decide_describe(transactional_id, token)
+
+        def on_reply(error: ErrorCode, described: TransactionState | None) -> None:
+            if described is None:
+                described = TransactionState(
+                    transactional_id=transactional_id, error_code=int(error)
+                )
+            answers[transactional_id] = described
+            if len(answers) == len(ids):
+                states = [answers[one] for one in ids]
+                context.reply(DescribeTransactionsResponse(transaction_states=states))
+
+        if not transactional_id:
+            on_reply(ErrorCode.INVALID_REQUEST, None)
+        else:
+            transaction_host.submit(transactional_id, decide, on_reply)
+
+    for transactional_id in ids:
+        ask(transactional_id)
+        yield None
+    return None

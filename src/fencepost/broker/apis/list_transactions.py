@@ -1,0 +1,87 @@
+"""ListTransactions (key 66) v0-2: the transactional ids that this node coordinates.
+
+While a coordinator loads, the answer is COORDINATOR_LOAD_IN_PROGRESS: a list that lacks ids would
+be taken for the whole. State names that are none are told; v1 filters by duration (KIP-994), v2 by
+a pattern of the id (KIP-1152), which is offered where `id_pattern` can match it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from typing import Any, Final
+
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.transactions import id_pattern
+from fencepost.broker.transactions.transaction_host import TransactionHost
+from fencepost.machines.transaction import Decision, TransactionCoordinator, filters_for
+from fencepost.runtime.clock import Clocks
+from fencepost.wire.api.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from fencepost.wire.errors import ErrorCode
+
+MATCHED_IN_ONE_PIECE: Final = 20
+"""Ids that a pattern is held against before others have their turn."""
+
+
+@handles(ListTransactionsRequest, versions="0-2" if id_pattern.IS_AVAILABLE else "0-1")
+def handle(
+    context: RequestContext,
+    request: ListTransactionsRequest,
+    *,
+    clocks: Clocks,
+    transaction_host: TransactionHost,
+) -> Pieces:
+    """Ask every coordinator here; answer when all have answered."""
+    try:
+        pattern = request.transactional_id_pattern
+        matches = id_pattern.id_matcher(pattern) if pattern else None
+    except id_pattern.PatternError:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    filters, unknown = filters_for(
+        request.state_filters, request.producer_id_filters, request.duration_filter
+    )
+    coordinators = list(transaction_host.coordinators())
+    listed: list[TransactionState] = []
+    outstanding = len(coordinators)
+    failure = ErrorCode.NONE
+    all_answered: Future[None] = Future()
+
+    def decide(coordinator: TransactionCoordinator, token: Any) -> Decision:
+        return coordinator.decide_list(filters, token, clocks.wall_ms())
+
+    def on_reply(error: ErrorCode, some: list[TransactionState] | None) -> None:
+        nonlocal outstanding, failure
+        outstanding -= 1
+        if some is not None:
+            listed.extend(some)
+        elif error is not ErrorCode.NOT_COORDINATOR:  # whose ids then are another node's
+            failure = error
+        if outstanding == 0:
+            all_answered.set_result(None)
+
+    for one in coordinators:
+        one.submit(decide, on_reply)
+    if outstanding:
+        yield all_answered
+    if failure is not ErrorCode.NONE:
+        return ListTransactionsResponse(error_code=failure, unknown_state_filters=unknown)
+    if matches is not None:
+        listed = yield from _matching(listed, matches)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+
+
+def _matching(
+    listed: list[TransactionState], matches: Callable[[str], bool]
+) -> Generator[None, None, list[TransactionState]]:
+    """Those whose ids match."""
+    found: list[TransactionState] = []
+    for first in range(0, len(listed), MATCHED_IN_ONE_PIECE):
+        some = listed[first : first + MATCHED_IN_ONE_PIECE]
+        found += [one for one in some if matches(one.transactional_id)]
+        yield None
+    return found

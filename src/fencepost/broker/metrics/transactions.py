@@ -1,0 +1,60 @@
+"""Metrics of the transactional ids that a node coordinates, and of what leaders ask for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from fencepost.broker.loop.distribution import Distribution
+from fencepost.broker.metrics.catalogue import MARKERS, VERIFICATION
+from fencepost.broker.metrics.sheet import Sheet
+from fencepost.machines.transaction import TransactionMemory
+from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.coordinator.coordinator import CoordinatorState
+from fencepost.runtime.transactions import TransactionCoordinators
+
+_STATES: Final = {
+    CoordinatorState.ACTIVE: "active",
+    CoordinatorState.LOADING: "loading",
+    CoordinatorState.FAILED: "failed",
+}
+
+
+class Verifications:
+    """What became of the questions that this node's leaders have asked coordinators."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        """Partitions to which the answer was an error."""
+        self.times_ms = Distribution()
+
+    def told(self, waited_ms: int, failures: int) -> None:
+        """Somebody was told the answer, after so long, with so many errors."""
+        self.failures += failures
+        self.times_ms.add(waited_ms)
+        self.times_ms.count_if_many()
+
+
+def collect_transactions(
+    sheet: Sheet,
+    transactions: TransactionCoordinators,
+    memory: TransactionMemory,
+    verifications: Verifications,
+) -> Pieces[None]:
+    """Put in what there is now."""
+    partitions: Counter[CoordinatorState] = Counter()
+    ids = retried = 0
+    for coordinator in list(transactions.coordinators()):
+        partitions[coordinator.state] += 1
+        ids += len(coordinator.machine.transactions)
+        retried += coordinator.retried_count
+        yield None
+    sheet.add(f"{MARKERS}unknowndestinationqueuesize", transactions.markers.without_leader)
+    sheet.add(f"{MARKERS}logappendretryqueuesize", retried)
+    sheet.add(f"{VERIFICATION}verificationfailurerate_count_total", verifications.failures)
+    sheet.add_summary(f"{VERIFICATION}verificationtimems", verifications.times_ms)
+    sheet.add("fencepost_transactional_ids", ids)
+    for state, name in _STATES.items():
+        sheet.add("fencepost_transaction_partitions", partitions[state], state=name)
+    sheet.add("fencepost_transactions_waiting_for_markers", transactions.markers.waiting)
+    sheet.add("fencepost_transaction_memory_bytes", memory.used_bytes)

@@ -1,0 +1,1 @@
+"""The transaction coordinators of this node."""

@@ -1,0 +1,220 @@
+"""`fencepost spark`: streaming queries of Spark, seen from their checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import InputError
+from fencepost.cli.output import print_json, print_table
+from fencepost.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fencepost.client.cluster import Cluster
+    from fencepost.spark.checkpoint import Source
+
+INTERVAL_S: Final = 2.0
+INTERVAL_MAX_S: Final = 3600.0
+CLEAR: Final = "\x1b[H\x1b[2J"
+EXAMPLES = """\
+CHECKPOINT is the checkpointLocation of any query that reads topics, with .format("fencepost") or
+with Spark's own connector: a local path or a file: URI. Nothing is changed or committed.
+
+examples:
+  fencepost spark watch /data/checkpoints/orders
+  fencepost spark watch /data/checkpoints/orders --once --json | jq '[.partitions[].lag] | add'
+  fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
+"""
+COLUMNS: Final = (
+    "source", "topic", "partition", "committed", "planned", "end", "lag", "epoch", "oldest-unread",
+    "condition",
+)  # fmt: skip
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost spark`."""
+    parser = subparsers.add_parser(
+        "spark",
+        help="how far Spark's streaming queries are behind",
+        description="Streaming queries of Spark.",
+        epilog=EXAMPLES,
+    )
+    actions = add_actions(parser)
+    watching = actions.add_parser(
+        "watch", help="a query's checkpoint against the cluster, again and again", epilog=EXAMPLES
+    )
+    watching.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a file: URI")
+    watching.add_argument("--once", action="store_true", help="look once")
+    watching.add_argument(
+        "--interval",
+        type=_interval,
+        default=INTERVAL_S,
+        metavar="SECONDS",
+        help=f"between two looks (default: {INTERVAL_S:g})",
+    )
+    finish_cluster_command(watching, watch)
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not 0.1 <= seconds <= INTERVAL_MAX_S:
+        raise argparse.ArgumentTypeError(f"{text}: must be from 0.1 to {INTERVAL_MAX_S:g}")
+    return seconds
+
+
+@command
+def watch(arguments: argparse.Namespace) -> int:
+    """A row per source and partition; without --once until it is interrupted."""
+    from fencepost.spark.checkpoint import CheckpointError, checkpoint_directory
+    from fencepost.spark.lag import CLIENT_PROPERTIES
+
+    try:
+        directory = checkpoint_directory(arguments.checkpoint)
+        defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
+        with open_cluster(arguments, **defaults) as cluster:
+            document = look(cluster, directory)
+            _show(document, arguments)
+            while not arguments.once:
+                time.sleep(arguments.interval)
+                _show(_look_again(cluster, directory), arguments)
+    except CheckpointError as error:
+        raise InputError(str(error)) from error
+    return 0
+
+
+def _look_again(cluster: Cluster, directory: Path) -> dict[str, Any]:
+    """A look whose failure is shown in the view: the next one may work."""
+    from fencepost.spark.checkpoint import CheckpointError
+
+    try:
+        return look(cluster, directory)
+    except (CheckpointError, ClientError) as error:
+        return {"error": str(error)}
+
+
+def look(cluster: Cluster, directory: Path) -> dict[str, Any]:
+    """What --json prints. CheckpointError, ClientError."""
+    from fencepost.spark.checkpoint import read_checkpoint
+
+    checkpoint = read_checkpoint(directory)
+    rows = [row for source in checkpoint.sources for row in _rows(cluster, source)]
+    return {
+        "query": checkpoint.query_id,
+        "state": checkpoint.state,
+        "planned_batch": checkpoint.planned_batch,
+        "committed_batch": checkpoint.committed_batch,
+        "other_sources": [source.name for source in checkpoint.sources if not source.is_topics],
+        "partitions": rows,
+    }
+
+
+def _rows(cluster: Cluster, source: Source) -> Iterator[dict[str, Any]]:
+    """A source's partitions, those that are new in the planned batch among them."""
+    from fencepost.spark.lag import measure_lag
+    from fencepost.spark.offsets import Position, StreamOffset
+
+    planned, committed = source.planned or StreamOffset({}), source.committed or StreamOffset({})
+    begins = {where: Position(offset) for where, offset in planned.begins.items()}
+    begins.update(committed.positions)  # `begins` are of partitions that had no other beginning
+    asked = StreamOffset(
+        {**planned.positions, **begins}, {**planned.topic_ids, **committed.topic_ids}
+    )
+    now_ms = time.time() * 1000
+    for where, lag in sorted(measure_lag(cluster, asked).items()):
+        begin, end = begins.get(where), planned.positions.get(where)
+        oldest_ms = lag.oldest_unread_ms if begin else None
+        yield {
+            "source": source.name,
+            "topic": where.topic,
+            "partition": where.partition,
+            "committed": begin.offset if begin else None,
+            "planned": end.offset if end else None,
+            "start": lag.start_offset,
+            "end": lag.end_offset,
+            "lag": lag.records_behind if begin else None,
+            "leader_epoch": lag.leader_epoch,
+            "oldest_unread_timestamp_ms": oldest_ms,
+            "oldest_unread_age_ms": None if oldest_ms is None else max(0, int(now_ms - oldest_ms)),
+            "condition": lag.condition,
+            "detail": None if lag.loss is None else lag.loss.detail,
+        }
+
+
+def _show(document: dict[str, Any], arguments: argparse.Namespace) -> None:
+    if arguments.json and arguments.once:
+        print_json(document)
+    elif arguments.json:
+        print(json.dumps(document), flush=True)
+    else:
+        is_screen = sys.stdout.isatty() and not arguments.once
+        if is_screen:
+            print(CLEAR, end="")
+        _print(document)
+        if not arguments.once:
+            print("" if not is_screen else time.strftime("\n%H:%M:%S  Ctrl-C ends"), flush=True)
+
+
+def _print(document: dict[str, Any]) -> None:
+    if "error" in document:
+        print(document["error"])
+        return
+    print(f"query {document['query'] or '-'}  {_batches(document)}")
+    rows = document["partitions"]
+    print_table(
+        COLUMNS,
+        [
+            (
+                row["source"],
+                row["topic"],
+                row["partition"],
+                row["committed"],
+                row["planned"],
+                row["end"],
+                row["lag"],
+                row["leader_epoch"],
+                _age(row["oldest_unread_age_ms"]),
+                row["condition"],
+            )
+            for row in rows
+        ],
+    )
+    for row in rows:
+        if row["detail"]:
+            print(f"{row['topic']}-{row['partition']}: {row['condition']}: {row['detail']}")
+    for name in document["other_sources"]:
+        print(f"source {name} does not read topics")
+
+
+def _batches(document: dict[str, Any]) -> str:
+    planned, committed = document["planned_batch"], document["committed_batch"]
+    if planned is None:
+        return "no batch yet"
+    if planned == committed:
+        return f"batch {committed} committed"
+    before = "none" if committed is None else committed
+    return f"batch {planned} planned, {before} committed"
+
+
+def _age(age_ms: int | None) -> str | None:
+    """The two largest units."""
+    if age_ms is None:
+        return None
+    seconds = age_ms // 1000
+    if seconds < 60:
+        return f"{age_ms / 1000:.1f}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+    return f"{seconds // 86_400}d{seconds % 86_400 // 3600:02}h"

@@ -1,0 +1,351 @@
+"""`fencepost transactions`: transactional ids, producers of partitions, transactions that hang."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import (
+    INT16_MAX,
+    INT32_MAX,
+    INT64_MAX,
+    check_number,
+    command,
+    finish_cluster_command,
+    open_cluster,
+    partition_of,
+)
+from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import print_json, print_table
+from fencepost.cli.times import iso_time
+from fencepost.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.metadata import TopicPartition
+    from fencepost.client.stable_offset import OpenTransaction
+    from fencepost.client.transaction_admin import PartitionProducer, TransactionDescription
+
+MINUTE_MS = 60_000
+MAX_TIMEOUT_MIN = 15
+"""What `transaction.max.timeout.ms` is unless set."""
+GRACE_MIN = 5
+"""For the coordinator, beyond that, as kafka-transactions has it."""
+EXAMPLES = """\
+examples:
+  fencepost transactions explain orders
+  fencepost transactions list --state Ongoing --running-longer-than-ms 60000
+  fencepost transactions describe billing-1
+  fencepost transactions describe-producers orders:0
+  fencepost transactions find-hanging
+  fencepost transactions abort orders:0 --start-offset 4711
+  fencepost transactions force-terminate billing-1
+"""
+STATES = "Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort"
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost transactions`."""
+    from fencepost.cli import transactions_explain
+
+    parser = subparsers.add_parser(
+        "transactions",
+        help="transactional ids, open transactions, and why readers wait for one",
+        description="Transactions.",
+        epilog=EXAMPLES,
+    )
+    actions = add_actions(parser)
+    transactions_explain.register(actions)
+
+    listing = actions.add_parser("list", help="transactional ids of all coordinators")
+    listing.add_argument(
+        "--state", action="append", default=[], metavar="STATE", help=f"{STATES} (repeatable)"
+    )
+    listing.add_argument(
+        "--producer-id", type=int, action="append", default=[], metavar="ID", help="(repeatable)"
+    )
+    listing.add_argument(
+        "--running-longer-than-ms", type=int, metavar="MS", help="that began longer ago"
+    )
+    listing.add_argument("--pattern", metavar="REGEX", help="whose whole id matches")
+    finish_cluster_command(listing, list_transactions)
+
+    describing = actions.add_parser("describe", help="what the coordinator knows of an id")
+    describing.add_argument("transactional_id", metavar="TRANSACTIONAL-ID")
+    finish_cluster_command(describing, describe)
+
+    producers = actions.add_parser(
+        "describe-producers", help="producers that the leader of a partition remembers"
+    )
+    producers.add_argument("partition", metavar="TOPIC:PARTITION")
+    producers.add_argument(
+        "--broker", type=int, metavar="ID", help="ask this broker with a replica, not the leader"
+    )
+    finish_cluster_command(producers, describe_producers)
+    _register_hanging(actions)
+
+
+def _register_hanging(actions: Any) -> None:
+    finding = actions.add_parser(
+        "find-hanging", help="transactions open in partitions that no coordinator will end"
+    )
+    finding.add_argument(
+        "partitions", nargs="*", metavar="PARTITION", help="TOPIC or TOPIC:PARTITION, default: all"
+    )
+    finding.add_argument(
+        "--max-transaction-timeout",
+        type=int,
+        default=MAX_TIMEOUT_MIN,
+        metavar="MINUTES",
+        help="the brokers' transaction.max.timeout.ms; what wrote in that time and"
+        f" {GRACE_MIN} minutes more is not looked at (default: {MAX_TIMEOUT_MIN})",
+    )
+    finish_cluster_command(finding, find_hanging)
+
+    aborting = actions.add_parser(
+        "abort",
+        help="write an abort marker into one partition, past the coordinator",
+        description="For transactions that hang. A transaction that is not hanging is refused:"
+        " `force-terminate` ends it in all its partitions.",
+    )
+    aborting.add_argument("partition", metavar="TOPIC:PARTITION")
+    aborting.add_argument(
+        "--start-offset", type=int, metavar="N", help="where the transaction begins"
+    )
+    aborting.add_argument("--producer-id", type=int, metavar="ID", help="with both epochs, instead")
+    aborting.add_argument("--producer-epoch", type=int, metavar="N")
+    aborting.add_argument("--coordinator-epoch", type=int, metavar="N")
+    aborting.add_argument(
+        "--force", action="store_true", help="although a coordinator knows the transaction"
+    )
+    finish_cluster_command(aborting, abort)
+
+    terminating = actions.add_parser(
+        "force-terminate", help="abort the transaction of an id, and fence its producer"
+    )
+    terminating.add_argument("transactional_id", metavar="TRANSACTIONAL-ID")
+    finish_cluster_command(terminating, force_terminate)
+
+
+@command
+def list_transactions(arguments: argparse.Namespace) -> int:
+    """The ids that match every filter."""
+    from fencepost.client.admin import Admin
+
+    for state in arguments.state:
+        if state.lower() in STATES.lower().split(", ") and state not in STATES.split(", "):
+            raise UsageError(f"--state {state}: states are written {STATES}")
+    check_number("--running-longer-than-ms", arguments.running_longer_than_ms, 0, INT64_MAX)
+    for producer_id in arguments.producer_id:
+        check_number("--producer-id", producer_id, 0, INT64_MAX)
+    with open_cluster(arguments) as cluster:
+        found = Admin(cluster).list_transactions(
+            states=arguments.state,
+            producer_ids=arguments.producer_id,
+            duration_ms=arguments.running_longer_than_ms,
+            pattern=arguments.pattern,
+        )
+    if arguments.json:
+        print_json([one._asdict() for one in found])
+    else:
+        print_table(("transactional-id", "coordinator", "producer-id", "state"), found)
+    return 0
+
+
+@command
+def describe(arguments: argparse.Namespace) -> int:
+    """State, producer, and the partitions in the transaction."""
+    from fencepost.client.admin import Admin
+
+    with open_cluster(arguments) as cluster:
+        found = Admin(cluster).describe_transaction(arguments.transactional_id)
+    if arguments.json:
+        print_json(as_json(found))
+        return 0
+    print(
+        f"transactional id {found.transactional_id}  state {found.state}  "
+        f"coordinator {found.coordinator_id}  producer {found.producer_id} "
+        f"epoch {found.producer_epoch}  timeout {found.timeout_ms} ms"
+    )
+    if found.start_ms >= 0:
+        running_ms = max(0, now_ms() - found.start_ms)
+        is_over = found.state in ("CompleteCommit", "CompleteAbort")
+        began = "the last transaction began" if is_over else "began"
+        print(f"{began} {iso_time(found.start_ms)}, {running_ms} ms ago")
+    if found.partitions:
+        print_table(("topic", "partition"), found.partitions)
+    return 0
+
+
+def as_json(found: TransactionDescription) -> dict[str, Any]:
+    """A description for --json."""
+    return {
+        "transactional_id": found.transactional_id,
+        "coordinator": found.coordinator_id,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "state": found.state,
+        "timeout_ms": found.timeout_ms,
+        "start_ms": found.start_ms if found.start_ms >= 0 else None,
+        "partitions": [f"{topic}:{number}" for topic, number in found.partitions],
+    }
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, which coordinators and records have, too."""
+    return time.time_ns() // 1_000_000
+
+
+@command
+def describe_producers(arguments: argparse.Namespace) -> int:
+    """The producers of one partition, those with an open transaction and others."""
+    from fencepost.client.admin import Admin
+
+    partition = partition_of(arguments.partition, "PARTITION")
+    check_number("--broker", arguments.broker, 0, INT32_MAX)
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        found = admin.describe_producers([partition], broker=arguments.broker)[partition]
+    if arguments.json:
+        print_json([one._asdict() for one in found])
+        return 0
+    header = ("producer-id", "epoch", "coordinator-epoch", "last-sequence", "last-timestamp")
+    print_table((*header, "transaction-start-offset"), [_row(one) for one in found])
+    return 0
+
+
+def _row(one: PartitionProducer) -> tuple[object, ...]:
+    return (
+        one.producer_id,
+        one.producer_epoch,
+        one.coordinator_epoch if one.coordinator_epoch >= 0 else None,
+        one.last_sequence if one.last_sequence >= 0 else None,
+        iso_time(one.last_timestamp_ms) if one.last_timestamp_ms >= 0 else None,
+        one.start_offset if one.is_open else None,
+    )
+
+
+@command
+def find_hanging(arguments: argparse.Namespace) -> int:
+    """Old open transactions that no coordinator knows of."""
+    from fencepost.cli.partition_words import existing_or_all_partitions
+    from fencepost.client.admin import Admin
+    from fencepost.client.stable_offset import Verdict, open_transactions
+
+    check_number("--max-transaction-timeout", arguments.max_transaction_timeout, 0, INT32_MAX)
+    older_than_ms = (arguments.max_transaction_timeout + GRACE_MIN) * MINUTE_MS
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        chosen = existing_or_all_partitions(admin, arguments.partitions)
+        found = [
+            one
+            for one in open_transactions(admin, chosen, now_ms(), older_than_ms=older_than_ms)
+            if one.verdict is Verdict.HANGING
+        ]
+    if arguments.json:
+        print_json([open_as_json(one) for one in found])
+        return 0
+    header = ("partition", "producer-id", "epoch", "coordinator-epoch", "start-offset")
+    rows = [
+        (f"{one.partition.topic}:{one.partition.partition}", *_row(one.producer)[:3])
+        + (one.producer.start_offset, iso_time(one.producer.last_timestamp_ms))
+        for one in found
+    ]
+    print_table((*header, "last-timestamp"), rows)
+    return 0
+
+
+def open_as_json(one: OpenTransaction) -> dict[str, Any]:
+    """An open transaction for --json."""
+    return {
+        "partition": f"{one.partition.topic}:{one.partition.partition}",
+        **one.producer._asdict(),
+        "first_timestamp_ms": one.first_timestamp_ms if one.first_timestamp_ms >= 0 else None,
+        "verdict": one.verdict.value,
+        "transaction": as_json(one.known) if one.known is not None else None,
+    }
+
+
+@command
+def abort(arguments: argparse.Namespace) -> int:
+    """Write the marker; the transaction is found by its start offset, or taken as given."""
+    from fencepost.client.admin import Admin
+
+    partition = partition_of(arguments.partition, "PARTITION")
+    _check_abort(arguments)
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        producer = _producer_to_abort(admin, partition, arguments)
+        if not arguments.force:
+            _refuse_known(admin, partition, producer)
+        admin.abort_in_partition(
+            partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
+        )
+    told = {"partition": arguments.partition, "producer_id": producer.producer_id}
+    if arguments.json:
+        print_json(told)
+    else:
+        print(f"aborted the transaction of producer {producer.producer_id} in {partition}")
+    return 0
+
+
+def _check_abort(arguments: argparse.Namespace) -> None:
+    """The transaction is named in one way, and whole. UsageError."""
+    given = (arguments.producer_id, arguments.producer_epoch, arguments.coordinator_epoch)
+    if (arguments.start_offset is None) == (given == (None, None, None)):
+        raise UsageError(
+            "either --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch"
+        )
+    if arguments.start_offset is None and None in given:
+        raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch go together")
+    check_number("--start-offset", arguments.start_offset, 0, INT64_MAX)
+    check_number("--producer-id", arguments.producer_id, 0, INT64_MAX)
+    check_number("--producer-epoch", arguments.producer_epoch, 0, INT16_MAX)
+    check_number("--coordinator-epoch", arguments.coordinator_epoch, -1, INT32_MAX)
+
+
+def _producer_to_abort(
+    admin: Admin, partition: TopicPartition, arguments: argparse.Namespace
+) -> PartitionProducer:
+    from fencepost.client.transaction_admin import PartitionProducer
+
+    if arguments.start_offset is None:
+        return PartitionProducer(
+            arguments.producer_id, arguments.producer_epoch, -1, -1, arguments.coordinator_epoch, -1
+        )
+    for one in admin.describe_producers([partition])[partition]:
+        if one.start_offset == arguments.start_offset:
+            return one
+    raise ClientError(f"{partition} has no open transaction from offset {arguments.start_offset}")
+
+
+def _refuse_known(admin: Admin, partition: TopicPartition, producer: PartitionProducer) -> None:
+    """ClientError for a transaction that does not hang: readers could miss its records."""
+    from fencepost.client.stable_offset import Verdict, judge
+
+    known = admin.transactions_of([producer.producer_id]).get(producer.producer_id)
+    if known is None or judge(partition, producer, known, now_ms()) is Verdict.HANGING:
+        return
+    raise ClientError(
+        f"{known.transactional_id} has this transaction and is {known.state}, so its coordinator"
+        f" will end it; `fencepost transactions force-terminate {known.transactional_id}` aborts it"
+        " in all partitions, --force writes the marker into this one nevertheless"
+    )
+
+
+@command
+def force_terminate(arguments: argparse.Namespace) -> int:
+    """As a new producer of the id would."""
+    from fencepost.client.admin import Admin
+
+    with open_cluster(arguments) as cluster:
+        before = Admin(cluster).force_terminate(arguments.transactional_id)
+    was_open = before.state == "Ongoing"
+    if arguments.json:
+        print_json({"transactional_id": arguments.transactional_id, "was_open": was_open})
+    else:
+        what = "its transaction is aborted" if was_open else "it had no open transaction"
+        print(f"{arguments.transactional_id}: {what}, its producer is fenced")
+    return 0

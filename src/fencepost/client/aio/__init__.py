@@ -1,0 +1,24 @@
+"""asyncio clients over the same decisions as the blocking ones.
+
+* `connection`: one negotiated, pipelined connection;
+* `cluster`: who leads and coordinates what, and how to reach them despite failures;
+* `producer`: `AsyncProducer`, idempotent or transactional;
+* `consumer`: `AsyncConsumer`, alone or as a member of a group.
+
+What is sent and what answers mean is decided in `client.protocol`, `client.asking`,
+`client.produce_core`, `client.accumulator` and `client.consumer_core`; here are transports, tasks
+and waits. Everything belongs to one event loop.
+"""
+
+from fencepost.client.aio.cluster import AsyncCluster
+from fencepost.client.aio.consumer import AsyncConsumer, ConsumerRecord
+from fencepost.client.aio.producer import AsyncProducer
+from fencepost.client.consumer_core import ConsumerRebalanceListener
+
+__all__ = [
+    "AsyncCluster",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+]

@@ -1,0 +1,180 @@
+"""One TCP connection to one broker on an event loop: negotiated, authenticated, pipelined.
+
+The asyncio face of `client.connection_core`. After any failure the connection is closed, and every
+request on its way fails with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import Any, TypeVar
+
+from fencepost.client.aio.driving import drive
+from fencepost.client.config import ClientConfig
+from fencepost.client.connection_core import MAX_RESPONSE_BYTES, ConnectionCore, Opening
+from fencepost.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionFailed,
+    ProtocolError,
+    RequestTimedOut,
+)
+from fencepost.client.protocol.in_flight import is_answered
+from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST
+from fencepost.client.security import OAUTHBEARER
+from fencepost.client.tokens import access_token
+from fencepost.wire.message import Message, Request
+
+R = TypeVar("R", bound=Message)
+
+
+class AsyncConnection(ConnectionCore, asyncio.Protocol):
+    """A connection; `open` makes one. `send` writes at once and returns the answer's future."""
+
+    def __init__(self, config: ClientConfig, host: str, port: int) -> None:
+        super().__init__(host, port, config.client_id, config.security, MAX_RESPONSE_BYTES)
+        self._request_timeout_ms = config.request_timeout_ms
+        self._futures: deque[asyncio.Future[Any]] = deque()
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def open(cls, config: ClientConfig, host: str, port: int) -> AsyncConnection:
+        """Connect, negotiate, authenticate. ConnectionFailed and so on, as `Connection`."""
+        try:
+            async with asyncio.timeout(config.connect_timeout_ms / 1000):
+                try:
+                    return await cls._opened(config, host, port, API_VERSIONS_NEWEST)
+                except (ConnectionFailed, ProtocolError):
+                    return await cls._opened(config, host, port, 0)
+        except TimeoutError as error:
+            raise ConnectionFailed(
+                f"no connection within {config.connect_timeout_ms} ms", host=f"{host}:{port}"
+            ) from error
+
+    @classmethod
+    async def _opened(
+        cls, config: ClientConfig, host: str, port: int, first_version: int
+    ) -> AsyncConnection:
+        connection = cls(config, host, port)
+        await connection._connect()
+        try:
+            await connection._converse(connection.negotiation(first_version))
+            await connection._authenticate()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _authenticate(self) -> None:
+        security = self.security
+        uses_tokens = security.uses_sasl and security.mechanism == OAUTHBEARER
+        token = await asyncio.to_thread(access_token, security) if uses_tokens else None
+        await self._converse(self.authentication(token))
+
+    async def _connect(self) -> None:
+        tls = self.security.tls_context() if self.security.uses_tls else None
+        name = self.host if tls else None
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: self, self.host, self.port, ssl=tls, server_hostname=name
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise AuthenticationFailed(
+                f"the broker's certificate is not trusted: {error.verify_message}",
+                host=self.address,
+            ) from error
+        except (OSError, UnicodeError) as error:
+            raise ConnectionFailed(f"cannot connect: {error}", host=self.address) from error
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and not self.is_expired
+
+    def send(
+        self, message: Request[R], version: int | None = None, *, highest: int | None = None
+    ) -> asyncio.Future[R]:
+        """Write a request, at the version that `agree` names; its answer, or the error that there
+        will be none.
+
+        Produce with acks=0 is not answered: its future is done with None. Raises ConnectionFailed
+        when closed, UnsupportedApi, EncodeError for what the version cannot say.
+        """
+        version = self.agree(message, version, highest)
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionFailed("the connection is closed", host=self.address)
+        _, parts = self.frame(message, version)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if is_answered(message):
+            self._futures.append(future)
+        else:
+            future.set_result(None)
+        self._transport.writelines(parts)
+        return future
+
+    async def request(
+        self,
+        message: Request[R],
+        version: int | None = None,
+        *,
+        highest: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> R:
+        """Send and wait; RequestTimedOut (which closes the connection), ConnectionFailed and so
+        on."""
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        return await self.answer_to(self.send(message, version, highest=highest), limit_ms)
+
+    async def answer_to(self, future: asyncio.Future[R], timeout_ms: float) -> R:
+        """Wait for an answer, however the waiting ends."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            late = RequestTimedOut(f"no answer within {timeout_ms:.0f} ms", host=self.address)
+            self._lose(late)
+            raise late from None
+
+    def close(self) -> None:
+        """Disconnect; requests on their way fail."""
+        self._lose(ConnectionFailed("the connection was closed", host=self.address))
+
+    async def _converse(self, requests: Opening) -> None:
+        await drive(requests, lambda asked: self.request(*asked))
+
+    # -- what the event loop says ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing is sent by itself."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Hand the answers that are whole to who waits for them."""
+        try:
+            for frame in self._reader.feed(data):
+                response = self._in_flight.decode(self._in_flight.match(frame), frame)
+                future = self._futures.popleft()
+                if not future.done():
+                    future.set_result(response)
+        except ProtocolError as error:
+            self._lose(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The broker is gone."""
+        text = "the broker closed the connection" if exc is None else str(exc)
+        self._lose(ConnectionFailed(text, host=self.address))
+
+    def _lose(self, error: ClientError) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        self._in_flight.clear()
+        while self._futures:
+            future = self._futures.popleft()
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever waits gets it; nobody may be waiting any more

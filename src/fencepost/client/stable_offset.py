@@ -1,0 +1,183 @@
+"""Why a last stable offset stands still: what holds it, and what would release it.
+
+`judge` is the whole decision, without I/O: a transaction that is open in a partition, what the
+coordinators know of its producer, and the time. `explain` asks for what it needs, `find_hanging`
+asks about every open transaction that is old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from fencepost.batch.header import iter_headers
+from fencepost.client.errors import ClientError
+from fencepost.client.fetch_core import FetchPosition
+from fencepost.client.fetcher import Fetcher
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import LATEST, list_offsets
+from fencepost.client.transaction_admin import PartitionProducer, TransactionDescription
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+ENDED_EVERY_MS: Final = 10_000
+"""How often coordinators look for transactions that took too long
+(`transaction.abort.timed.out.transaction.cleanup.interval.ms`)."""
+NEVER_MS: Final = 2**31 - 1
+"""The timeout of a transaction that never times out (two-phase commit, KIP-939)."""
+ENDING: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+class Verdict(Enum):
+    """What holds the last stable offset of a partition."""
+
+    NOTHING = "nothing"
+    """It is at the high watermark."""
+    PASSING = "passing"
+    """No open transaction is left: the next look will find it released."""
+    ONGOING = "ongoing"
+    """A transaction that its producer may still end, and its coordinator will when it times out."""
+    OVERDUE = "overdue"
+    """One that has timed out, and its coordinator has not ended."""
+    ENDING = "ending"
+    """One that is decided: its coordinator is still to write the marker here."""
+    HANGING = "hanging"
+    """One that no coordinator knows of: nobody will ever end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in a partition. `first_timestamp_ms` is of its first batch, -1
+    when that could not be read; `known` is what a coordinator knows of the producer id."""
+
+    partition: TopicPartition
+    producer: PartitionProducer
+    first_timestamp_ms: int
+    known: TransactionDescription | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StableOffset:
+    """A partition with what holds its last stable offset: all open transactions, first one first;
+    `verdict` is that of the first."""
+
+    partition: TopicPartition
+    last_stable_offset: int
+    high_watermark: int
+    verdict: Verdict
+    open: tuple[OpenTransaction, ...]
+
+
+def judge(
+    partition: TopicPartition,
+    producer: PartitionProducer,
+    known: TransactionDescription | None,
+    now_ms: int,
+) -> Verdict:
+    """What becomes of a transaction that is open in `partition`. A coordinator ends what it has the
+    partition in, with an epoch that is not below the one that the partition knows."""
+    has_it = (
+        known is not None
+        and known.producer_id == producer.producer_id
+        and partition in known.partitions
+        and known.producer_epoch >= producer.producer_epoch
+    )
+    if known is None or not has_it:
+        return Verdict.HANGING
+    if known.state in ENDING:
+        return Verdict.ENDING
+    if known.state != "Ongoing":
+        return Verdict.HANGING
+    ends_ms = known.start_ms + known.timeout_ms + ENDED_EVERY_MS
+    if known.timeout_ms < NEVER_MS and now_ms > ends_ms:
+        return Verdict.OVERDUE
+    return Verdict.ONGOING
+
+
+def explain(admin: Admin, partitions: Iterable[TopicPartition], now_ms: int) -> list[StableOffset]:
+    """What holds the last stable offset of each partition; `now_ms` is milliseconds since 1970.
+
+    Coordinators are asked before partitions are asked again, so that a transaction that ends in
+    between is not taken for one that hangs.
+    """
+    wanted = sorted(partitions)
+    stable = _offsets(admin, wanted, "read_committed")
+    marks = _offsets(admin, wanted, "read_uncommitted")
+    held = [one for one in wanted if stable[one] < marks[one]]
+    found = open_transactions(admin, held, now_ms)
+    results = []
+    for partition in wanted:
+        here = tuple(one for one in found if one.partition == partition)
+        verdict = Verdict.NOTHING if partition not in held else Verdict.PASSING
+        results.append(
+            StableOffset(
+                partition,
+                stable[partition],
+                marks[partition],
+                here[0].verdict if here else verdict,
+                here,
+            )
+        )
+    return results
+
+
+def open_transactions(
+    admin: Admin, partitions: list[TopicPartition], now_ms: int, *, older_than_ms: int = -1
+) -> list[OpenTransaction]:
+    """The transactions open in partitions, by partition and first offset; those whose last record
+    is not `older_than_ms` (-1: all) are left out."""
+
+    def still_open() -> dict[tuple[TopicPartition, int, int, int], PartitionProducer]:
+        described = admin.describe_producers(partitions) if partitions else {}
+        return {
+            (partition, one.start_offset, one.producer_id, one.producer_epoch): one
+            for partition, producers in described.items()
+            for one in producers
+            if one.is_open and now_ms - one.last_timestamp_ms > older_than_ms
+        }
+
+    before = still_open()
+    known = admin.transactions_of(one.producer_id for one in before.values())
+    after = still_open() if before else {}
+    found = []
+    for key, producer in sorted(after.items(), key=lambda item: item[0]):
+        if key not in before:
+            continue
+        partition = key[0]
+        told = known.get(producer.producer_id)
+        found.append(
+            OpenTransaction(
+                partition,
+                producer,
+                _timestamp_at(admin, partition, producer.start_offset),
+                told,
+                judge(partition, producer, told, now_ms),
+            )
+        )
+    return found
+
+
+def _offsets(
+    admin: Admin, partitions: list[TopicPartition], isolation_level: str
+) -> dict[TopicPartition, int]:
+    listed = list_offsets(
+        admin.cluster, dict.fromkeys(partitions, LATEST), isolation_level=isolation_level
+    )
+    return {partition: found.offset for partition, found in listed.items()}
+
+
+def _timestamp_at(admin: Admin, partition: TopicPartition, offset: int) -> int:
+    """Timestamp of the batch with `offset`, -1 when it is not there (deleted meanwhile)."""
+    try:
+        fetched = Fetcher(admin.cluster).fetch({partition: FetchPosition(offset)}, max_wait_ms=0)
+    except ClientError:
+        return -1
+    for one in fetched:
+        for _, header in iter_headers(one.records):
+            if header.last_offset >= offset:
+                return header.base_timestamp
+    return -1

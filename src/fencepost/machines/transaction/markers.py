@@ -1,0 +1,81 @@
+"""Markers on their way to leaders: what one request has, and what follows each answer.
+
+| answer                                                  | what follows                        |
+|---------------------------------------------------------|-------------------------------------|
+| 0                                                       | the partition has its marker        |
+| 2, 3, 5, 6, 7, 8, 9, 14, 15, 16, 19, 20, 56, 74, 75     | sent again, to whoever leads then   |
+| 47, 52                                                  | this coordinator is out of date: it |
+|                                                         | sends no marker of that end any more|
+| 35, 43                                                  | the leader cannot do it, ever: done |
+| any other                                               | a mistake somewhere: sent again,    |
+|                                                         | with an entry in the log            |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from fencepost.machines.transaction.model import TopicPartition, Transaction
+from fencepost.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.wire.errors import ErrorCode
+
+
+class Reaction(Enum):
+    """What a coordinator does about an answer."""
+
+    DONE = "done"
+    RETRY = "retry"
+    GIVE_UP = "give up"
+    """Another coordinator has spoken to the partition: all markers of that end are dropped here."""
+    COMPLAIN = "complain"
+    """As RETRY, and an operator should know."""
+
+
+_REACTIONS: Final = {
+    ErrorCode.NONE: Reaction.DONE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Reaction.GIVE_UP,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Reaction.GIVE_UP,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Reaction.DONE,
+    ErrorCode.UNSUPPORTED_VERSION: Reaction.DONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+    ErrorCode.LEADER_NOT_AVAILABLE: Reaction.RETRY,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Reaction.RETRY,
+    ErrorCode.REQUEST_TIMED_OUT: Reaction.RETRY,
+    ErrorCode.BROKER_NOT_AVAILABLE: Reaction.RETRY,
+    ErrorCode.REPLICA_NOT_AVAILABLE: Reaction.RETRY,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.RETRY,
+    ErrorCode.NOT_COORDINATOR: Reaction.RETRY,
+    ErrorCode.NOT_ENOUGH_REPLICAS: Reaction.RETRY,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Reaction.RETRY,
+    ErrorCode.KAFKA_STORAGE_ERROR: Reaction.RETRY,
+    ErrorCode.FENCED_LEADER_EPOCH: Reaction.RETRY,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: Reaction.RETRY,
+}
+
+
+def reaction_to(error: ErrorCode) -> Reaction:
+    """What follows when a leader answers this for a partition."""
+    return _REACTIONS.get(error, Reaction.COMPLAIN)
+
+
+def marker_for(
+    transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int
+) -> WritableTxnMarker:
+    """The marker of an end for those of its partitions."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=transaction.identity.producer_id,
+        producer_epoch=transaction.identity.epoch,
+        transaction_result=transaction.is_committed,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+            for topic, indexes in by_topic.items()
+        ],
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction.client_version,
+    )

@@ -1,0 +1,104 @@
+"""AddPartitionsToTxn and AddOffsetsToTxn: partitions become part of a transaction.
+
+The first ones begin it. Only partitions that are in here get a marker, so a partition takes records
+of a transaction only when the coordinator knows of it: leaders ask (`verify`), or add the partition
+themselves (version 2, KIP-890).
+
+A record has all partitions of a transaction, and one that is larger than `max.message.bytes` of
+`__transaction_state` cannot be written: UNKNOWN_SERVER_ERROR, as with Kafka, and the producer
+aborts. The record that ends the transaction may be a little larger than the one before it. Kafka
+finds that out when it ends, and then it can neither be committed nor aborted; here partitions are
+added only while there is room for its end, too (`END_BYTES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from fencepost.machines.transaction.epochs import claim_of, unchanged
+from fencepost.machines.transaction.model import IDLE, TopicPartition, Transaction
+from fencepost.machines.transaction.shard import Decision, Shard
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.transaction import TransactionState
+
+END_BYTES: Final = 64
+"""How much larger the record that ends a transaction may be than the last one that adds to it: the
+producer ids before and behind, the client's version, and longer lengths of what contains them."""
+
+
+class AddPartitions(NamedTuple):
+    """What is asked."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+    client_version: int = 0
+    """2 if a leader adds them for a producer of version 2 (AddPartitionsToTxn v4 and later)."""
+
+
+def add(shard: Shard, request: AddPartitions, token: Any, wall_ms: int) -> Decision:
+    """Answers with an `ErrorCode`; all of the partitions are added, or none."""
+    decision = Decision()
+    present = shard.transactions.get(request.transactional_id)
+    error = ErrorCode.NONE
+    if not request.transactional_id:
+        error = ErrorCode.INVALID_REQUEST
+    elif present is None:
+        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    elif shard.rules.must_wait(present):
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    elif request.producer_id != present.identity.producer_id:
+        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    elif not shard.rules.may_add(claim_of(present.identity, request.producer_id, request.epoch)):
+        error = ErrorCode.PRODUCER_FENCED
+    elif (
+        present.state is not TransactionState.ONGOING
+        or not request.partitions <= present.partitions
+    ):
+        error = _add(shard, decision, present, request, wall_ms)
+    decision.reply(token, error)
+    return decision
+
+
+def _add(
+    shard: Shard, decision: Decision, present: Transaction, request: AddPartitions, wall_ms: int
+) -> ErrorCode:
+    begins = present.state in IDLE
+    after = present._replace(
+        identity=unchanged(present.identity),
+        state=TransactionState.ONGOING,
+        partitions=present.partitions | request.partitions,
+        start_ms=wall_ms if begins else present.start_ms,
+        last_update_ms=wall_ms,
+        client_version=request.client_version,
+    )
+    if not shard.memory.admits(present, after):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    decision.records.append(shard.record(after))
+    decision.spare_bytes = END_BYTES
+    return ErrorCode.NONE
+
+
+def verify(shard: Shard, request: AddPartitions, token: Any) -> Decision:
+    """Answers with `dict[TopicPartition, ErrorCode]`; changes nothing."""
+    decision = Decision()
+    partitions: Iterable[TopicPartition] = request.partitions
+    present = shard.transactions.get(request.transactional_id)
+    error = ErrorCode.NONE
+    if not request.transactional_id:
+        error = ErrorCode.INVALID_REQUEST
+    elif present is None or request.producer_id != present.identity.producer_id:
+        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    elif request.epoch != present.identity.epoch:
+        error = ErrorCode.PRODUCER_FENCED
+    elif present.is_ending:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    known = frozenset() if present is None else present.partitions
+    outside = ErrorCode.TRANSACTION_ABORTABLE
+    answers = {
+        one: error if error is not ErrorCode.NONE or one in known else outside for one in partitions
+    }
+    decision.reply(token, answers)
+    return decision

@@ -1,0 +1,333 @@
+"""`Verifier`: a leader asks coordinators whether partitions are part of transactions (KIP-890).
+
+Theory of operation
+-------------------
+What is to be written in a transaction that is not open in a partition yet is a `Claim`: a producer,
+its transactional id, and the partitions. The coordinator is asked with AddPartitionsToTxn from v4
+on, which either looks (`verify_only`) or, for producers that never add partitions themselves
+(Produce from v12 on, TxnOffsetCommit from v5 on), adds them.
+
+Claims wait for the node that coordinates them. One request to a node is under way at a time, and
+takes along all that have come meanwhile, one of each transactional id. While a claim waits, another
+one of the same producer in the same epoch joins it (Kafka refuses the earlier one, which then
+comes again); one of a newer epoch takes its place, and the older one hears
+INVALID_PRODUCER_EPOCH. A coordinator on this node is asked by a call.
+
+That the transaction before is not quite over yet (CONCURRENT_TRANSACTIONS) is usual for a producer
+that adds implicitly, so the claim is made again here for a while
+(`add.partitions.to.txn.retry.backoff.*`), before the producer hears of it (KAFKA-18654). It is over
+when its markers and its last record are committed, for which they are fsynced by their leaders and
+then by followers: on slow disks, or busy ones, beyond the 100 ms that Kafka waits. franz-go, once
+refused, sends nothing before it has metadata anew, seconds later.
+
+Claims that add wait for the decision about the one before of the same producer: of two requests
+of one connection the second may find the transaction complete while the first still pauses, and
+would be appended out of order. As answers leave in order, its producer would hear of the gap when
+there is none any more, and give up.
+
+What goes wrong on the way is NETWORK_EXCEPTION; `runtime.transactional_writes` says what clients
+hear of it. Nothing but what the answer says of a partition counts as its agreement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from fencepost.machines.group import partition_for
+from fencepost.machines.image import ClusterImage
+from fencepost.runtime.ports import MachinePorts
+from fencepost.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from fencepost.wire.errors import ErrorCode, known_error
+
+log = logging.getLogger(__name__)
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+CLAIMS_MAX: Final = 10_000
+"""Transactional ids that wait for one node."""
+CLAIMS_PER_REQUEST: Final = 1_000
+ADDITIONS_MAX: Final = 100
+"""Claims that wait behind another one of the same producer; clients have 5 requests under way."""
+PARTITIONS_PER_REQUEST: Final = 20_000
+"""Beyond so many the next claim waits for the next request: a node takes only so long lists. As
+many are asked of one producer at once, or those of one claim."""
+
+TopicPartition = tuple[str, int]
+Outcome = Mapping[TopicPartition, ErrorCode]
+"""What the coordinator says of each partition of a claim."""
+OnOutcome = Callable[[Outcome], None]
+OnResponse = Callable[[AddPartitionsToTxnResponse], None]
+
+
+class Claim(NamedTuple):
+    """Who is about to write where; see the module docstring."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+class CoordinatorLink(Protocol):
+    """How coordinators of transactions are reached."""
+
+    def ask_here(self, request: AddPartitionsToTxnRequest, on_response: OnResponse) -> None:
+        """Ask the coordinators of this node; perhaps answered at once."""
+        ...
+
+    def ask(
+        self,
+        node_id: int,
+        request: AddPartitionsToTxnRequest,
+        on_response: OnResponse,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """Ask another node; one of the two is called, never before this returns."""
+        ...
+
+
+class _Waiting:
+    """Claims of one producer in one epoch, and who made them."""
+
+    __slots__ = ("began_ms", "claim", "partitions", "takers")
+
+    def __init__(self, claim: Claim, began_ms: int) -> None:
+        self.claim = claim
+        self.began_ms = began_ms
+        self.partitions: dict[TopicPartition, None] = {}
+        self.takers: list[tuple[Claim, OnOutcome]] = []
+
+    def join(self, claim: Claim, on_outcome: OnOutcome) -> None:
+        self.partitions.update(dict.fromkeys(claim.partitions))
+        self.takers.append((claim, on_outcome))
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell everybody; the trouble of one is neither the others' nor the next request's."""
+        for claim, on_outcome in self.takers:
+            try:
+                on_outcome({p: outcome[p] for p in claim.partitions})
+            except Exception:
+                log.exception("%r: what was asked for it failed", claim.transactional_id)
+
+
+class _Node:
+    """What waits for one node, by transactional id."""
+
+    __slots__ = ("is_asked", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, _Waiting] = {}
+        self.is_asked = False
+
+
+class Verifier:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        node_id: int,
+        ports: MachinePorts,
+        image: Callable[[], ClusterImage],
+        link: CoordinatorLink,
+        retry_backoff_ms: int,
+        retry_max_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._ports = ports
+        self._image = image
+        self._link = link
+        self._retry_backoff_ms = retry_backoff_ms
+        self._retry_max_ms = retry_max_ms
+        self._nodes: dict[int, _Node] = {}
+        self.on_told: Callable[[int, int], None] = lambda waited_ms, failures: None
+        """Hears of every answer, and every refusal here: after how many milliseconds it came, and
+        for how many partitions it was an error."""
+        self._adding: dict[Claim, list[tuple[Claim, OnOutcome]]] = {}  # and what waits behind each
+
+    def ask(self, claim: Claim, on_outcome: OnOutcome) -> None:
+        """Have the coordinator look at a claim; answered once, perhaps before this returns."""
+        if not claim.adds:
+            self._ask_once(claim, on_outcome)
+            return
+        producer = claim._replace(partitions=())
+        behind = self._adding.get(producer)
+        if behind is None:
+            self._adding[producer] = []
+            until_ms = self._ports.now_ms() + self._retry_max_ms
+            decided = partial(self._decided, producer, on_outcome)
+            self._ask_again(claim, decided, until_ms)
+        elif len(behind) < ADDITIONS_MAX:
+            behind.append((claim, on_outcome))
+        else:
+            on_outcome(dict.fromkeys(claim.partitions, ErrorCode.NETWORK_EXCEPTION))
+
+    def _decided(self, producer: Claim, on_outcome: OnOutcome, outcome: Outcome) -> None:
+        try:
+            on_outcome(outcome)
+        finally:
+            for claim, on_later in self._adding.pop(producer):
+                self.ask(claim, on_later)
+
+    def _ask_again(self, claim: Claim, on_outcome: OnOutcome, until_ms: int) -> None:
+        def take(outcome: Outcome) -> None:
+            is_late = self._ports.now_ms() >= until_ms
+            if is_late or ErrorCode.CONCURRENT_TRANSACTIONS not in outcome.values():
+                on_outcome(outcome)
+            else:
+                self._ports.timers.after(
+                    self._retry_backoff_ms,
+                    lambda: self._ask_again(claim, on_outcome, until_ms),
+                )
+
+        self._ask_once(claim, take)
+
+    def _ask_once(self, claim: Claim, on_outcome: OnOutcome) -> None:
+        node_id = self._coordinator_of(claim.transactional_id)
+        waiting = _Waiting(claim, self._ports.now_ms())
+        if node_id < 0:
+            waiting.join(claim, on_outcome)
+            self._refuse(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        node = self._nodes.setdefault(node_id, _Node())
+        before = node.waiting.get(claim.transactional_id)
+        waiting.join(claim, on_outcome)
+        if before is not None and _are_one(before.claim, claim):
+            if len(before.partitions) + len(claim.partitions) > PARTITIONS_PER_REQUEST:
+                self._refuse(waiting, ErrorCode.NETWORK_EXCEPTION)
+            else:
+                before.join(claim, on_outcome)
+            return
+        if before is not None:
+            older, newer = _in_order(before, waiting)
+            node.waiting[claim.transactional_id] = newer
+            self._refuse(older, _why_replaced(older.claim, newer.claim))
+        elif len(node.waiting) >= CLAIMS_MAX:
+            self._refuse(waiting, ErrorCode.NETWORK_EXCEPTION)
+        else:
+            node.waiting[claim.transactional_id] = waiting
+        self._pump(node_id, node)
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        topic = self._image().topics_by_name.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
+
+    def _pump(self, node_id: int, node: _Node) -> None:
+        if node.is_asked or not node.waiting:
+            return
+        node.is_asked = True
+        asked = _take(node)
+        request = AddPartitionsToTxnRequest(transactions=[_told(one) for one in asked.values()])
+
+        def done() -> None:
+            node.is_asked = False
+            self._pump(node_id, node)
+
+        def on_response(response: AddPartitionsToTxnResponse) -> None:
+            for transactional_id, outcome in _outcomes(response, asked).items():
+                self._tell(asked[transactional_id], outcome)
+            done()
+
+        def on_failure(reason: str) -> None:
+            for one in asked.values():
+                self._refuse(one, ErrorCode.NETWORK_EXCEPTION)
+            done()
+
+        if node_id == self._node_id:
+            self._link.ask_here(request, on_response)
+        else:
+            self._link.ask(node_id, request, on_response, on_failure)
+
+    def _refuse(self, waiting: _Waiting, error: ErrorCode) -> None:
+        self._tell(waiting, dict.fromkeys(waiting.partitions, error))
+
+    def _tell(self, waiting: _Waiting, outcome: Outcome) -> None:
+        failures = sum(error is not ErrorCode.NONE for error in outcome.values())
+        self.on_told(self._ports.now_ms() - waiting.began_ms, failures)
+        waiting.tell(outcome)
+
+
+def _take(node: _Node) -> dict[str, _Waiting]:
+    """The next request's worth of what waits, oldest first; one claim at least."""
+    asked: dict[str, _Waiting] = {}
+    room = PARTITIONS_PER_REQUEST
+    for transactional_id, one in node.waiting.items():
+        room -= len(one.partitions)
+        if asked and (room < 0 or len(asked) == CLAIMS_PER_REQUEST):
+            break
+        asked[transactional_id] = one
+    for transactional_id in asked:
+        del node.waiting[transactional_id]
+    return asked
+
+
+def _are_one(before: Claim, claim: Claim) -> bool:
+    return before._replace(partitions=()) == claim._replace(partitions=())
+
+
+def _in_order(before: _Waiting, after: _Waiting) -> tuple[_Waiting, _Waiting]:
+    """Which of two goes on: the newer epoch of a producer, and the later claim otherwise."""
+    is_same = before.claim.producer_id == after.claim.producer_id
+    if is_same and after.claim.producer_epoch < before.claim.producer_epoch:
+        return after, before
+    return before, after
+
+
+def _why_replaced(older: Claim, newer: Claim) -> ErrorCode:
+    is_same = older.producer_id == newer.producer_id
+    if is_same and older.producer_epoch < newer.producer_epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode.NETWORK_EXCEPTION
+
+
+def _told(waiting: _Waiting) -> AddPartitionsToTxnTransaction:
+    claim = waiting.claim
+    return AddPartitionsToTxnTransaction(
+        transactional_id=claim.transactional_id,
+        producer_id=claim.producer_id,
+        producer_epoch=claim.producer_epoch,
+        verify_only=not claim.adds,
+        topics=_by_topic(waiting.partitions),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for name, index in partitions:
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = AddPartitionsToTxnTopic(name=name)
+        topic.partitions.append(index)
+    return list(topics.values())
+
+
+def _outcomes(
+    response: AddPartitionsToTxnResponse, asked: Mapping[str, _Waiting]
+) -> dict[str, Outcome]:
+    """What an answer says of each claim; what it leaves out it has not agreed to."""
+    default = ErrorCode.NETWORK_EXCEPTION
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        default = ErrorCode.INVALID_TXN_STATE
+    elif response.error_code:
+        default = known_error(response.error_code)
+    outcomes: dict[str, dict[TopicPartition, ErrorCode]] = {
+        transactional_id: dict.fromkeys(waiting.partitions, default)
+        for transactional_id, waiting in asked.items()
+    }
+    for result in () if response.error_code else response.results_by_transaction:
+        outcome: dict[TopicPartition, Any] = outcomes.get(result.transactional_id, {})
+        for topic in result.topic_results:
+            for partition in topic.results_by_partition:
+                key = topic.name, partition.partition_index
+                if key in outcome:
+                    outcome[key] = known_error(partition.partition_error_code)
+    return dict(outcomes)

@@ -1,0 +1,130 @@
+"""What a simulated broker has for transactions: the product's own parts, over the world's network.
+
+They are put together as `broker/node` does it: the coordinators of transactional ids, who carries
+their markers to leaders, who writes markers into the partitions that are led here, who asks
+coordinators before the first batch of a transaction is written, and who takes offsets that are
+committed in transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from fencepost.machines.transaction import (
+    TransactionCodec,
+    TransactionConfig,
+    TransactionCoordinator,
+    TransactionMemory,
+)
+from fencepost.runtime.coordinator import CoordinatorKind
+from fencepost.runtime.markers import MarkerWriter
+from fencepost.runtime.transaction_markers import MarkerSender
+from fencepost.runtime.transaction_requests import BATCHED_FROM, add_partitions
+from fencepost.runtime.transactional_commits import TransactionalCommits
+from fencepost.runtime.transactional_writes import TransactionalWrites
+from fencepost.runtime.transactions import TRANSACTION_VERSION, TransactionCoordinators
+from fencepost.runtime.verification import Verifier
+from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.calls import ANY_VERSION, Versions
+from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+from fencepost.wire.message import Message
+
+WRITE_TIMEOUT_MS: Final = 5_000
+MARKER_TIMEOUT_MS: Final = 2_000
+RETRY_BACKOFF_MS: Final = 20
+RETRY_MAX_MS: Final = 100
+CONFIG: Final = TransactionConfig(timeout_check_ms=1_000)
+"""Transactions that last too long are looked for more often than by default."""
+
+OnAnswer = Callable[[Any], None]
+
+
+class BrokerTransactions:
+    """See the module docstring; good for one incarnation of its broker."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        ports = broker.ports
+        self._lane = ports.scheduler.lane()
+        self.markers = MarkerWriter(
+            ports, ports.scheduler.lane(), broker.replicas, broker.groups, MARKER_TIMEOUT_MS
+        )
+        here = _Peers(broker, lambda request, then: self.markers.write(request, then))
+        self.coordinators = TransactionCoordinators(
+            broker.id,
+            ports,
+            broker.metadata,
+            _kind(broker),
+            broker.producer_ids,
+            MarkerSender(broker.id, broker.timers, here, lambda: broker.image),
+        )
+        broker.replicas.watchers.append(self.coordinators)
+        verifier = Verifier(
+            broker.id,
+            ports,
+            lambda: broker.image,
+            _Peers(broker, self._verify_here, (BATCHED_FROM, None)),
+            RETRY_BACKOFF_MS,
+            RETRY_MAX_MS,
+        )
+        self.writes = TransactionalWrites(ports.driver, verifier, lambda: True)
+        self.commits = TransactionalCommits(ports, broker.groups, self.writes, lambda: broker.image)
+
+    def add_partitions(
+        self, request: AddPartitionsToTxnRequest, api_version: int, then: OnAnswer
+    ) -> None:
+        """Have the coordinators here add partitions, or look at them."""
+        image = self._broker.image
+        self._lane.begin(add_partitions(self.coordinators, image, request, api_version, then))
+
+    def _verify_here(self, request: AddPartitionsToTxnRequest, then: OnAnswer) -> None:
+        self.add_partitions(request, AddPartitionsToTxnRequest.max_version, then)
+
+
+class _Peers:
+    """`MarkerLeaders` and `CoordinatorLink`: other brokers, and the one that asks."""
+
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        here: Callable[[Any, OnAnswer], None],
+        between: Versions = ANY_VERSION,
+    ) -> None:
+        self._broker = broker
+        self._between = between
+        self.write_here = self.ask_here = here
+
+    def ask(
+        self,
+        node_id: int,
+        request: Message,
+        on_response: OnAnswer,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """Ask another broker."""
+
+        def done(response: Any, is_refused: bool) -> None:
+            if response is None:
+                on_failure("no answer")
+            else:
+                on_response(response)
+
+        network = self._broker.world.network
+        network.request(self._broker, node_id, request, done, self._between)
+
+
+def _kind(broker: BrokerProcess) -> CoordinatorKind[TransactionCoordinator]:
+    """How the coordinators are run in one incarnation of a broker."""
+    memory = TransactionMemory()
+    rules = broker.world.rules
+
+    def level() -> int:
+        return broker.image.features.get(TRANSACTION_VERSION, 0)
+
+    return CoordinatorKind(
+        lambda: TransactionCoordinator(CONFIG, memory, level, rules.transactions),
+        TransactionCodec(rules.transactions),
+        write_timeout_ms=WRITE_TIMEOUT_MS,
+        rules=rules.coordinator,
+    )

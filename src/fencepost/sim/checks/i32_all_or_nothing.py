@@ -1,0 +1,54 @@
+"""I32: a transaction ends in all of its partitions, offsets included, and everywhere in one way.
+
+What its producer was told is committed is committed with all that was acknowledged in it, and
+nothing is that the producer has never asked to commit.
+"""
+
+from __future__ import annotations
+
+from fencepost.sim.checks import Check
+from fencepost.sim.oracle import Oracle, Violation
+from fencepost.sim.transaction_oracle import Marked, Transaction
+
+
+class AllOrNothing(Check):
+    """Compares the outcomes of a transaction with each other and with what its producer knows."""
+
+    kind = "I32"
+
+    def marked(self, oracle: Oracle, marked: Marked) -> None:
+        for one in marked.ended:
+            if one.is_torn or one.name == "?":
+                continue
+            if (not marked.commits) in one.outcomes.values():
+                self._refuse(one, marked.commits, "and in another partition it is not")
+            if one.told is not None and one.told is not marked.commits:
+                self._refuse(one, marked.commits, "and its producer heard that it is not")
+            if marked.commits and True not in one.wanted:
+                self._refuse(one, True, "and its producer never asked for that")
+
+    def _refuse(self, one: Transaction, commits: bool, why: str) -> None:
+        word = "committed" if commits else "aborted"
+        raise Violation(self.kind, f"transaction {one.name} is {word}, {why}")
+
+    def at_end(self, oracle: Oracle) -> None:
+        for one in oracle.transactions.all:
+            is_committed = one.told or True in one.outcomes.values()
+            if is_committed and not one.is_torn:
+                self._look_for_gaps(oracle, one)
+
+    def _look_for_gaps(self, oracle: Oracle, one: Transaction) -> None:
+        partitions = {key for key, _ in one.acknowledged}
+        gone = {key for key in partitions if key in oracle.partitions.deleted}
+        for key in sorted(partitions - gone):
+            if one.outcomes.get(key) is not True:
+                raise Violation(
+                    self.kind,
+                    f"transaction {one.name} is committed, and not in partition {key[1]}, where it"
+                    " has written",
+                )
+        if one.offsets and len(one.outcomes) <= len(partitions - gone):
+            raise Violation(self.kind, f"transaction {one.name} is committed without its offsets")
+
+
+CHECK = AllOrNothing

@@ -1,0 +1,35 @@
+"""I33: who reads committed data reads nothing that is aborted or undecided, and misses nothing.
+
+What is undecided holds back everything behind it: the last stable offset is never beyond the first
+transaction that is open, or whose marker is not committed.
+"""
+
+from __future__ import annotations
+
+from fencepost.sim.checks import Check
+from fencepost.sim.oracle import Oracle, Violation
+from fencepost.sim.transaction_oracle import ReadCommitted
+
+_WORDS = {True: "is committed", False: "is aborted", None: "is undecided"}
+
+
+class ReadsCommitted(Check):
+    """Compares what was given of a stretch with how the transactions there have ended."""
+
+    kind = "I33"
+
+    def read_committed(self, oracle: Oracle, read: ReadCommitted) -> None:
+        outcomes = oracle.transactions.outcomes.get(read.key, {})
+        for offset, outcome in outcomes.items():
+            if not read.from_offset <= offset < read.to_offset:
+                continue
+            if (offset in read.given) != (outcome is True) or outcome is None:
+                did = "is given" if offset in read.given else "is not given"
+                raise Violation(
+                    self.kind,
+                    f"client {read.client_id} {did} what stands at {offset} of partition"
+                    f" {read.key[1]}, which {_WORDS[outcome]}, and reads on",
+                )
+
+
+CHECK = ReadsCommitted

@@ -1,0 +1,131 @@
+"""The commands of scenarios about transactions. Transactors are x1, x2, ... in the order of their
+ids; the odd ones know KIP-890, and speak version 2 where the cluster does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.machines.coordinator import Decision
+from fencepost.machines.transaction import TransactionCoordinator
+from fencepost.machines.transaction.records import FLEXIBLE_FROM, TransactionRecord
+from fencepost.runtime.coordinator import Coordinator
+from fencepost.sim.clients.transactor import Transactor
+from fencepost.sim.oracle import Violation
+from fencepost.sim.script import Script, ScriptError
+from fencepost.sim.script_brokers import broker_of, committer_of, note_outcome, partition_of
+from fencepost.sim.script_table import command
+
+
+@command
+def init(script: Script, words: list[str]) -> None:
+    """`init X`: transactor X asks for its producer id; X has crashed, if it had one; see
+    `outcomes`."""
+    transactor = _transactor_of(script, words[0])
+    transactor.restart()
+    _do(script, words[0], "init", transactor.initialize)
+
+
+@command
+def takes_over(script: Script, words: list[str]) -> None:
+    """`takes-over X Y`: transactor X has the transactional id of Y from now on."""
+    first, second = (_transactor_of(script, word) for word in words[:2])
+    first.transactional_id = second.transactional_id
+
+
+@command
+def begin(script: Script, words: list[str]) -> None:
+    """`begin X`: transactor X begins a transaction."""
+    transactor = _transactor_of(script, words[0])
+    script.world.guard(transactor.begin_transaction, None)
+
+
+@command
+def write_in(script: Script, words: list[str]) -> None:
+    """`write-in X TOPIC-N [COUNT]`: transactor X sends a batch in its transaction, and again
+    whenever it may; see `outcomes`."""
+    transactor, key = _transactor_of(script, words[0]), partition_of(script, words[1])
+    count = int((words[2:] or ["1"])[0])
+    _do(script, words[0], words[1], lambda: transactor.produce(key, count))
+
+
+@command
+def commit_in(script: Script, words: list[str]) -> None:
+    """`commit-in X G TOPIC-N`: transactor X commits an offset of committer G's group for the
+    partition in its transaction; see `outcomes`."""
+    transactor, key = _transactor_of(script, words[0]), partition_of(script, words[2])
+    group_id = committer_of(script, words[1]).group_id
+    what = f"offset of {words[1]}"
+    _do(script, words[0], what, lambda: transactor.commit_offset(key, group_id))
+
+
+@command
+def end(script: Script, words: list[str]) -> None:
+    """`end X commit | abort`: transactor X ends its transaction; see `outcomes`."""
+    if words[1] not in ("commit", "abort"):
+        raise ScriptError("`end X commit` or `end X abort`")
+    transactor = _transactor_of(script, words[0])
+    _do(script, words[0], words[1], lambda: transactor.end(commit=words[1] == "commit"))
+
+
+@command
+def give_up(script: Script, words: list[str]) -> None:
+    """`give-up X`: transactor X waits no more for the answer to its batch, and can only abort."""
+    transactor = _transactor_of(script, words[0])
+    script.world.guard(transactor.give_up, None)
+
+
+@command
+def age(script: Script, words: list[str]) -> None:
+    """`age X EPOCH B`: broker B, which coordinates X's transactional id, writes that it has that
+    epoch, as after so many transactions; X must ask for its producer id again."""
+    transactor, epoch = _transactor_of(script, words[0]), int(words[1])
+    broker = broker_of(script, words[2])
+    id_ = transactor.transactional_id
+    coordinator = broker.transactions.coordinators.coordinator_of(id_)
+    if not isinstance(coordinator, Coordinator):
+        raise ScriptError(f"{broker.id} does not coordinate {id_}")
+
+    def decide(machine: TransactionCoordinator) -> Decision[TransactionRecord]:
+        present = machine.transactions[id_]
+        aged = present._replace(identity=present.identity._replace(epoch=epoch))
+        return Decision(records=[TransactionRecord(id_, aged, FLEXIBLE_FROM)])
+
+    script.world.observer.oracle.transactions.may_jump.add(id_)
+    script.world.guard(lambda: coordinator.tell(decide), broker)
+
+
+@command
+def transactions(script: Script, words: list[str]) -> list[str]:
+    """`transactions B`: the transactional ids that broker B coordinates: state, epoch, and the
+    partitions that take part."""
+    return [
+        f"{one.transactional_id}   {one.state.name.lower()}   e{one.identity.epoch}"
+        + "".join(f"   {topic}-{index}" for topic, index in sorted(one.partitions))
+        for coordinator in broker_of(script, words[0]).transactions.coordinators.coordinators()
+        for one in coordinator.machine.transactions.values()
+    ]
+
+
+@command
+def stable(script: Script, words: list[str]) -> list[str]:
+    """`stable B TOPIC-N`: the last stable offset of the partition at broker B, and its high
+    watermark."""
+    broker, key = broker_of(script, words[0]), partition_of(script, words[1])
+    for hosted in broker.replicas.all():
+        if (hosted.topic_id, hosted.index) == key:
+            machine = hosted.machine
+            return [f"{machine.last_stable_offset} of {machine.high_watermark}"]
+    raise Violation("script", f"{words[1]} has no replica on {broker.id}")
+
+
+def _do(script: Script, name: str, what: str, act: Callable[[], None]) -> None:
+    transactor = _transactor_of(script, name)
+    note_outcome(script, transactor, f"{name} {what}")
+    script.world.guard(act, None)
+
+
+def _transactor_of(script: Script, word: str) -> Transactor:
+    try:
+        return script.world.clients.transactors[int(word.removeprefix("x")) - 1]
+    except (ValueError, IndexError):
+        raise ScriptError(f"{word} is no transactor; x1, x2, ... are if transactors=N") from None

@@ -1,0 +1,272 @@
+"""Reading the checkpoint of any structured streaming query that reads topics, ours or the jar's.
+
+A checkpoint has `offsets/N` (written before batch N runs: the offset where it ends, per source),
+`commits/N` (written when it is done) and `metadata` (the query's id). A file of offsets is
+
+    v1                                    or    v2
+    {"batchWatermarkMs": ..., ...}              {"batchWatermarkMs": ..., ...}
+    {"orders": {"0": 1200}}                     payments:{"orders": {"0": 1200}}
+
+with one line per source, in v1 in their order and `-` for one that has no offset yet, in v2 by
+name (spark.sql.streaming.offsetLog.formatVersion). Where a query of Spark's own connector starts
+is in `sources/N/0` before it has committed anything.
+
+Spark renames finished files into place, but other file systems and copies may leave parts of them,
+so what is read is checked and its size bounded: CheckpointError says what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from fencepost.spark.offsets import StreamOffset
+
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Offsets of a million partitions; what is larger was not written by Spark."""
+ENTRIES_MAX: Final = 1_000_000
+SOURCES_MAX: Final = 1000
+TEXT_MAX: Final = 200
+READS_MAX: Final = 5
+"""Spark deletes old files while we read, so we look again, so often."""
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
+TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+NO_OFFSET: Final = "-"
+
+
+class CheckpointError(ValueError):
+    """The directory is no checkpoint, or a file in it is not as Spark writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of a query: its number or name, and its offsets.
+
+    `committed` is where the last committed batch ended, or where the query starts if there is none
+    and the source has written that down. `planned` is where the newest batch ends. None: no offset
+    yet. A source that does not read topics has `is_topics` False and no offsets.
+    """
+
+    name: str
+    committed: StreamOffset | None
+    planned: StreamOffset | None
+    is_topics: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint says; batches are None before the first one."""
+
+    query_id: str | None
+    planned_batch: int | None
+    committed_batch: int | None
+    sources: tuple[Source, ...]
+
+    @property
+    def state(self) -> str:
+        """`new`, `planned` (its newest batch runs, or will run again) or `committed`."""
+        if self.planned_batch is None:
+            return "new"
+        return "committed" if self.planned_batch == self.committed_batch else "planned"
+
+
+def checkpoint_directory(location: str) -> Path:
+    """The directory that a path or a `file:` URI names. CheckpointError for other file systems."""
+    scheme, _, _ = location.partition(":/")
+    if scheme == location or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return Path(location)
+    parts = urlsplit(location)
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+        raise CheckpointError(
+            f"{location}: only local paths and file: URIs can be read; copy the directory here"
+        )
+    return Path(unquote(parts.path))
+
+
+def read_checkpoint(directory: Path) -> Checkpoint:
+    """What the checkpoint says now; see the module for CheckpointError."""
+    for _ in range(READS_MAX):
+        planned = _last_batch(directory / "offsets")
+        committed = _last_batch(directory / "commits")
+        if planned is None and not (directory / "metadata").exists():
+            raise CheckpointError(
+                f"{directory}: not a checkpoint: it has no offsets and no metadata"
+            )
+        if committed is not None and (planned is None or planned < committed):
+            # Batch N may have been planned and committed between the two looks.
+            planned = committed
+        try:
+            return _read(directory, planned, committed)
+        except FileNotFoundError as error:
+            missing = error.filename
+    raise CheckpointError(f"{missing}: is missing, though the batch is in commits or offsets")
+
+
+def _read(directory: Path, planned: int | None, committed: int | None) -> Checkpoint:
+    ends = {} if planned is None else _read_offsets(directory / "offsets" / str(planned))
+    begins: Mapping[str, _Line] = {}
+    if committed is not None and committed == planned:
+        begins = ends
+    elif committed is not None:
+        begins = _read_offsets(directory / "offsets" / str(committed))
+    sources = []
+    for name in dict.fromkeys([*ends, *begins]):
+        end, begin = ends.get(name, _Line()), begins.get(name, _Line())
+        start = begin.offset
+        if committed is None and start is None:
+            start = _read_initial(directory / "sources" / name / "0")
+        sources.append(Source(name, start, end.offset, end.is_topics and begin.is_topics))
+    return Checkpoint(_read_id(directory / "metadata"), planned, committed, tuple(sources))
+
+
+def _last_batch(directory: Path) -> int | None:
+    """The highest number that a file is named by; other names are Spark's own business."""
+    last: int | None = None
+    try:
+        with os.scandir(directory) as entries:
+            for number, entry in enumerate(entries):
+                if number >= ENTRIES_MAX:
+                    raise CheckpointError(f"{directory}: more than {ENTRIES_MAX} files")
+                if re.fullmatch(r"[0-9]{1,18}", entry.name):
+                    last = max(int(entry.name), -1 if last is None else last)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{directory}: {error.strerror}") from error
+    return last
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One source's line of a file of offsets."""
+
+    offset: StreamOffset | None = None
+    is_topics: bool = True
+
+
+def _read_offsets(path: Path) -> dict[str, _Line]:
+    lines = _lines(path)
+    if lines[0] not in ("v1", "v2"):
+        raise CheckpointError(f"{path}: begins with {_short(lines[:1])}, not with v1 or v2")
+    if len(lines) < 3:
+        raise CheckpointError(f"{path}: cut after {len(lines)} lines; offsets are in the third")
+    _json_object(path, 2, lines[1])
+    sources = lines[2:]
+    if len(sources) > SOURCES_MAX:
+        raise CheckpointError(f"{path}: {len(sources)} sources; at most {SOURCES_MAX} are read")
+    found: dict[str, _Line] = {}
+    for number, text in enumerate(sources):
+        name = str(number)
+        if lines[0] == "v2":
+            name, colon, text = text.partition(":")
+            if not colon or not re.fullmatch(r"[\w.-]{1,100}", name) or name in (".", ".."):
+                raise CheckpointError(f"{path}: line {number + 3} has no NAME:OFFSET")
+        found[name] = _read_line(path, number + 3, text)
+    return found
+
+
+def _read_line(path: Path, number: int, text: str) -> _Line:
+    if text == NO_OFFSET:
+        return _Line()
+    parsed = _json(path, number, text)
+    try:
+        return _Line(_topic_offset(parsed))
+    except ValueError:
+        # A file source's {"logOffset": 3}, a rate source's 17: none of our business.
+        return _Line(is_topics=False)
+
+
+def _topic_offset(parsed: Any) -> StreamOffset:
+    """ValueError unless it is an offset of topics, with numbers that brokers can be asked for."""
+    if not isinstance(parsed, Mapping):
+        raise ValueError("no object")
+    offset = StreamOffset.from_json(parsed)
+    for where, position in offset.positions.items():
+        if not TOPIC.fullmatch(where.topic) or where.partition > INT32_MAX:
+            raise ValueError("no topic's partition")
+        if position.offset > INT64_MAX or not -1 <= position.leader_epoch <= INT32_MAX:
+            raise ValueError("no offset")
+    return offset
+
+
+def _read_initial(path: Path) -> StreamOffset | None:
+    """Where Spark's own connector starts (a zero byte, "v1", JSON); None where it says nothing."""
+    try:
+        lines = _lines(path)
+    except FileNotFoundError:
+        return None
+    if len(lines) != 2 or lines[0].lstrip("\0") != "v1":
+        return None
+    try:
+        return _topic_offset(_json(path, 2, lines[1]))
+    except ValueError:
+        return None
+
+
+def _read_id(path: Path) -> str | None:
+    try:
+        text = _text(path)
+    except FileNotFoundError:
+        return None
+    query_id = _json_object(path, 1, text).get("id")
+    if not isinstance(query_id, str) or not query_id.isprintable() or len(query_id) > TEXT_MAX:
+        raise CheckpointError(f"{path}: has no id")
+    return query_id
+
+
+def _lines(path: Path) -> list[str]:
+    """At least one. Not `splitlines`, which takes more for the end of a line than Spark does."""
+    return _text(path).removesuffix("\n").split("\n")
+
+
+def _text(path: Path) -> str:
+    """The file's text. FileNotFoundError, CheckpointError."""
+    try:
+        # Not blocking: a FIFO without a writer would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CheckpointError(f"{path}: is not a file")
+            data = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise CheckpointError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
+    if not data:
+        raise CheckpointError(f"{path}: is empty: the write did not finish")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path}: is not UTF-8: {error.reason}") from error
+
+
+def _json(path: Path, number: int, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too long"
+        raise CheckpointError(
+            f"{path}: line {number} is not JSON ({reason}): {_short(text)}"
+        ) from error
+
+
+def _json_object(path: Path, number: int, text: str) -> Mapping[str, Any]:
+    parsed = _json(path, number, text)
+    if not isinstance(parsed, Mapping):
+        raise CheckpointError(f"{path}: line {number} is no JSON object: {_short(text)}")
+    return parsed
+
+
+def _short(text: object) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= TEXT_MAX else f"{shown[:TEXT_MAX]}..."

@@ -1,0 +1,107 @@
+"""Columns of decoded values, and records made of those that could not be decoded.
+
+`decode` is an Arrow UDF over `Registry`; nothing is asked of the registry on the driver, so a query
+can be planned without it, and a schema that is registered later is found when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from fencepost.spark.formats.registry import registry_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+DECODED: Final = "json string, schema_id int, error string"
+_ARROW: Final = pa.struct(
+    [("json", pa.string()), ("schema_id", pa.int32()), ("error", pa.string())]
+)
+_CORRUPT: Final = "_corrupt_record"
+HEADERS: Final = {
+    "__connect.errors.topic": "topic",
+    "__connect.errors.partition": "partition",
+    "__connect.errors.offset": "offset",
+}
+"""Headers of a dead letter as Kafka Connect names them (KIP-298), and where they come from."""
+
+
+def decode(
+    column: Column | str,
+    registry: str | Mapping[str, Any],
+    schema: str | StructType | None = None,
+) -> Column:
+    """Decode a binary column of values with Confluent's framing.
+
+    `registry` is its URL, or properties of Confluent's SchemaRegistryClient (`url`,
+    `basic.auth.user.info` and so on). The result is a struct of `json` (the value as JSON text),
+    `schema_id` and `error` (why there is no value; null if there is one). With `schema`, in Spark's
+    own words ("id long, amount decimal(9,2)"), it begins with `value`, the JSON read by it, and
+    what does not fit it has an `error`. A null stays null and is no error. Raises ValueError for
+    properties that are no plain values; tasks fail while the registry cannot be asked.
+    """
+    given = {"url": registry} if isinstance(registry, str) else dict(registry)
+    for name, value in given.items():
+        if not isinstance(value, str | int | float | bool):
+            raise ValueError(f"{name}={value!r}: must be a text or a number, to travel to workers")
+    config = tuple(sorted(given.items()))
+
+    def decode_rows(values: pa.Array) -> pa.Array:
+        rows = registry_for(config).decode_all(values.to_pylist())
+        json_text, schema_ids, errors = zip(*rows, strict=True) if rows else ((), (), ())
+        arrays = [
+            pa.array(given, one.type)
+            for given, one in zip((json_text, schema_ids, errors), _ARROW, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(_ARROW))
+
+    # Arrow has to be told the type: annotations here are texts.
+    decode_rows.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    # Spark's overloads want a number for the kind of function, which it finds by itself.
+    decoded = F.arrow_udf(decode_rows, DECODED)(column)  # type: ignore[call-overload]
+    return decoded if schema is None else _with_value(decoded, schema)
+
+
+def _with_value(decoded: Column, schema: str | StructType) -> Column:
+    if isinstance(schema, str):
+        wanted: str | StructType = f"{schema}, {_CORRUPT} STRING"
+    else:
+        wanted = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    options = {"columnNameOfCorruptRecord": _CORRUPT}
+    read = F.from_json(decoded["json"], wanted, options)
+    is_corrupt = read[_CORRUPT].isNotNull()
+    unfit = F.when(is_corrupt, F.lit("does not fit the schema that was asked for"))
+    return F.struct(
+        F.when(~is_corrupt, read.dropFields(_CORRUPT)).alias("value"),
+        decoded["json"].alias("json"),
+        decoded["schema_id"].alias("schema_id"),
+        F.coalesce(decoded["error"], unfit).alias("error"),
+    )
+
+
+def dead_letters(rows: DataFrame, decoded: str = "decoded") -> DataFrame:
+    """The records of `rows` that could not be decoded, ready to be written to another topic.
+
+    `rows` has the columns of the source and the column `decoded` that `decode` made. The result has
+    the untouched `key` and `value`, and `headers`: those of the record (with includeHeaders), then
+    where it came from and why it is here, under the names of Kafka Connect.
+    """
+    told = {name: F.col(column).cast("string") for name, column in HEADERS.items()}
+    told["__connect.errors.exception.message"] = F.col(f"{decoded}.error")
+    headers = F.array(
+        *(
+            F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+            for name, value in told.items()
+        )
+    )
+    if "headers" in rows.columns:
+        headers = F.when(F.col("headers").isNull(), headers).otherwise(
+            F.concat(F.col("headers"), headers)
+        )
+    bad = rows.where(F.col(f"{decoded}.error").isNotNull())
+    return bad.select("key", "value", headers.alias("headers"))

@@ -1,0 +1,106 @@
+"""The project that `fencepost pipeline init` writes runs, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.cli.main import main
+
+TIMEOUT_S = 800
+
+
+def run_project(place: Path, servers: str) -> None:
+    """One run, as its README says; nothing of it is left running."""
+    import pyspark
+
+    from fencepost.cli.demo.pipeline import environment, stop_session
+
+    launcher = Path(pyspark.__file__).parent / "bin" / "spark-pipelines"
+    with subprocess.Popen(
+        [str(launcher), "run"],
+        cwd=place,
+        env=environment(place, servers, ""),  # SPARK_CONF_DIR is its conf
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, _ = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            stop_session(process.pid)
+    assert process.returncode == 0, out[-4000:]
+
+
+def rows(place: Path, table: str) -> list[dict[str, Any]]:
+    """A table, read without Spark."""
+    import pyarrow.parquet as pq
+
+    files = sorted((place / "data" / "tables" / table).rglob("*.parquet"))
+    assert files, f"there is no table {table}"
+    return pq.read_table(files).to_pylist()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(2 * TIMEOUT_S)
+def test_a_project_runs_and_goes_on_where_it_stopped(
+    served: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from fencepost.client.admin import Admin
+    from fencepost.client.cluster import Cluster
+    from fencepost.client.producer import Producer
+    from fencepost.spark.java import find_java
+
+    java = find_java()
+    assert java is not None
+    monkeypatch.setenv("JAVA_HOME", str(java.home))
+    place = tmp_path / "flow"
+    assert main(["pipeline", "init", str(place), "--topic", topic, "-b", served]) == 0
+    minute_ms = int(time.time() // 60 - 20) * 60_000
+    with Cluster(served) as cluster:
+        Admin(cluster).create_topic(f"{topic}-sums", 2)
+        Admin(cluster).wait_for_topic(f"{topic}-sums")
+        for run in range(2):
+            with Producer(cluster) as producer:
+                for number in range(10):
+                    event = json.dumps({"name": "ab"[number % 2], "amount": number})
+                    at_ms = minute_ms + run * 300_000 + number * 1000
+                    producer.send(topic, event.encode(), timestamp_ms=at_ms)
+                producer.send(topic, b"no event", timestamp_ms=minute_ms)
+            run_project(place, served)
+    raw = rows(place, "raw")
+    assert len({(row["partition"], row["offset"]) for row in raw}) == len(raw) == 22
+    assert len(rows(place, "cleaned")) == 20
+    assert [row["event"] for row in rows(place, "rejected")] == 2 * ["no event"]
+    totals = {row["name"]: (row["events"], row["amount"]) for row in rows(place, "totals")}
+    assert totals == {"a": (10, 40.0), "b": (10, 50.0)}
+    assert published(served, f"{topic}-sums") == [("a", 5, 20.0), ("b", 5, 25.0)]
+
+
+def published(servers: str, topic: str) -> list[tuple[str, int, float]]:
+    """The sums in the topic: of the first run's minute, which is over in the second."""
+    from fencepost.batch.records import read_records
+    from fencepost.client.cluster import Cluster
+    from fencepost.client.fetcher import Fetcher
+    from fencepost.client.metadata import TopicPartition
+    from fencepost.client.offsets import LATEST, list_offsets
+
+    sums = []
+    with Cluster(servers) as cluster:
+        ends = list_offsets(cluster, {TopicPartition(topic, n): LATEST for n in range(2)})
+        for where, end in ends.items():
+            for fetched in Fetcher(cluster).read_range(where, 0, end.offset):
+                for record in read_records(fetched.records):
+                    value = json.loads(record.value or b"{}")
+                    assert (record.key or b"").decode() == value["name"]
+                    sums.append((value["name"], value["events"], value["amount"]))
+    return sorted(sums)

@@ -1,0 +1,112 @@
+"""Transactions in one cluster of both kinds: whoever coordinates, leads and follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster as Client
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.producer import Producer
+
+from ..waiting import eventually
+from . import apache
+from .quorum import APACHE, FENCEPOST, Quorum
+from .test_mixed_replication import (
+    BROKERS,
+    PARTITIONS,
+    SESSION,
+    TOPIC,
+    addresses,
+    checksum,
+    wait_for_isrs,
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
+
+CONFIG = SESSION | {
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+}
+IDS = 6
+
+
+@pytest.fixture(params=[APACHE, FENCEPOST])
+def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
+    """A controller of one kind; one broker of Apache Kafka's and two of ours."""
+    with Quorum(tmp_path, (request.param,), tuple(BROKERS.values()), config=CONFIG) as quorum:
+        quorum.format()
+        quorum.start()
+        quorum.wait_for_leader()
+        yield quorum
+
+
+def write(quorum: Quorum, name: str, rounds: int = 4) -> Counter[str]:
+    """Transactions of one id in all partitions, every other one aborted; what is committed."""
+    kept: Counter[str] = Counter()
+    with Client(addresses(quorum), transactional_id=name) as client:
+        producer = Producer(client)
+        producer.init_transactions()
+        for number in range(rounds):
+            value = f"{name}-{number}"
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.send(TOPIC, value.encode(), partition=partition)
+            producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): number}, name)
+            if number % 2:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                kept[value] = PARTITIONS
+    return kept
+
+
+def read_committed(quorum: Quorum, broker_id: int, count: int) -> Counter[str]:
+    """By Apache Kafka's consumer, which begins with this broker."""
+    limits = ("--max-messages", str(count), "--timeout-ms", "60000")
+    server = ("--bootstrap-server", quorum.nodes[broker_id].address)
+    tool = ("--topic", TOPIC, "--from-beginning", "--isolation-level", "read_committed", *limits)
+    return Counter(apache.run_tool("console-consumer", *server, *tool).lines)
+
+
+def offset_of(quorum: Quorum, group: str) -> int:
+    part = TopicPartition(TOPIC, 0)
+    with Client(addresses(quorum)) as client:
+        return Admin(client).group_offsets(group, [part], require_stable=True)[part].offset
+
+
+def test_transactions_end_wherever_they_are_written_and_decided(quorum: Quorum) -> None:
+    with Client(addresses(quorum)) as client:
+        Admin(client).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
+    everybody = set(BROKERS)
+    kinds = {BROKERS[leader] for leader in wait_for_isrs(quorum, everybody)}
+    assert kinds == {APACHE, FENCEPOST}, "both kinds lead"
+    kept: Counter[str] = Counter()
+    for number in range(IDS):
+        kept += write(quorum, f"first-{number}")
+    for id_ in (101, 102):
+        quorum.nodes[id_].stop()
+        wait_for_isrs(quorum, everybody - {id_})
+        for number in range(IDS):
+            kept += write(quorum, f"without-{id_}-{number}", rounds=2)
+        quorum.nodes[id_].start()
+        wait_for_isrs(quorum, everybody)
+    for number in range(IDS):
+        assert offset_of(quorum, f"first-{number}") == 2
+        assert offset_of(quorum, f"without-101-{number}") == 0
+    for id_ in (101, 102):
+        assert read_committed(quorum, id_, kept.total()) == kept
+    assert eventually(lambda: wait_for_isrs(quorum, everybody))
+    for id_ in BROKERS:
+        quorum.nodes[id_].stop()
+    for partition in range(PARTITIONS):
+        sums = {checksum(quorum.nodes[id_].data_dir, partition) for id_ in BROKERS}
+        assert len(sums) == 1, f"partition {partition} is the same everywhere"

@@ -1,0 +1,346 @@
+"""Markers on their way: grouped by leader, sent again by error, dropped with their coordinator."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from fencepost.machines.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from fencepost.machines.transaction import TopicPartition, Transaction, TransactionState
+from fencepost.machines.transaction.epochs import Identity
+from fencepost.runtime.transaction_markers import (
+    FIRST_RETRY_MS,
+    MAX_IN_FLIGHT,
+    MAX_PARTITIONS,
+    MAX_RETRY_MS,
+    MarkerSender,
+)
+from fencepost.wire.api.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+HERE, THERE, ELSEWHERE = 1, 2, 3
+
+
+class Timers:
+    """A queue of deadlines; `pass_ms` lets time pass."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        """Run `callback` later."""
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), callback))
+
+    at = after
+
+    def pass_ms(self, duration_ms: int) -> None:
+        """Run what is due."""
+        end_ms = self.now_ms + duration_ms
+        while self._queue and self._queue[0][0] <= end_ms:
+            self.now_ms, _, callback = heapq.heappop(self._queue)
+            callback()
+        self.now_ms = end_ms
+
+
+class World:
+    """A sender, a cluster of three brokers, and leaders that answer when they are told to."""
+
+    def __init__(self) -> None:
+        self.timers = Timers()
+        self.image = image_of({"orders": [HERE, THERE, THERE, ELSEWHERE]})
+        self.asked: list[tuple[int, WriteTxnMarkersRequest, Any, Any]] = []
+        self.written: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.sender = MarkerSender(HERE, self.timers, self, lambda: self.image)
+        self.sender.on_written = lambda sent, partitions: self.written.append(
+            (sent.transactional_id, partitions)
+        )
+
+    def write_here(self, request: WriteTxnMarkersRequest, on_response: Any) -> None:
+        """This node's leaders."""
+        self.asked.append((HERE, request, on_response, None))
+
+    def ask(self, node_id: int, request: WriteTxnMarkersRequest, *tell: Any) -> None:
+        """Another node's."""
+        self.asked.append((node_id, request, *tell))
+
+    def take(self, node_id: int) -> tuple[WriteTxnMarkersRequest, Any, Any]:
+        """The oldest request to a node."""
+        (place, *_) = [i for i, asked in enumerate(self.asked) if asked[0] == node_id]
+        return self.asked.pop(place)[1:]
+
+    def answer(self, node_id: int, errors: dict[int, ErrorCode] | None = None) -> None:
+        """The node answers its oldest request; `errors` by partition."""
+        request, on_response, _ = self.take(node_id)
+        on_response(response_to(request, errors or {}))
+
+
+def image_of(topics: dict[str, list[int]]) -> ClusterImage:
+    """A cluster where these lead the partitions."""
+    image = ClusterImage()
+    brokers, by_name = image.brokers, image.topics_by_name
+    for broker_id in (HERE, THERE, ELSEWHERE):
+        brokers = brokers.set(
+            broker_id, BrokerImage(broker_id, 1, Uuid.ZERO, (), (), None, False, False, ())
+        )
+    for name, leaders in topics.items():
+        partitions = tuple(PartitionImage((one,), (one,), one, 0, 0) for one in leaders)
+        by_name = by_name.set(name, TopicImage(name, Uuid.ZERO, partitions))
+    return replace(image, brokers=brokers, topics_by_name=by_name)
+
+
+def response_to(
+    request: WriteTxnMarkersRequest, errors: dict[int, ErrorCode]
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index,
+                                error_code=int(errors.get(index, ErrorCode.NONE)),
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def ending(number: int, *indexes: int, topic: str = "orders") -> Transaction:
+    """The decided end of transactional id `t<number>`."""
+    return Transaction(
+        f"t{number}",
+        Identity(number, 4, 3, number),
+        1_000,
+        TransactionState.PREPARE_COMMIT,
+        frozenset((topic, index) for index in indexes),
+        client_version=2,
+    )
+
+
+def test_every_leader_gets_its_markers_and_the_coordinator_hears_of_each() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 0, 1, 2))
+    assert sorted(asked[0] for asked in world.asked) == [HERE, THERE]
+    request, on_response, _ = world.take(THERE)
+    (marker,) = request.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (5, 4, 17)
+    assert marker.transaction_result and marker.transaction_version == 2
+    assert [(t.name, t.partition_indexes) for t in marker.topics] == [("orders", [1, 2])]
+    on_response(response_to(request, {}))
+    assert world.written == [("t5", {("orders", 1), ("orders", 2)})]
+    assert world.sender.waiting == 1
+    world.answer(HERE)
+    assert world.written[1:] == [("t5", {("orders", 0)})]
+    assert world.sender.waiting == 0
+
+
+def test_an_end_without_partitions_is_told_at_once() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5))
+    assert world.written == [("t5", frozenset())] and not world.asked
+
+
+def test_transactions_share_requests_while_some_are_under_way() -> None:
+    world = World()
+    for number in range(MAX_IN_FLIGHT + 3):
+        world.sender.begin(number, 17, ending(number, 1))
+    assert len(world.asked) == MAX_IN_FLIGHT
+    world.asked.reverse()  # answers come in any order
+    world.asked[0][2](response_to(world.asked[0][1], {}))
+    assert [marker.producer_id for marker in world.asked[-1][1].markers] == [2, 3, 4]
+
+
+def test_a_coordinator_that_stumbles_over_the_answer_holds_up_no_other() -> None:
+    """Otherwise no transaction of that leader would ever end again."""
+    world = World()
+
+    def written(sent: Transaction, partitions: frozenset[TopicPartition]) -> None:
+        if sent.transactional_id == "t1":
+            raise RuntimeError(partitions)
+        world.written.append((sent.transactional_id, partitions))
+
+    world.sender.on_written = written
+    for number in range(MAX_IN_FLIGHT + 3):
+        world.sender.begin(number, 17, ending(1 if number == 2 else number + 10, 1))
+    for _ in range(MAX_IN_FLIGHT + 1):
+        world.answer(THERE)
+    world.sender.begin(9, 17, ending(9, 1))
+    world.answer(THERE)
+    assert [name for name, _ in world.written] == ["t10", "t11", "t13", "t14", "t9"]
+
+
+def test_a_request_has_only_so_many_partitions() -> None:
+    world = World()
+    world.image = image_of({"wide": [THERE] * (MAX_PARTITIONS + 10)})
+    world.sender.begin(9, 17, ending(5, *range(MAX_PARTITIONS + 10), topic="wide"))
+    sizes = [len(asked[1].markers[0].topics[0].partition_indexes) for asked in world.asked]
+    assert sizes == [MAX_PARTITIONS, 10]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_what_is_refused_goes_to_the_leader_of_then(error: ErrorCode) -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1, 2))
+    world.answer(THERE, {2: error})
+    assert world.written == [("t5", {("orders", 1)})] and not world.asked
+    world.image = image_of({"orders": [HERE, THERE, ELSEWHERE, ELSEWHERE]})
+    world.timers.pass_ms(FIRST_RETRY_MS)
+    (request, *_) = world.take(ELSEWHERE)
+    assert request.markers[0].topics[0].partition_indexes == [2]
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION]
+)
+def test_a_leader_that_cannot_have_markers_needs_none(error: ErrorCode) -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    world.answer(THERE, {1: error})
+    assert world.written == [("t5", {("orders", 1)})]
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+)
+def test_a_coordinator_that_is_out_of_date_sends_no_more(error: ErrorCode) -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 0, 1, 2))
+    world.answer(THERE, {2: error})
+    world.answer(HERE)
+    world.timers.pass_ms(10_000)
+    assert not world.written and not world.asked and world.sender.waiting == 0
+
+
+def test_a_broken_connection_and_a_missing_answer_are_tried_again() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    world.take(THERE)[2]("the peer closed the connection")
+    world.timers.pass_ms(FIRST_RETRY_MS)
+    world.take(THERE)[1](WriteTxnMarkersResponse())
+    world.timers.pass_ms(10 * FIRST_RETRY_MS)
+    world.answer(THERE)
+    assert world.written == [("t5", {("orders", 1)})]
+
+
+def test_a_partition_without_a_leader_is_waited_for_and_a_deleted_topic_is_not() -> None:
+    world = World()
+    world.image = image_of({"orders": [-1]})
+    world.sender.begin(9, 17, ending(5, 0))
+    assert not world.asked and world.sender.without_leader == 1
+    world.timers.pass_ms(FIRST_RETRY_MS)
+    assert not world.asked and world.sender.without_leader == 1
+    world.image = image_of({"orders": [THERE]})
+    world.timers.pass_ms(2 * FIRST_RETRY_MS)
+    assert world.sender.without_leader == 0
+    world.take(THERE)[2]("gone")
+    world.image = image_of({})
+    world.timers.pass_ms(10 * FIRST_RETRY_MS)
+    assert world.written == [("t5", {("orders", 0)})]
+
+
+def test_what_a_coordinator_sent_is_dropped_with_it() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    world.sender.begin(8, 17, ending(6, 1))
+    world.sender.begin(9, 17, ending(7, 1))
+    world.sender.forget(9)
+    world.sender.forget(7)
+    world.answer(THERE)
+    assert not world.written, "the answer was for the coordinator of then"
+    assert world.sender.waiting == 1
+    world.sender.begin(9, 18, ending(5, 1))
+    epochs = [(m.producer_id, m.coordinator_epoch) for _, r, *_ in world.asked for m in r.markers]
+    assert epochs == [(6, 17), (5, 18)]
+    world.answer(THERE)
+    world.answer(THERE)
+    assert [written[0] for written in world.written] == ["t6", "t5"]
+
+
+def test_a_sender_that_is_closed_does_nothing() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    world.sender.close()
+    world.take(THERE)[2]("this node is stopping")
+    world.timers.pass_ms(10_000)
+    world.sender.begin(9, 17, ending(6, 1))
+    assert not world.asked and not world.written
+
+
+def test_what_is_sent_anew_takes_the_place_of_what_was_sent() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    world.sender.begin(9, 18, ending(5, 1))
+    world.answer(THERE, {1: ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+    assert not world.written and world.sender.waiting == 1
+    world.answer(THERE)
+    assert world.written == [("t5", {("orders", 1)})]
+
+
+def test_a_leader_that_is_fenced_is_not_asked() -> None:
+    world = World()
+    there = world.image.brokers[THERE]
+    fenced = world.image.brokers.set(THERE, replace(there, fenced=True))
+    alive, world.image = world.image, replace(world.image, brokers=fenced)
+    world.sender.begin(9, 17, ending(5, 1))
+    assert not world.asked and world.sender.without_leader == 1
+    world.sender.begin(9, 18, ending(5, 1))
+    world.image = alive
+    world.timers.pass_ms(FIRST_RETRY_MS)
+    assert world.sender.without_leader == 0, "of what was dropped, too"
+    world.answer(THERE)
+    assert world.written == [("t5", {("orders", 1)})]
+
+
+def test_a_topic_that_came_back_with_fewer_partitions_needs_no_marker() -> None:
+    world = World()
+    world.image = image_of({"orders": [THERE]})
+    world.sender.begin(9, 17, ending(5, 1, 3))
+    assert world.written == [("t5", {("orders", 1), ("orders", 3)})] and not world.asked
+
+
+def test_the_pause_grows_while_a_leader_refuses() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    for _ in range(8):
+        world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+        world.timers.pass_ms(MAX_RETRY_MS)
+    world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    world.timers.pass_ms(MAX_RETRY_MS // 4)
+    assert not world.asked
+    world.timers.pass_ms(MAX_RETRY_MS)
+    world.answer(THERE)
+    assert world.written == [("t5", {("orders", 1)})]

@@ -1,0 +1,90 @@
+"""Conditions and parameters of errors: in the process that raised them, and in Spark's texts."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+
+import pytest
+from pyspark.errors import PySparkException
+
+from fencepost.client.metadata import TopicPartition
+from fencepost.spark.errors import (
+    BoundsError,
+    Condition,
+    DataLossError,
+    OptionError,
+    SparkError,
+    condition_of,
+)
+from fencepost.spark.loss import Loss, recreated, unseen_beginning
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RANGE = {"topicPartition": "t-0", "startOffset": "3", "endOffset": "7"}
+added = unseen_beginning(P0, 5)
+assert added is not None
+LOSSES = {
+    "PARTITIONS_DELETED": (Loss("deleted", P0, 3, -1, ""), {"partitions": "t-0, t-1"}),
+    "TOPIC_RECREATED": (
+        recreated(P0, 3, 7, "then", "now", 0),
+        {**RANGE, "previousTopicId": "then", "currentTopicId": "now"},
+    ),
+    "PARTITION_OFFSET_CHANGED": (
+        Loss("truncated", P0, 3, 7, ""),
+        {"topicPartition": "t-0", "prevOffset": "7", "newOffset": "3"},
+    ),
+    "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO": (
+        added,
+        {"topicPartition": "t-0", "startOffset": "5"},
+    ),
+    "COULD_NOT_READ_OFFSET_RANGE": (
+        Loss("aged out", P0, 3, 7, ""),
+        {**RANGE, "groupId": "none"},
+    ),
+    "HISTORY_REPLACED": (Loss("history replaced", P0, 3, 7, ""), RANGE),
+    "RECORDS_REWRITTEN": (Loss("rewritten", P0, 3, 7, ""), RANGE),
+}
+ERRORS = [
+    OptionError("startingOffsets", "soon", "no"),
+    DataLossError([LOSSES["TOPIC_RECREATED"][0]]),
+    BoundsError("RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", "x", {"startOffset": 5}),
+]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_kind_of_loss_has_its_condition(name: str):
+    loss, parameters = LOSSES[name]
+    error = DataLossError([loss, Loss("deleted", P1, 0, -1, "")])
+    assert error.getCondition() == f"KAFKA_DATA_LOSS.{name}"
+    assert error.getMessageParameters() == parameters
+    assert error.getSqlState() == "22000"
+    assert str(error).startswith(f"[KAFKA_DATA_LOSS.{name}] data loss in 2 partition(s): t-0")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_are_pysparks_and_travel_in_pickles(error: SparkError):
+    assert isinstance(error, PySparkException)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy)) == (type(error), str(error))
+    assert condition_of(copy) == condition_of(error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_traceback_carries_condition_and_parameters(error: SparkError):
+    try:
+        raise error
+    except SparkError as caught:
+        text = traceback.format_exc()
+        expected = condition_of(caught)
+    handed_on = RuntimeError(f"[STREAM_FAILED] Query terminated: {text}\tat org.apache.Spark(x)")
+    assert condition_of(handed_on) == expected
+    assert expected is not None and expected.parameters
+
+
+def test_texts_of_others_have_no_condition_of_ours():
+    assert condition_of(RuntimeError("[STREAM_FAILED] something")) is None
+    half = RuntimeError("[KAFKA_DATA_LOSS.X] something parameters: {not json")
+    assert condition_of(half) == Condition("KAFKA_DATA_LOSS.X", {})
+    assert condition_of(RuntimeError("[KAFKA_DATA_LOSS] parameters: [1]")) == Condition(
+        "KAFKA_DATA_LOSS", {}
+    )

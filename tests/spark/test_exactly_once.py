@@ -1,0 +1,371 @@
+"""The protocol of the exactly-once sink without Spark: driver and tasks as plain objects, killed at
+every request, replaced while they go on, and overtaken by timeouts."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError
+from fencepost.client.open_transactions import end_all
+from fencepost.spark import decisions
+from fencepost.spark.decisions import read_decision
+from fencepost.spark.exactly_once import (
+    ExactlyOnceError,
+    IncompleteBatchError,
+    SinkDriver,
+    SinkFencedError,
+    TransactionsLostError,
+)
+from fencepost.testing import Cluster as Served
+
+from ..waiting import eventually
+from .exactly_once_world import Fuse, Gate, KilledError, World
+
+pytestmark = pytest.mark.timeout(600)
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture(params=["TV2", "TV1"])
+def is_tv2(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "TV2")
+
+
+@pytest.fixture
+def make_world(served: str, topic: str) -> MakeWorld:
+    count = 0
+
+    def make(**options: object) -> World:
+        nonlocal count
+        count += 1
+        name = f"{topic}-{count}"
+        with Cluster(served) as cluster:
+            Admin(cluster).create_topic(name, 2)
+            Admin(cluster).wait_for_topic(name)
+        return World(served, name, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+def test_batches_are_there_once_and_ids_are_used_again(make_world: MakeWorld, is_tv2: bool):
+    world = make_world(is_tv2=is_tv2, batches=7)
+    assert world.live()
+    assert world.committed() == world.expected()
+    assert world.still_open() == []
+    with Cluster(world.servers) as cluster:
+        listed = Admin(cluster).list_transactions()
+    ids = [one for one in listed if one.transactional_id.startswith(f"{world.sink}-")]
+    assert len(ids) == 2 * world.tasks
+
+
+def kill_and_restart(world: World, *fuses: Fuse) -> None:
+    for fuse in fuses:
+        if world.live(fuse):
+            break
+    done = world.next_batch
+    seen = world.committed()
+    # Whole batches only, but for the one that was being committed: that is finished at the start.
+    assert set(world.expected(done)) <= set(seen)
+    assert world.live()
+    # A batch that is visible but not in the checkpoint's log was finished, not written again.
+    assert world.committed() == world.expected()
+    world.new_process()
+    with world.cluster() as cluster:
+        world.open(cluster)
+    assert world.still_open() == []
+
+
+KILLS = {
+    # what is being done when it is killed: request, which of that name, carried out or not
+    "before anything": ("InitProducerId", 0, False),
+    "when the driver is initialized": ("InitProducerId", 0, True),
+    "before a task's producer": ("InitProducerId", 1, False),
+    "before the first row": ("Produce", 0, False),
+    "after the first task": ("Produce", 0, True),
+    "after all rows": ("Produce", -1, True),
+    "before the decision": ("TxnOffsetCommit", 0, False),
+    "when the decision is not committed": ("TxnOffsetCommit", 0, True),
+    "before the decision is committed": ("EndTxn", 0, False),
+    "after the decision": ("EndTxn", 0, True),
+    "before the first end": ("EndTxn", 1, False),
+    "between ends": ("EndTxn", 1, True),
+    "before the last end": ("EndTxn", 2, False),
+    "after all ends, before Spark's log": ("EndTxn", 2, True),
+}
+
+
+@pytest.mark.parametrize("point", KILLS)
+def test_a_kill_at_a_named_point(make_world: MakeWorld, is_tv2: bool, point: str):
+    name, which, after = KILLS[point]
+    measured = make_world(is_tv2=is_tv2, batches=1)
+    fuse = Fuse()
+    assert measured.live(fuse)
+    at = [number for number, seen in enumerate(fuse.seen) if seen == name][which]
+    kill_and_restart(make_world(is_tv2=is_tv2), Fuse(at, after))
+
+
+@pytest.mark.long
+def test_a_kill_at_every_request(make_world: MakeWorld, is_tv2: bool):
+    fuse = Fuse()
+    assert make_world(is_tv2=is_tv2).live(fuse)
+    for at in range(fuse.count):
+        for after in (False, True):
+            kill_and_restart(make_world(is_tv2=is_tv2), Fuse(at, after))
+
+
+@pytest.mark.long
+def test_kills_while_the_last_kill_is_being_put_right(make_world: MakeWorld, is_tv2: bool):
+    draw = random.Random(20261123 + is_tv2)
+    for _ in range(60):
+        world = make_world(is_tv2=is_tv2, batches=2, tasks=draw.choice((1, 2, 3)))
+        kills = [Fuse(draw.randrange(60), draw.random() < 0.5) for _ in range(draw.choice((2, 3)))]
+        kill_and_restart(world, *kills)
+
+
+# -- a driver that is replaced and goes on --------------------------------------------------------
+
+
+def overtaken(world: World, at: int, moment: str) -> bool:
+    """A driver stops at request `at` of its commit, another run of the query begins, and at
+    `moment` of that the first goes on. Whether the first got so far at all."""
+    gate = Gate(at)
+    fuse = Fuse()
+    first = world.cluster(fuse)
+    results = world.written(first, world.open(first), 0)
+    fuse.count, fuse.at_gate = 0, gate
+    raised: list[BaseException] = []
+
+    def commit() -> None:
+        try:
+            world.commit(first, results, 0)
+        except (ExactlyOnceError, ClientError) as error:
+            raised.append(error)
+        finally:
+            gate.reached.set()
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    gate.reached.wait(60)
+    is_stopped = fuse.count > at
+
+    def let_go(now: str) -> None:
+        if now == moment:
+            gate.opened.set()
+            thread.join(60)
+
+    world.new_process()
+    second = world.cluster()
+    try:
+        let_go("before open")
+        grant = world.open(second)
+        let_go("after open")
+        again = world.written(second, grant, 0)
+        let_go("after writing")
+        world.commit(second, again, 0)
+        world.next_batch = 1
+    except (ExactlyOnceError, ClientError):
+        pass  # the query fails, and is started once more
+    gate.opened.set()
+    thread.join(60)
+    first.close()
+    second.close()
+    assert world.live()
+    assert world.committed() == world.expected()
+    assert world.still_open() == []
+    return is_stopped
+
+
+@pytest.mark.parametrize("moment", ["before open", "after open", "after writing"])
+def test_a_driver_that_was_replaced_goes_on(make_world: MakeWorld, is_tv2: bool, moment: str):
+    stops = 0
+    for at in range(30):
+        if not overtaken(make_world(is_tv2=is_tv2), at, moment):
+            break
+        stops += 1
+    assert stops >= 7
+
+
+def test_a_replaced_driver_hears_that_it_was(make_world: MakeWorld, is_tv2: bool):
+    world = make_world(is_tv2=is_tv2)
+    with world.cluster() as first, world.cluster() as second:
+        results = world.written(first, world.open(first), 0)
+        grant = world.open(second)
+        with pytest.raises((SinkFencedError, TransactionsLostError)):
+            world.commit(first, results, 0)
+        world.commit(second, world.written(second, grant, 0), 0)
+        with pytest.raises((SinkFencedError, TransactionsLostError)):
+            world.commit(first, results, 0)
+    assert world.committed() == world.expected(1)
+
+
+# -- attempts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_two_attempts_of_a_task_do_not_touch_each_other(
+    make_world: MakeWorld, is_tv2: bool, winner: int
+):
+    world = make_world(is_tv2=is_tv2, batches=4)
+    with world.cluster() as cluster:
+        for batch in range(world.batches):
+            grant = world.open(cluster)
+            tried = [
+                world.attempt(cluster, grant, batch, 0, first=True),
+                world.attempt(cluster, grant, batch, 0, first=False),
+            ]
+            rest = world.attempt(cluster, grant, batch, 1)
+            world.commit(cluster, [tried[winner], rest], batch)
+            if winner:  # the driver sees that there was another
+                assert world.still_open() == []
+    assert world.committed() == world.expected()
+
+
+def test_a_failing_attempt_aborts_its_own_transaction(make_world: MakeWorld, is_tv2: bool):
+    world = make_world(is_tv2=is_tv2, batches=1)
+    with world.cluster() as cluster:
+        grant = world.open(cluster)
+
+        def fails(batch: int, task: int) -> list[bytes]:
+            return [b"x", 1]  # type: ignore[list-item]
+
+        world.rows, kept = fails, world.rows  # type: ignore[method-assign]
+        with pytest.raises(Exception, match=r"bytes|int"):
+            world.attempt(cluster, grant, 0, 0)
+        world.rows = kept  # type: ignore[method-assign]
+        assert world.still_open() == []
+
+
+def test_abort_ends_what_it_knows(make_world: MakeWorld, is_tv2: bool):
+    world = make_world(is_tv2=is_tv2, batches=1)
+    with world.cluster() as cluster:
+        results = world.written(cluster, world.open(cluster), 0)
+        SinkDriver(cluster, world.sink).abort(results)
+        assert world.still_open() == []
+        results = world.written(cluster, world.open(cluster), 0)
+        world.commit(cluster, results, 0)
+        SinkDriver(cluster, world.sink).abort(results)  # it is decided: nothing happens
+    assert world.committed() == world.expected()
+
+
+# -- timeouts -------------------------------------------------------------------------------------
+
+
+def test_a_transaction_lost_before_the_decision(make_world: MakeWorld, is_tv2: bool):
+    world = make_world(is_tv2=is_tv2)
+    with world.cluster() as cluster:
+        results = world.written(cluster, world.open(cluster), 0)
+        assert results[1].transaction is not None
+        Admin(cluster).force_terminate(results[1].transaction.transactional_id)
+        with pytest.raises(TransactionsLostError, match="1 of 2 transactions"):
+            world.commit(cluster, results, 0)
+        assert world.still_open() == []
+        assert world.committed() == []
+    assert world.live()
+    assert world.committed() == world.expected()
+
+
+def times_out_before_the_decision(world: World, longest_ms: int) -> None:
+    """On a broker that allows `longest_ms`: a batch that takes longer is written again, whole."""
+    with world.cluster() as cluster:
+        assert world.open(cluster).timeout_ms == longest_ms  # asked for nothing
+        grant = SinkDriver(cluster, world.sink, 5_000).open()
+        results = world.written(cluster, grant, 0)
+        eventually(lambda: not world.still_open(), "transactions time out")
+        with pytest.raises(TransactionsLostError, match="2 of 2 transactions"):
+            world.commit(cluster, results, 0)
+        assert world.committed() == []
+        with pytest.raises(ClientError, match="INVALID_TRANSACTION_TIMEOUT"):
+            SinkDriver(cluster, world.sink, longest_ms + 1).open()
+    assert world.live()
+    assert world.committed() == world.expected()
+
+
+QUICK_TIMEOUTS = {
+    "transaction.max.timeout.ms": "120000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
+
+
+def test_real_timeouts_before_the_decision():
+    with Served(config=QUICK_TIMEOUTS, faults=False) as served:
+        with Cluster(served.bootstrap_servers) as cluster:
+            Admin(cluster).create_topic("t", 2)
+            Admin(cluster).wait_for_topic("t")
+        times_out_before_the_decision(World(served.bootstrap_servers, "t"), 120_000)
+
+
+def decided_only(world: World) -> list[object]:
+    """A batch whose driver died right after its decision."""
+    fuse = Fuse()
+    with world.cluster(fuse) as cluster:
+        results = world.written(cluster, world.open(cluster), 0)
+        ends = 0
+
+        def stop(_: int) -> None:
+            nonlocal ends
+            ends += fuse.seen[-1] == "EndTxn"
+            if ends == 2:
+                fuse.is_blown = True
+                raise KilledError
+
+        fuse.at_gate = stop
+        with pytest.raises(KilledError):
+            world.commit(cluster, results, 0)
+    return [one.transaction for one in results]
+
+
+def test_all_lost_after_the_decision_are_written_again(make_world: MakeWorld, is_tv2: bool):
+    world = make_world(is_tv2=is_tv2)
+    transactions = decided_only(world)
+    with world.cluster() as cluster:
+        assert end_all(cluster, transactions[:1], commit=False) == {}  # type: ignore[arg-type]
+    assert world.committed() == []
+    assert world.live()
+    assert world.committed() == world.expected()
+
+
+def test_some_lost_after_the_decision_is_said_and_never_passed_over(
+    make_world: MakeWorld, is_tv2: bool
+):
+    world = make_world(is_tv2=is_tv2)
+    transactions = decided_only(world)
+    with world.cluster() as cluster:
+        assert end_all(cluster, transactions[:1], commit=True) == {}  # type: ignore[arg-type]
+        assert end_all(cluster, transactions[1:], commit=False) == {}  # type: ignore[arg-type]
+        for _ in range(2):
+            with pytest.raises(IncompleteBatchError, match="1 of its 2 transactions"):
+                world.open(cluster)
+        Admin(cluster).delete_group(world.sink)  # what the message says
+    assert world.live()
+    assert sorted(set(world.committed())) == world.expected()
+
+
+# -- checkpoints ----------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_that_went_back_is_refused(make_world: MakeWorld):
+    world = make_world(batches=3)
+    assert world.live()
+    world.next_batch = 1
+    with pytest.raises(ExactlyOnceError, match="the checkpoint is older"):
+        world.live()
+    assert world.committed() == world.expected()
+
+
+def test_a_decision_of_many_tasks_is_spread_over_groups(
+    make_world: MakeWorld, is_tv2: bool, monkeypatch: pytest.MonkeyPatch
+):
+    world = make_world(is_tv2=is_tv2, batches=2, tasks=2)
+    monkeypatch.setattr(decisions, "PART_CHARS", 50)
+    assert world.live()
+    with world.cluster() as cluster:
+        decision = read_decision(cluster, world.sink)
+    assert decision is not None
+    assert decision.batch == 1
+    assert len(decision.transactions) == 2
+    assert world.committed() == world.expected()

@@ -1,0 +1,337 @@
+"""Values behind a schema registry, decoded without Spark; hostile values and schemas."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from .registry_stub import RegistryStub
+
+fastavro = pytest.importorskip("fastavro")
+pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
+
+from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2  # noqa: E402
+from google.protobuf.message_factory import GetMessageClass  # noqa: E402
+
+from fencepost.spark.formats.decoders import SchemaText, make_decoder  # noqa: E402
+from fencepost.spark.formats.framing import (  # noqa: E402
+    DecodeError,
+    read_message_indexes,
+    split_frame,
+)
+from fencepost.spark.formats.registry import Registry  # noqa: E402
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "raw", "type": "bytes"},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+VALUE = {
+    "id": 7,
+    "note": None,
+    "raw": b"\0\xff",
+    "price": Decimal("12.30"),
+    "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "tags": ["a", "ü"],
+}
+TEXT = (
+    '{"id":7,"note":null,"raw":"AP8=","price":"12.30","at":"2026-01-02T03:04:05+00:00",'
+    '"tags":["a","ü"]}'
+)
+
+
+def frame(schema_id: int, payload: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema, value)
+    return stream.getvalue()
+
+
+def order_file() -> descriptor_pb2.FileDescriptorProto:
+    """A file of two messages, the second with one inside it, as a registry would give it."""
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    field = descriptor_pb2.FieldDescriptorProto
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    order.field.add(name="raw", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    order.field.add(name="tags", number=3, type=field.TYPE_STRING, label=field.LABEL_REPEATED)
+    order.field.add(
+        name="at", number=4, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL,
+        type_name=".google.protobuf.Timestamp",
+    )  # fmt: skip
+    entry = order.nested_type.add(name="SizesEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    order.field.add(
+        name="sizes", number=5, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED,
+        type_name=".shop.Order.SizesEntry",
+    )  # fmt: skip
+    state = order.enum_type.add(name="State")
+    state.value.add(name="NEW", number=0)
+    state.value.add(name="PAID", number=1)
+    order.field.add(
+        name="state", number=6, type=field.TYPE_ENUM, label=field.LABEL_OPTIONAL,
+        type_name=".shop.Order.State",
+    )  # fmt: skip
+    outer = file.message_type.add(name="Outer")
+    inner = outer.nested_type.add(name="Inner")
+    inner.field.add(name="n", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    return file
+
+
+def serialized(file: descriptor_pb2.FileDescriptorProto) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def message(file: descriptor_pb2.FileDescriptorProto, name: str, **fields: Any) -> bytes:
+    """A message of the file's, by a pool of its own."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    made = GetMessageClass(pool.FindMessageTypeByName(name))(**fields)
+    return made.SerializeToString()
+
+
+@pytest.fixture
+def stub() -> Iterator[RegistryStub]:
+    made = RegistryStub()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def registry(stub: RegistryStub) -> Registry:
+    return Registry({"url": stub.url, "max.retries": 0})
+
+
+# -- what is decoded -------------------------------------------------------------------------------
+
+
+def test_avro_and_its_logical_types(stub: RegistryStub, registry: Registry):
+    stub.put(7, json.dumps(ORDER))
+    values = [frame(7, avro(ORDER, VALUE)), None, frame(7, avro(ORDER, VALUE))]
+    assert registry.decode_all(values) == [(TEXT, 7, None), (None, None, None), (TEXT, 7, None)]
+    registry.decode_all(values)
+    assert stub.asked == {"/schemas/ids/7": 1}
+
+
+def test_avro_that_names_other_schemas_twice(stub: RegistryStub, registry: Registry):
+    money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
+    line = {"type": "record", "name": "Line", "fields": [{"name": "each", "type": "Money"}]}
+    bill = {
+        "type": "record",
+        "name": "Bill",
+        "fields": [{"name": "sum", "type": "Money"}, {"name": "first", "type": "Line"}],
+    }
+    stub.put(1, json.dumps(money))
+    stub.put(2, json.dumps(line), references=[("Money", "s1", 1)])
+    stub.put(3, json.dumps(bill), references=[("Money", "s1", 1), ("Line", "s2", 1)])
+    payload = bytes([2, 4])  # zigzag 1 and 2
+    assert registry.decode_all([frame(3, payload)]) == [
+        ('{"sum":{"cents":1},"first":{"each":{"cents":2}}}', 3, None)
+    ]
+
+
+def test_protobuf_with_maps_enums_and_googles_types(stub: RegistryStub, registry: Registry):
+    file = order_file()
+    stub.put(9, serialized(file), "PROTOBUF")
+    at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    payload = message(
+        file, "shop.Order", id=2**60, raw=b"\xff", tags=["a"], at=at, sizes={"x": 5}, state=1
+    )
+    ((text, _, error),) = registry.decode_all([frame(9, b"\0" + payload)])
+    assert error is None
+    assert text is not None
+    assert json.loads(text) == {
+        "id": 2**60,
+        "raw": "/w==",
+        "tags": ["a"],
+        "at": "2023-11-14T22:13:20Z",
+        "sizes": {"x": 5},
+        "state": "PAID",
+    }
+    ((text, _, _),) = registry.decode_all([frame(9, b"\0")])
+    assert text == '{"id":0,"raw":"","tags":[],"at":null,"sizes":{},"state":"NEW"}'
+
+
+def test_protobuf_messages_within_messages(stub: RegistryStub, registry: Registry):
+    file = order_file()
+    stub.put(9, serialized(file), "PROTOBUF")
+    inner = message(file, "shop.Outer.Inner", n=3)
+    indexes = bytes([4, 2, 0])  # zigzag: two indexes, 1 and 0
+    assert registry.decode_all([frame(9, indexes + inner)]) == [('{"n":3}', 9, None)]
+    ((text, _, error),) = registry.decode_all([frame(9, bytes([2, 6]) + inner)])
+    assert (text, error) == (None, "its schema has no message at the indexes [3]")
+
+
+def test_protobuf_that_imports_another_schema(stub: RegistryStub, registry: Registry):
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="box.proto", package="shop", syntax="proto3")
+    file.dependency.extend(["order.proto", "google/protobuf/timestamp.proto"])
+    box = file.message_type.add(name="Box")
+    box.field.add(
+        name="order", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL,
+        type_name=".shop.Order",
+    )  # fmt: skip
+    stub.put(1, serialized(order_file()), "PROTOBUF")
+    stub.put(2, serialized(file), "PROTOBUF", [("order.proto", "s1", 1)])
+    assert registry.decode_all([frame(2, b"\0")]) == [('{"order":null}', 2, None)]
+    stub.put(3, serialized(file), "PROTOBUF")
+    ((_, _, error),) = registry.decode_all([frame(3, b"\0")])
+    assert error is not None
+    assert "imports order.proto, which is not among its references" in error
+
+
+def test_json_is_checked_to_be_json(stub: RegistryStub, registry: Registry):
+    stub.put(4, '{"type": "object"}', "JSON")
+    good, bad = registry.decode_all([frame(4, b'{"a": 1}'), frame(4, b"{")])
+    assert good == ('{"a": 1}', 4, None)
+    assert bad[:2] == (None, 4)
+    assert bad[2] is not None
+    assert bad[2].startswith("no JSON: JSONDecodeError")
+
+
+# -- what is not -----------------------------------------------------------------------------------
+
+
+def test_values_without_a_frame(registry: Registry):
+    for value, words in (
+        (b"", "0 bytes are too few"),
+        (b'{"a": 1}', "begins with byte 0x7b"),
+        (b"\1" + bytes(16), "begins with byte 0x01"),
+        (b"\0\xff\xff\xff\xff", "schema id -1 is negative"),
+    ):
+        ((text, schema_id, error),) = registry.decode_all([value])
+        assert (text, schema_id) == (None, None)
+        assert error is not None
+        assert words in error
+
+
+def test_a_schema_that_is_registered_later(stub: RegistryStub, registry: Registry):
+    value = frame(7, avro(ORDER, VALUE))
+    found = registry.decode_all([value, value])
+    assert found == 2 * [(None, 7, "schema 7: the registry does not have it, or a schema it names")]
+    assert stub.asked == {"/schemas/ids/7": 1}  # not once per record
+    stub.put(7, json.dumps(ORDER))
+    assert registry.decode_all([value]) == [(TEXT, 7, None)]
+
+
+def test_a_registry_in_trouble_makes_no_dead_letters(stub: RegistryStub, registry: Registry):
+    stub.put(7, json.dumps(ORDER))
+    stub.status = 500
+    with pytest.raises(Exception, match="500"):
+        registry.decode_all([frame(7, avro(ORDER, VALUE))])
+    stub.status = 200
+    stub.credentials = "user:secret"
+    with pytest.raises(Exception, match="401"):
+        registry.decode_all([frame(7, avro(ORDER, VALUE))])
+    known = Registry({"url": stub.url, "basic.auth.user.info": "user:secret"})
+    assert known.decode_all([frame(7, avro(ORDER, VALUE))])[0][0] == TEXT
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("AVRO", "{"),
+        ("AVRO", '{"type": "record"}'),
+        ("AVRO", '"Unknown"'),
+        ("AVRO", "[" * 10_000),
+        ("AVRO", '{"type": "array", "items": "null"}'),
+        (
+            "AVRO",
+            '{"type": "array", "items": {"type": "record", "name": "E", "fields": '
+            '[{"name": "f", "type": {"type": "fixed", "name": "F", "size": 0}}]}}',
+        ),
+        (
+            "AVRO",
+            '{"type": "record", "name": "Link", "fields": '
+            '[{"name": "next", "type": ["null", "Link"]}]}',
+        ),
+        (
+            "AVRO",
+            '{"type": "array", "items": {"type": "record", "name": "A", "fields": '
+            '[{"name": "a", "type": "A"}]}}',
+        ),
+        ("PROTOBUF", "syntax = proto3"),
+        ("PROTOBUF", base64.b64encode(b"\xff\xff").decode()),
+        ("THRIFT", ""),
+    ],
+)
+def test_schemas_that_cannot_be_used_are_the_records_error(
+    stub: RegistryStub, registry: Registry, kind: str, text: str
+):
+    stub.put(5, text, kind)
+    ((value, schema_id, error),) = registry.decode_all([frame(5, bytes([8, 0]))])
+    assert (value, schema_id) == (None, 5)
+    assert error is not None
+    assert error.startswith("schema 5: ")
+    assert len(error) < 600
+
+
+def test_schemas_that_name_themselves(stub: RegistryStub, registry: Registry):
+    stub.put(5, '"A"', references=[("A", "s5", 1)])
+    ((_, _, error),) = registry.decode_all([frame(5, b"")])
+    assert error == "schema 5: it names too many schemas, or itself"
+
+
+def test_every_cut_and_changed_value_is_decoded_or_has_an_error(
+    stub: RegistryStub, registry: Registry
+):
+    file = order_file()
+    stub.put(1, json.dumps(ORDER))
+    stub.put(2, serialized(file), "PROTOBUF")
+    whole = (
+        frame(1, avro(ORDER, VALUE)),
+        frame(2, b"\0" + message(file, "shop.Order", id=5, tags=["abc"], sizes={"x": 5})),
+    )
+    rng = random.Random(20261123)
+    for value in whole:
+        damaged = [value[:end] for end in range(len(value))]
+        for _ in range(2000):
+            changed = bytearray(value)
+            for _ in range(rng.randint(1, 4)):
+                changed[rng.randrange(5, len(changed))] = rng.randrange(256)
+            damaged.append(bytes(changed))
+        for text, _, error in registry.decode_all(damaged):
+            assert (text is None) != (error is None)
+            if text is not None:
+                json.loads(text)
+    assert all(text is None for text, _, _ in registry.decode_all([whole[0] + b"x"]))
+
+
+def test_framing_alone():
+    assert split_frame(b"\0\0\0\1\2xyz") == (258, b"xyz")
+    assert read_message_indexes(b"\0abc") == ([0], b"abc")
+    assert read_message_indexes(b"\4\2\0abc") == ([1, 0], b"abc")
+    for payload in (b"", b"\2", b"\xff\xff\xff\xff\xff\xff", b"\1", b"\xff\xff\xff\xff\x0f"):
+        with pytest.raises(DecodeError):
+            read_message_indexes(payload)
+
+
+def test_a_kind_of_schema_that_nobody_knows():
+    with pytest.raises(DecodeError, match="schemas of type X are unknown"):
+        make_decoder(SchemaText("X", ""))
