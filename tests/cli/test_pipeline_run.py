@@ -19,7 +19,8 @@ def run_project(place: Path, servers: str) -> None:
     """One run, as its README says; nothing of it is left running."""
     import pyspark
 
-    from fencepost.cli.demo.pipeline import environment, stop_session
+    from fencepost.cli.demo.pipeline import environment
+    from fencepost.testing.sessions import stop_session
 
     launcher = Path(pyspark.__file__).parent / "bin" / "spark-pipelines"
     with subprocess.Popen(

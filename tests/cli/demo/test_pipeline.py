@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost.cli.demo import pipeline
+from fencepost.testing.sessions import session_members, stop_session
 
 
 def places(*pairs: tuple[int, int]) -> pa.Table:
@@ -79,10 +80,10 @@ def test_a_session_is_stopped_with_all_its_children():
     try:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        assert set(pipeline.session_members(parent.pid)) == {parent.pid, child}
+        assert set(session_members(parent.pid)) == {parent.pid, child}
         assert pipeline.peak_rss_mb(parent.pid) > 1
     finally:
-        pipeline.stop_session(parent.pid)
+        stop_session(parent.pid)
         parent.communicate()
     assert parent.returncode == -signal.SIGKILL
     # Whoever adopted the child may not have buried it yet: then it is a zombie without memory.

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.cli.demo.dataset import Fingerprint, fingerprint
 from fencepost.spark.java import ensure_java_home
+from fencepost.testing.sessions import session_members, stop_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,26 +166,6 @@ def run(
         tail = "".join(log_path.read_text().splitlines(keepends=True)[-25:])
         raise PipelineFailedError(f"spark-pipelines exited with {code}; see {log_path}\n{tail}")
     return Finished(took_s, peak_mb)
-
-
-def session_members(session_id: int) -> list[int]:
-    """The processes of a session (Linux): Spark's launchers, JVMs and Python workers."""
-    members = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it may end while we look
-                # After the name in parentheses: state, parent, process group, session.
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == session_id:
-                    members.append(int(entry.name))
-    return members
-
-
-def stop_session(session_id: int) -> None:
-    """Kill what is left of the session: a killed launcher would leave its JVM behind."""
-    for pid in session_members(session_id):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def peak_rss_mb(pid: int) -> float:
