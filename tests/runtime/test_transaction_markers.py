@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from fencepost.machines.image import BrokerImage, ClusterImage, PartitionImage, TopicImage, diff
 from fencepost.machines.transaction import TopicPartition, Transaction, TransactionState
 from fencepost.machines.transaction.epochs import Identity
 from fencepost.runtime.transaction_markers import (
@@ -18,6 +18,8 @@ from fencepost.runtime.transaction_markers import (
     MAX_IN_FLIGHT,
     MAX_PARTITIONS,
     MAX_RETRY_MS,
+    REFUSED_RETRY_MS,
+    ROUTED_AT_ONCE,
     MarkerSender,
 )
 from fencepost.wire.api.write_txn_markers import (
@@ -64,7 +66,8 @@ class World:
         self.image = image_of({"orders": [HERE, THERE, THERE, ELSEWHERE]})
         self.asked: list[tuple[int, WriteTxnMarkersRequest, Any, Any]] = []
         self.written: list[tuple[str, frozenset[TopicPartition]]] = []
-        self.sender = MarkerSender(HERE, self.timers, self, lambda: self.image)
+        self.told: list[str] = []
+        self.sender = MarkerSender(HERE, self.timers, self, lambda: self.image, self.told.append)
         self.sender.on_written = lambda sent, partitions: self.written.append(
             (sent.transactional_id, partitions)
         )
@@ -77,6 +80,11 @@ class World:
         """Another node's."""
         self.asked.append((node_id, request, *tell))
 
+    def apply(self, image: ClusterImage) -> None:
+        """The metadata change, and the sender hears of it."""
+        before, self.image = self.image, image
+        self.sender.image_changed(diff(before, image))
+
     def take(self, node_id: int) -> tuple[WriteTxnMarkersRequest, Any, Any]:
         """The oldest request to a node."""
         (place, *_) = [i for i, asked in enumerate(self.asked) if asked[0] == node_id]
@@ -88,18 +96,19 @@ class World:
         on_response(response_to(request, errors or {}))
 
 
-def image_of(topics: dict[str, list[int]]) -> ClusterImage:
+def image_of(topics: dict[str, list[int]], leader_epoch: int = 0) -> ClusterImage:
     """A cluster where these lead the partitions."""
     image = ClusterImage()
-    brokers, by_name = image.brokers, image.topics_by_name
+    brokers, by_name, by_id = image.brokers, image.topics_by_name, image.topics_by_id
     for broker_id in (HERE, THERE, ELSEWHERE):
         brokers = brokers.set(
             broker_id, BrokerImage(broker_id, 1, Uuid.ZERO, (), (), None, False, False, ())
         )
     for name, leaders in topics.items():
-        partitions = tuple(PartitionImage((one,), (one,), one, 0, 0) for one in leaders)
-        by_name = by_name.set(name, TopicImage(name, Uuid.ZERO, partitions))
-    return replace(image, brokers=brokers, topics_by_name=by_name)
+        partitions = tuple(PartitionImage((one,), (one,), one, leader_epoch, 0) for one in leaders)
+        topic = TopicImage(name, Uuid(name.encode().ljust(16)), partitions)
+        by_name, by_id = by_name.set(name, topic), by_id.set(topic.topic_id, topic)
+    return replace(image, brokers=brokers, topics_by_name=by_name, topics_by_id=by_id)
 
 
 def response_to(
@@ -236,13 +245,33 @@ def test_a_leader_that_cannot_have_markers_needs_none(error: ErrorCode) -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 )
-def test_a_coordinator_that_is_out_of_date_sends_no_more(error: ErrorCode) -> None:
+def test_a_leader_that_knows_of_somebody_later_is_asked_again_seldom(error: ErrorCode) -> None:
+    """Kafka gives up, and if nobody else coordinates, the transaction stays decided for ever."""
     world = World()
     world.sender.begin(9, 17, ending(5, 0, 1, 2))
     world.answer(THERE, {2: error})
     world.answer(HERE)
-    world.timers.pass_ms(10_000)
-    assert not world.written and not world.asked and world.sender.waiting == 0
+    assert [done for _, done in world.written] == [{("orders", 1)}, {("orders", 0)}]
+    assert (world.sender.waiting, world.sender.refused) == (1, 1)
+    world.timers.pass_ms(REFUSED_RETRY_MS - 1)
+    assert not world.asked
+    world.timers.pass_ms(1)
+    world.answer(THERE, {2: error})
+    (told,) = world.told
+    for fact in ("'t5'", "orders-2", error.name, "producer 5, epoch 4, coordinator epoch 17"):
+        assert fact in told
+    world.timers.pass_ms(REFUSED_RETRY_MS)
+    world.answer(THERE)
+    assert world.sender.waiting == world.sender.refused == 0
+
+
+def test_an_unexpected_error_is_told_once() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    for _ in range(3):
+        world.answer(THERE, {1: ErrorCode.CORRUPT_MESSAGE})
+        world.timers.pass_ms(MAX_RETRY_MS)
+    assert world.told == ["the marker of 't5' in orders-1: CORRUPT_MESSAGE"]
 
 
 def test_a_broken_connection_and_a_missing_answer_are_tried_again() -> None:
@@ -344,3 +373,110 @@ def test_the_pause_grows_while_a_leader_refuses() -> None:
     world.timers.pass_ms(MAX_RETRY_MS)
     world.answer(THERE)
     assert world.written == [("t5", {("orders", 1)})]
+
+
+def slow_retries(world: World) -> None:
+    """Marker of t5 in orders-1 has been refused so often that it rests for about a second."""
+    world.sender.begin(9, 17, ending(5, 1))
+    for _ in range(8):
+        world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+        world.timers.pass_ms(2 * MAX_RETRY_MS)
+    world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    assert not world.asked
+
+
+def test_the_new_leader_is_asked_as_soon_as_the_metadata_name_it() -> None:
+    """Not when the pause is over (Kafka's TransactionMarkerChannelManager is woken, too)."""
+    world = World()
+    slow_retries(world)
+    world.apply(image_of({"orders": [HERE, ELSEWHERE, THERE, ELSEWHERE]}, 1))
+    world.answer(ELSEWHERE)
+    assert world.written == [("t5", {("orders", 1)})]
+    world.timers.pass_ms(2 * MAX_RETRY_MS)
+    assert not world.asked, "the pause that was under way is over"
+
+
+def test_a_leader_that_leads_again_in_a_new_epoch_is_asked_at_once() -> None:
+    world = World()
+    slow_retries(world)
+    world.apply(image_of({"orders": [HERE, THERE, THERE, ELSEWHERE]}, 1))
+    world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    assert not world.asked
+    world.timers.pass_ms(2 * FIRST_RETRY_MS)
+    assert world.asked, "it gets the short pauses of a new leader"
+
+
+def test_what_other_partitions_go_through_wakes_nobody() -> None:
+    world = World()
+    slow_retries(world)
+    other = image_of({"orders": [HERE, THERE, THERE, ELSEWHERE], "others": [HERE]})
+    world.apply(other)
+    topic = other.topics_by_name["orders"]
+    shrunk = replace(topic.partitions[1], partition_epoch=1)
+    partitions = (topic.partitions[0], shrunk, *topic.partitions[2:])
+    topic = replace(topic, partitions=partitions)
+    by_name = other.topics_by_name.set("orders", topic)
+    by_id = other.topics_by_id.set(topic.topic_id, topic)
+    world.apply(replace(other, topics_by_name=by_name, topics_by_id=by_id))
+    assert not world.asked
+
+
+def test_a_deleted_topic_ends_the_pause() -> None:
+    world = World()
+    slow_retries(world)
+    world.apply(image_of({}))
+    assert world.written == [("t5", {("orders", 1)})] and not world.asked
+
+
+def test_what_is_queued_for_a_leader_that_hangs_goes_to_the_next_leader() -> None:
+    world = World()
+    for number in range(MAX_IN_FLIGHT + 2):
+        world.sender.begin(9, 17, ending(number, 1))
+    world.apply(image_of({"orders": [HERE, ELSEWHERE, THERE, ELSEWHERE]}, 1))
+    sent = [m.producer_id for node, r, *_ in world.asked if node == ELSEWHERE for m in r.markers]
+    assert sent == [MAX_IN_FLIGHT, MAX_IN_FLIGHT + 1]
+    for _ in range(MAX_IN_FLIGHT):
+        world.take(THERE)[2]("no answer in time")
+    world.answer(ELSEWHERE)
+    world.answer(ELSEWHERE)
+    while world.asked:
+        world.answer(ELSEWHERE)
+    assert sorted(name for name, _ in world.written) == ["t0", "t1", "t2", "t3"]
+
+
+def test_an_answer_of_the_old_leader_that_comes_behind_the_metadata_needs_no_pause() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1, 2))
+    world.apply(image_of({"orders": [HERE, ELSEWHERE, THERE, ELSEWHERE]}, 1))
+    world.answer(THERE, dict.fromkeys((1, 2), ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    (request, *_) = world.take(ELSEWHERE)
+    assert request.markers[0].topics[0].partition_indexes == [1]
+    assert not world.asked, "who is still named as the leader is given time"
+
+
+def test_a_broker_that_comes_back_gets_what_waited_for_it() -> None:
+    world = World()
+    there = world.image.brokers[THERE]
+    alive = world.image
+    world.image = replace(alive, brokers=alive.brokers.set(THERE, replace(there, fenced=True)))
+    world.sender.begin(9, 17, ending(5, 1))
+    assert world.sender.without_leader == 1
+    world.apply(alive)
+    assert world.sender.without_leader == 0
+    world.answer(THERE)
+    assert world.written == [("t5", {("orders", 1)})]
+
+
+def test_the_leaders_of_many_partitions_are_looked_up_in_pieces() -> None:
+    world = World()
+    world.image = image_of({"wide": [HERE, THERE] * ROUTED_AT_ONCE})
+    wide = ending(5, *range(2 * ROUTED_AT_ONCE), topic="wide")
+    world.sender.begin(9, 17, wide)
+    assert sum(len(r.markers[0].topics[0].partition_indexes) for _, r, *_ in world.asked) == (
+        ROUTED_AT_ONCE
+    )
+    while world.asked or world.sender.waiting:
+        for node_id in [asked[0] for asked in world.asked]:
+            world.answer(node_id)
+        world.timers.pass_ms(1)
+    assert frozenset().union(*(done for _, done in world.written)) == wide.partitions

@@ -60,7 +60,9 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         """Topics may have been deleted while nobody coordinated its groups."""
         if coordinator.machine.groups:
             count = len(coordinator.machine.groups)
-            log.info("%s: loaded %d groups", coordinator.partition, count)
+            log.info(
+                "%s: loaded %d groups in %d ms", coordinator.partition, count, coordinator.load_ms
+            )
         is_gone = missing_from(self._metadata.image)
         coordinator.tell(lambda machine: machine.decide_topics_deleted(is_gone))
 

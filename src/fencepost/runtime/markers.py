@@ -13,6 +13,13 @@ committed, and that offsets which the transaction brought count from now on, or 
 | 42 INVALID_REQUEST                   | a negative producer id or epoch                           |
 | 47 INVALID_PRODUCER_EPOCH            | the producer is further (`log.producers`)                 |
 | 52 TRANSACTION_COORDINATOR_FENCED    | another coordinator has come after the one that asks      |
+| 75 UNKNOWN_LEADER_EPOCH              | this node knows of no coordinator with so late an epoch   |
+
+A coordinator's epoch is the leader epoch of its partition of `__transaction_state`, so no marker
+can have a later one than all of them, unless this node has not heard of an election yet: then the
+coordinator comes again. Kafka takes any. Whoever writes a marker with a mistaken epoch (2^31-1,
+say) then makes the partition refuse the producer's own coordinator, and the transaction never
+completes.
 
 Markers for `__consumer_offsets` are written by the groups' coordinator, in the order of its
 commits. Requests are worked on in pieces of one marker. Entries of one producer are answered
@@ -27,11 +34,13 @@ from typing import Final
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.coordinator import TransactionEnd
+from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import ProduceResult, WriteMarker
 from fencepost.runtime.cooperative import Lane, Pieces
 from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
 from fencepost.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -63,6 +72,7 @@ class MarkerWriter:
         lane: Lane,
         replicas: ReplicaManager,
         groups: GroupCoordinators,
+        image: Callable[[], ClusterImage],
         timeout_ms: int,
     ) -> None:
         """`timeout_ms` is how long a marker waits to be committed (`request.timeout.ms`)."""
@@ -70,6 +80,7 @@ class MarkerWriter:
         self._lane = lane
         self._replicas = replicas
         self._groups = groups
+        self._image = image
         self._timeout_ms = timeout_ms
 
     def write(self, request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
@@ -79,11 +90,12 @@ class MarkerWriter:
     def pieces(self, request: WriteTxnMarkersRequest, on_response: OnResponse) -> Pieces[None]:
         """The same as work in pieces."""
         answers = _Answers(on_response)
+        newest_epoch = _newest_coordinator_epoch(self._image())
         for marker in request.markers:
             for topic in marker.topics:
                 for index in dict.fromkeys(topic.partition_indexes):
                     on_error = answers.open(marker.producer_id, topic.name, index)
-                    self._write_one(marker, topic.name, index, on_error)
+                    self._write_one(marker, topic.name, index, newest_epoch, on_error)
                     yield None
         answers.finish_one()
 
@@ -92,6 +104,7 @@ class MarkerWriter:
         marker: WritableTxnMarker,
         topic: str,
         index: int,
+        newest_epoch: int,
         on_error: Callable[[ErrorCode], None],
     ) -> None:
         hosted = self._replicas.get(topic, index)
@@ -99,6 +112,8 @@ class MarkerWriter:
             on_error(ErrorCode.INVALID_REQUEST)
         elif isinstance(hosted, ErrorCode):
             on_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif marker.coordinator_epoch > max(newest_epoch, _known_epoch(hosted, marker)):
+            on_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
         elif topic == OFFSETS_TOPIC:
             self._end_in_groups(marker, index, on_error)
         else:
@@ -145,6 +160,18 @@ class MarkerWriter:
         self._groups.runtime.submit(
             index, lambda machine, token: machine.decide_transaction_end(end, token), on_reply
         )
+
+
+def _newest_coordinator_epoch(image: ClusterImage) -> int:
+    """Of all coordinators of the cluster; 0 if there are none, which is what tools say then."""
+    topic = image.topics_by_name.get(TRANSACTIONS_TOPIC)
+    return max((one.leader_epoch for one in topic.partitions), default=0) if topic else 0
+
+
+def _known_epoch(hosted: HostedPartition, marker: WritableTxnMarker) -> int:
+    """The coordinator's epoch that the partition has seen for the producer; -1 for none."""
+    state = hosted.log.producers.get(marker.producer_id)
+    return -1 if state is None else state.coordinator_epoch
 
 
 class _Answers:

@@ -8,24 +8,30 @@ as that node has fewer than `MAX_IN_FLIGHT` requests of ours: so the markers of 
 share a request while one is under way. What this node leads itself goes the same way, to the
 function that handles the request here.
 
-What comes back is told to whoever coordinates (`on_written`), what has to be sent again waits a
-while and is looked up anew: the leader may be another one by then. A partition of a topic that is
-gone needs no marker. What is sent for a coordinator that is unloaded (`forget`) is dropped, and its
-answers with it: the next coordinator sends everything again, with its own epoch.
+What comes back is told to whoever coordinates (`on_written`), what has to be sent again rests a
+while and is looked up anew: the leader may be another one by then. As soon as the metadata name
+another leader (`image_changed`), what rests or is queued for the old one goes to it, as with
+Kafka's TransactionMarkerChannelManager. A partition of a topic that is gone needs no marker. What
+is sent for a coordinator that is unloaded (`forget`) is dropped, and its answers with it: the next
+coordinator sends everything again, with its own epoch.
 
 Nothing is given up as long as the coordinator is here, so a leader that is away for long holds back
-its transactions and no others.
+its transactions and no others. That holds for a leader that knows of a later coordinator or of a
+later epoch of the producer, too. Kafka's coordinator sends it nothing any more, and if it is the
+present coordinator, because somebody else has written a marker there, its transaction stays decided
+for ever. Here the marker is sent again, seldom: it is taken when the partition has forgotten the
+producer (`producer.id.expiration.ms`), or when the coordinator's epoch has passed the other one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.machines.backoff import backoff_ms
-from fencepost.machines.image import ClusterImage
-from fencepost.machines.transaction import TopicPartition, Transaction
+from fencepost.machines.image import ClusterImage, ImageDelta
+from fencepost.machines.transaction import TopicPartition, Transaction, by_topic
 from fencepost.machines.transaction.markers import Reaction, marker_for, reaction_to
 from fencepost.runtime.ports import TimerQueue
 from fencepost.wire.api.write_txn_markers import (
@@ -40,8 +46,13 @@ MAX_IN_FLIGHT: Final = 2
 """Requests to one node that wait for their answer: a slow partition does not hold all others."""
 MAX_PARTITIONS: Final = 500
 """Of one request. Its answer may complete as many transactions, in one go."""
+ROUTED_AT_ONCE: Final = 1_000
+"""Partitions of one transaction whose leaders are looked up before others have their turn."""
+NO_LEADER: Final = -1
 FIRST_RETRY_MS: Final = 20
 MAX_RETRY_MS: Final = 1_000
+REFUSED_RETRY_MS: Final = 30_000
+"""Until a leader that knows of a later coordinator or producer is asked again."""
 
 OnMarkers = Callable[[WriteTxnMarkersResponse], None]
 
@@ -67,7 +78,14 @@ class MarkerLeaders(Protocol):
 class _Ending:
     """The end of one transaction, as far as it is not everywhere written."""
 
-    __slots__ = ("attempts", "coordinator_epoch", "index", "is_dropped", "transaction")
+    __slots__ = (
+        "attempts",
+        "coordinator_epoch",
+        "index",
+        "is_dropped",
+        "is_refused",
+        "transaction",
+    )
 
     def __init__(self, index: int, coordinator_epoch: int, transaction: Transaction) -> None:
         self.index = index
@@ -75,6 +93,17 @@ class _Ending:
         self.transaction = transaction
         self.attempts = 0
         self.is_dropped = False
+        self.is_refused = False
+        """A leader knows of a later coordinator or a later epoch of the producer."""
+
+
+class _Resting(NamedTuple):
+    """Partitions whose leader is looked up and asked again after a while."""
+
+    ending: _Ending
+    partitions: list[TopicPartition]
+    is_homeless: bool
+    """No broker that is alive led them."""
 
 
 class MarkerSender:
@@ -86,24 +115,38 @@ class MarkerSender:
         timers: TimerQueue,
         leaders: MarkerLeaders,
         image: Callable[[], ClusterImage],
+        warn: Callable[[str], None] = log.warning,
     ) -> None:
+        """`warn` takes a line for the operator, of which clients can cause many."""
         self._node_id = node_id
         self._timers = timers
         self._leaders = leaders
         self._image = image
+        self._warn = warn
         self.on_written: Callable[[Transaction, frozenset[TopicPartition]], None] = _nobody
         self._endings: dict[str, _Ending] = {}
         self._left: dict[str, int] = {}  # partitions without a marker
         self._queues: dict[int, dict[_Ending, list[TopicPartition]]] = {}
         self._in_flight: dict[int, int] = {}
+        self._resting: dict[int, _Resting] = {}  # by a number that its timer knows
+        self._last_rest = 0
         self._closed = False
-        self.without_leader = 0
-        """How many transactions have markers that wait for a leader to come alive."""
 
     @property
     def waiting(self) -> int:
         """How many transactions wait for markers."""
         return len(self._endings)
+
+    @property
+    def without_leader(self) -> int:
+        """How many transactions have markers that wait for a leader to come alive."""
+        waiting = {one.ending for one in self._resting.values() if one.is_homeless}
+        return sum(not ending.is_dropped for ending in waiting)
+
+    @property
+    def refused(self) -> int:
+        """How many transactions wait for a leader that refuses their marker; see the module."""
+        return sum(one.is_refused for one in self._endings.values())
 
     def begin(self, index: int, coordinator_epoch: int, transaction: Transaction) -> None:
         """Have the markers of an end written, for the coordinator of that partition."""
@@ -116,13 +159,36 @@ class MarkerSender:
         ending = _Ending(index, coordinator_epoch, transaction)
         self._endings[transaction.transactional_id] = ending
         self._left[transaction.transactional_id] = len(transaction.partitions)
-        self._route(ending, sorted(transaction.partitions))
+        self._route(
+            ending,
+            [
+                (topic, index)
+                for topic, found in by_topic(transaction.partitions)
+                for index in found
+            ],
+        )
 
     def forget(self, index: int) -> None:
         """The coordinator of that partition is not here any more."""
         for transactional_id, ending in list(self._endings.items()):
             if ending.index == index:
                 self._drop(transactional_id)
+
+    def image_changed(self, delta: ImageDelta) -> None:
+        """What waits for a leader that is not the leader any more goes to the one that is."""
+        changed = [one for one in delta.partitions if one.is_new_leader_epoch or one.new is None]
+        if not changed and not delta.brokers:
+            return
+        moved = {(one.topic, one.index) for one in changed}
+        for number, one in list(self._resting.items()):
+            is_back = one.is_homeless and bool(delta.brokers)
+            if is_back or not moved.isdisjoint(one.partitions):
+                del self._resting[number]
+                one.ending.attempts = 0
+                self._route(one.ending, one.partitions)
+        for node_id in sorted({one.old.leader for one in changed if one.old is not None}):
+            for ending, partitions in self._queues.pop(node_id, {}).items():
+                self._route(ending, partitions)
 
     def close(self) -> None:
         """Send nothing any more."""
@@ -138,30 +204,37 @@ class MarkerSender:
 
     # -- to leaders ------------------------------------------------------------------------
 
-    def _route(self, ending: _Ending, partitions: Iterable[TopicPartition]) -> None:
-        """To the queues of those that lead them now."""
+    def _route(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
+        """To the queues of those that lead them now; of many, the others when it is their turn."""
         if ending.is_dropped:
             return
-        image = self._image()
+        if len(partitions) > ROUTED_AT_ONCE:
+            self._rest(ending, partitions[ROUTED_AT_ONCE:], delay_ms=0)
         gone, homeless, nodes = [], [], set()
-        for one in partitions:
-            topic = image.topics_by_name.get(one[0])
-            if topic is None or one[1] >= len(topic.partitions):
+        for one in partitions[:ROUTED_AT_ONCE]:
+            leader = self._leader_of(one)
+            if leader is None:
                 gone.append(one)
-                continue
-            leader = topic.partitions[one[1]].leader
-            broker = image.brokers.get(leader)
-            if leader != self._node_id and (broker is None or broker.fenced):
+            elif leader == NO_LEADER:
                 homeless.append(one)
             else:
                 self._queues.setdefault(leader, {}).setdefault(ending, []).append(one)
                 nodes.add(leader)
-        if homeless:
-            self.without_leader += 1
-            self._retry_later(ending, homeless, self._look_for_leader)
+        self._rest(ending, homeless, is_homeless=True)
         self._done(ending, gone)
         for node_id in sorted(nodes):
             self._pump(node_id)
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        """The broker that leads it, NO_LEADER if none that is alive does, None if it is gone."""
+        image = self._image()
+        topic = image.topics_by_name.get(partition[0])
+        if topic is None or partition[1] >= len(topic.partitions):
+            return None
+        leader = topic.partitions[partition[1]].leader
+        broker = image.brokers.get(leader)
+        is_alive = leader == self._node_id or (broker is not None and not broker.fenced)
+        return leader if is_alive else NO_LEADER
 
     def _pump(self, node_id: int) -> None:
         """Send what is queued for the node, as far as it may have it now."""
@@ -201,13 +274,13 @@ class MarkerSender:
         )
 
         def on_response(response: WriteTxnMarkersResponse) -> None:
-            self._answered(taken, response)
+            self._answered(node_id, taken, response)
             self._finished(node_id)
 
         def on_failure(reason: str) -> None:
             log.debug("markers for node %d: %s", node_id, reason)
             for ending, partitions in taken.items():
-                self._retry_later(ending, partitions)
+                self._ask_again(ending, partitions, node_id)
             self._finished(node_id)
 
         if node_id == self._node_id:
@@ -224,7 +297,10 @@ class MarkerSender:
     # -- what they answer ------------------------------------------------------------------
 
     def _answered(
-        self, taken: dict[_Ending, list[TopicPartition]], response: WriteTxnMarkersResponse
+        self,
+        node_id: int,
+        taken: dict[_Ending, list[TopicPartition]],
+        response: WriteTxnMarkersResponse,
     ) -> None:
         answers: dict[int, dict[TopicPartition, int]] = {}
         for marker in response.markers:
@@ -236,34 +312,41 @@ class MarkerSender:
             identity = ending.transaction.identity
             of_ending = answers.get(identity.producer_id, {})
             try:
-                self._react(ending, {one: of_ending.get(one) for one in partitions})
+                self._react(node_id, ending, {one: of_ending.get(one) for one in partitions})
             except Exception:  # that coordinator's trouble; the others' markers go on
                 log.exception("the coordinator of producer %d failed", identity.producer_id)
 
-    def _react(self, ending: _Ending, answers: dict[TopicPartition, int | None]) -> None:
+    def _react(
+        self, node_id: int, ending: _Ending, answers: dict[TopicPartition, int | None]
+    ) -> None:
         if ending.is_dropped:
             return
-        done: list[TopicPartition] = []
-        again: list[TopicPartition] = []
-        transactional_id = ending.transaction.transactional_id
+        by_reaction: dict[Reaction, list[TopicPartition]] = {one: [] for one in Reaction}
         for one, code in answers.items():
             error = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else known_error(code)
             reaction = reaction_to(error)
-            if reaction is Reaction.GIVE_UP:
-                log.warning(
-                    "markers of %r are not sent any more: %s-%d answers %s",
-                    transactional_id,
-                    *one,
-                    error.name,
-                )
-                self._drop(transactional_id)
-                return
-            if reaction is Reaction.COMPLAIN and not ending.attempts:
-                log.error("the marker of %r in %s-%d: %s", transactional_id, *one, error.name)
-            (done if reaction is Reaction.DONE else again).append(one)
-        if again:
-            self._retry_later(ending, again)
-        self._done(ending, done)
+            by_reaction[reaction].append(one)
+            self._tell_operator(ending, one, error, reaction)
+        again = by_reaction[Reaction.RETRY] + by_reaction[Reaction.COMPLAIN]
+        self._ask_again(ending, again, node_id)
+        self._rest(ending, by_reaction[Reaction.REFUSED], delay_ms=REFUSED_RETRY_MS)
+        self._done(ending, by_reaction[Reaction.DONE])
+
+    def _tell_operator(
+        self, ending: _Ending, partition: TopicPartition, error: ErrorCode, reaction: Reaction
+    ) -> None:
+        """Once for each transaction: what has to be looked at."""
+        one, where = ending.transaction, f"{partition[0]}-{partition[1]}"
+        if reaction is Reaction.COMPLAIN and not ending.attempts:
+            self._warn(f"the marker of {one.transactional_id!r} in {where}: {error.name}")
+        elif reaction is Reaction.REFUSED and not ending.is_refused:
+            ending.is_refused = True
+            self._warn(
+                f"the marker of {one.transactional_id!r} (producer {one.identity.producer_id}, "
+                f"epoch {one.identity.epoch}, coordinator epoch {ending.coordinator_epoch}) is "
+                f"refused by {where}: {error.name}. The transaction cannot complete "
+                f"before the partition takes it; `fencepost transactions describe` says why"
+            )
 
     def _done(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
         if not partitions or ending.is_dropped:
@@ -274,22 +357,37 @@ class MarkerSender:
             self._drop(transactional_id)
         self.on_written(ending.transaction, frozenset(partitions))
 
-    def _retry_later(
+    def _ask_again(self, ending: _Ending, partitions: list[TopicPartition], node_id: int) -> None:
+        """After a while; at once if the metadata name another leader by now."""
+        moved = [one for one in partitions if self._leader_of(one) != node_id]
+        if moved:
+            self._route(ending, moved)
+            partitions = [one for one in partitions if self._leader_of(one) == node_id]
+        self._rest(ending, partitions)
+
+    def _rest(
         self,
         ending: _Ending,
         partitions: list[TopicPartition],
-        retry: Callable[[_Ending, list[TopicPartition]], None] | None = None,
+        *,
+        is_homeless: bool = False,
+        delay_ms: int | None = None,
     ) -> None:
+        """Look for their leaders again after a while, or when the metadata change."""
         if not partitions or ending.is_dropped:
             return
-        delay_ms = backoff_ms(ending.attempts, FIRST_RETRY_MS, MAX_RETRY_MS, 0.5)
-        ending.attempts += 1
-        again = retry or self._route
-        self._timers.after(max(1, int(delay_ms)), lambda: again(ending, partitions))
+        if delay_ms is None:
+            delay_ms = int(backoff_ms(ending.attempts, FIRST_RETRY_MS, MAX_RETRY_MS, 0.5))
+            ending.attempts += 1
+        self._last_rest += 1
+        number = self._last_rest
+        self._resting[number] = _Resting(ending, partitions, is_homeless)
+        self._timers.after(max(1, delay_ms), lambda: self._rested(number))
 
-    def _look_for_leader(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
-        self.without_leader -= 1
-        self._route(ending, partitions)
+    def _rested(self, number: int) -> None:
+        one = self._resting.pop(number, None)
+        if one is not None:
+            self._route(one.ending, one.partitions)
 
 
 def _nobody(transaction: Transaction, partitions: Any) -> None:

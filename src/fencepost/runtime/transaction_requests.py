@@ -6,11 +6,16 @@ about a coordinator on its own node calls `add_partitions` as the handler of the
 
 All partitions of a transaction must exist: those that do not are UNKNOWN_TOPIC_OR_PARTITION, the
 others OPERATION_NOT_ATTEMPTED then, and nothing is added. An id that is named twice has one result.
+
+A transaction may have as many partitions as the cluster, so one transaction is work in pieces, too:
+what is looked up and what is answered is made along with it, some hundred partitions at a time.
+Left for one go are the union of two sets, the transaction's record and, if it is refused, one error
+for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from fencepost.machines.image import ClusterImage
@@ -22,6 +27,7 @@ from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -32,8 +38,12 @@ BATCHED_FROM: Final = 4
 FENCED_FROM: Final = 2
 """Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
 
+PARTITIONS_PER_PIECE: Final = 250
+"""Partitions looked up before others have their turn."""
+
 OnResponse = Callable[[AddPartitionsToTxnResponse], None]
-_Outcome = Mapping[TopicPartition, ErrorCode]
+_Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
+"""An error for each partition, or one for all."""
 
 
 def add_partitions(
@@ -43,11 +53,11 @@ def add_partitions(
     api_version: int,
     on_response: OnResponse,
 ) -> Pieces[None]:
-    """Answer when every transaction is decided; in pieces of one transaction."""
+    """Answer when every transaction is decided; in pieces."""
     transactions = request.transactions if api_version >= BATCHED_FROM else [_single(request)]
-    gathered = _Gathered(api_version, transactions, on_response)
+    gathered = _Gathered(api_version, on_response)
     for one in transactions:
-        _decide(coordinators, image, one, api_version, gathered.taker(one.transactional_id))
+        yield from _ask(coordinators, image, one, api_version, gathered)
         yield None
     gathered.finish_one()
 
@@ -69,15 +79,31 @@ def _single(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction
     )
 
 
-def _decide(
+def _ask(
     coordinators: TransactionCoordinators,
     image: ClusterImage,
     one: AddPartitionsToTxnTransaction,
     api_version: int,
-    on_outcome: Callable[[_Outcome], None],
-) -> None:
-    wanted = {(t.name, index): None for t in one.topics for index in t.partitions}
-    unknown = {partition for partition in wanted if not _exists(image, partition)}
+    gathered: _Gathered,
+) -> Pieces[None]:
+    """Have a coordinator decide about one transaction."""
+    results = gathered.results_of(one.transactional_id)
+    wanted: set[TopicPartition] = set()
+    unknown: set[TopicPartition] = set()
+    for number, (name, indexes) in enumerate(_some_at_a_time(one.topics)):
+        if number:
+            yield None
+        topic = image.topics_by_name.get(name)
+        count = 0 if topic is None else len(topic.partitions)
+        # The image's own string: the transactions of one topic share its name.
+        shared = name if topic is None else topic.name
+        for index in indexes:
+            partition = (shared, index)
+            wanted.add(partition)
+            if not 0 <= index < count:
+                unknown.add(partition)
+        results.open(shared, indexes)
+    on_outcome = gathered.taker(results, wanted)
     if unknown:
         outside, others = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -85,21 +111,20 @@ def _decide(
         )
         on_outcome({p: outside if p in unknown else others for p in wanted})
         return
+
+    def on_reply(error: ErrorCode, reply: _Outcome | None) -> None:
+        if isinstance(reply, Mapping):
+            on_outcome(reply)
+        else:
+            on_outcome(fenced_for(error if reply is None else reply, api_version))
+
     request = AddPartitions(
         one.transactional_id,
         one.producer_id,
         one.producer_epoch,
-        frozenset(_shared(image, wanted)),
+        frozenset(wanted),
         2 if api_version >= BATCHED_FROM else 0,
     )
-
-    def on_reply(error: ErrorCode, reply: ErrorCode | _Outcome | None) -> None:
-        if isinstance(reply, Mapping):
-            on_outcome(reply)
-            return
-        told = error if reply is None else reply
-        on_outcome(dict.fromkeys(wanted, fenced_for(told, api_version)))
-
     if not one.transactional_id:
         on_reply(ErrorCode.INVALID_REQUEST, None)
     elif one.verify_only and api_version >= BATCHED_FROM:
@@ -108,38 +133,64 @@ def _decide(
         coordinators.add(request, on_reply)
 
 
-def _exists(image: ClusterImage, partition: TopicPartition) -> bool:
-    topic = image.topics_by_name.get(partition[0])
-    return topic is not None and 0 <= partition[1] < len(topic.partitions)
+def _some_at_a_time(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[tuple[str, list[int]]]:
+    """The partitions of each topic, as many as one piece of work has."""
+    for topic in topics:
+        for first in range(0, len(topic.partitions), PARTITIONS_PER_PIECE):
+            yield topic.name, topic.partitions[first : first + PARTITIONS_PER_PIECE]
 
 
-def _shared(image: ClusterImage, wanted: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
-    """The partitions with the image's own strings: transactions of one topic share its name."""
-    return ((image.topics_by_name[topic].name, index) for topic, index in wanted)
+class _Results:
+    """The answer about one transaction: no error for any partition, until one is told."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+        self._partitions: dict[TopicPartition, AddPartitionsToTxnPartitionResult] = {}
+
+    def open(self, topic: str, indexes: Iterable[int]) -> None:
+        """Have a place for these partitions."""
+        found = self.topics.get(topic)
+        if found is None:
+            found = self.topics[topic] = AddPartitionsToTxnTopicResult(name=topic)
+        for index in indexes:
+            if (topic, index) not in self._partitions:
+                result = AddPartitionsToTxnPartitionResult(partition_index=index)
+                self._partitions[topic, index] = result
+                found.results_by_partition.append(result)
+
+    def take(self, wanted: Iterable[TopicPartition], outcome: _Outcome) -> None:
+        """What became of these partitions."""
+        if outcome is ErrorCode.NONE:
+            return
+        if isinstance(outcome, Mapping):
+            for partition, error in outcome.items():
+                self._partitions[partition].partition_error_code = int(error)
+        else:
+            for partition in wanted:
+                self._partitions[partition].partition_error_code = int(outcome)
 
 
 class _Gathered:
     """The response as it fills."""
 
-    def __init__(
-        self,
-        api_version: int,
-        transactions: Iterable[AddPartitionsToTxnTransaction],
-        on_response: OnResponse,
-    ) -> None:
+    def __init__(self, api_version: int, on_response: OnResponse) -> None:
         self._api_version = api_version
         self._on_response = on_response
         self._outstanding = 1  # the request itself, until all of it is taken
-        self._outcomes: dict[str, dict[TopicPartition, ErrorCode]] = {
-            one.transactional_id: {} for one in transactions
-        }
+        self._results: dict[str, _Results] = {}
 
-    def taker(self, transactional_id: str) -> Callable[[_Outcome], None]:
+    def results_of(self, transactional_id: str) -> _Results:
+        """Where the answer about a transaction goes."""
+        return self._results.setdefault(transactional_id, _Results())
+
+    def taker(
+        self, results: _Results, wanted: Iterable[TopicPartition]
+    ) -> Callable[[_Outcome], None]:
         """Takes what became of one transaction's partitions."""
         self._outstanding += 1
 
         def take(outcome: _Outcome) -> None:
-            self._outcomes[transactional_id].update(outcome)
+            results.take(wanted, outcome)
             self.finish_one()
 
         return take
@@ -152,24 +203,15 @@ class _Gathered:
 
     def _response(self) -> AddPartitionsToTxnResponse:
         if self._api_version < BATCHED_FROM:
-            (outcome,) = self._outcomes.values()
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(outcome))
+            (results,) = self._results.values()
+            return AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=list(results.topics.values())
+            )
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
-                AddPartitionsToTxnResult(transactional_id=id_, topic_results=_by_topic(outcome))
-                for id_, outcome in self._outcomes.items()
+                AddPartitionsToTxnResult(
+                    transactional_id=id_, topic_results=list(results.topics.values())
+                )
+                for id_, results in self._results.items()
             ]
         )
-
-
-def _by_topic(outcome: _Outcome) -> list[AddPartitionsToTxnTopicResult]:
-    by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, index), error in outcome.items():
-        result = AddPartitionsToTxnPartitionResult(
-            partition_index=index, partition_error_code=int(error)
-        )
-        by_topic.setdefault(topic, []).append(result)
-    return [
-        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results)
-        for topic, results in by_topic.items()
-    ]

@@ -68,6 +68,7 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
         self._producer_ids = producer_ids
         self.markers = markers
         markers.on_written = self._written
+        metadata.on_image(lambda image, delta: markers.image_changed(delta))
 
     def close(self) -> None:
         """Unload all coordinators; whoever waits is told to look for another one."""
@@ -151,7 +152,12 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
     def _loaded(self, coordinator: Coordinator[TransactionCoordinator]) -> None:
         count = len(coordinator.machine.transactions)
         if count:
-            log.info("%s: loaded %d transactional ids", coordinator.partition, count)
+            log.info(
+                "%s: loaded %d transactional ids in %d ms",
+                coordinator.partition,
+                count,
+                coordinator.load_ms,
+            )
 
     # -- what coordinators send --------------------------------------------------------------
 

@@ -114,11 +114,11 @@ def test_restarting_changes_nothing(node_factory):
         topic = make_topic(client)
         assert write(client, topic, b"aborted", pid=1).error_code == 0
         assert write(client, topic, b"open", pid=2, epoch=4).error_code == 0
-        mark(client, marker({topic.name: [0]}, pid=1, committed=False, coordinator_epoch=6))
+        mark(client, marker({topic.name: [0]}, pid=1, committed=False, coordinator_epoch=0))
     running.restart()
     with running.connect() as client:
         assert eventually(lambda: committed(client, topic)[:2] == (1, [(1, 0)]))
-        late = marker({topic.name: [0]}, pid=1, coordinator_epoch=5)
+        late = marker({topic.name: [0]}, pid=1, coordinator_epoch=-1)
         assert mark(client, late) == {(1, topic.name, 0): 52}
         assert write(client, topic, b"more", pid=2, epoch=4, sequence=1).error_code == 0
         assert write(client, topic, b"older", pid=2, epoch=3).error_code == 47

@@ -52,13 +52,13 @@ def mark(client, *markers, version=2):
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_marker_is_in_the_log_when_it_is_answered(node, client, topic, version, committed):
-    marked = marker({topic.name: [0]}, epoch=5, committed=committed, coordinator_epoch=9)
+    marked = marker({topic.name: [0]}, epoch=5, committed=committed, coordinator_epoch=0)
     assert mark(client, marked, version=version) == {(7, topic.name, 0): NONE}
     log, high_watermark = log_of(node, topic)
     [(header, data)] = log.read_all_batches(0, 1)
     [record] = read_control(data)
     assert (header.producer_id, header.producer_epoch, header.is_transactional) == (7, 5, True)
-    assert (record.type, record.value.coordinator_epoch) == (committed, 9)
+    assert (record.type, record.value.coordinator_epoch) == (committed, 0)
     assert high_watermark == 1
 
 
@@ -105,3 +105,13 @@ def test_markers_for_groups_go_through_their_coordinator(node, client):
     assert mark(client, marker(where, epoch=5)) == {
         (7, OFFSETS, index): ErrorCode.NOT_LEADER_OR_FOLLOWER
     }
+
+
+def test_a_later_coordinator_than_there_is_is_refused(node, client, topic):
+    """Whoever writes with such an epoch would fence the producer's coordinator for good."""
+    where = {topic.name: [0]}
+    refused = {(7, topic.name, 0): ErrorCode.UNKNOWN_LEADER_EPOCH}
+    for epoch in (1, (1 << 31) - 1):
+        assert mark(client, marker(where, coordinator_epoch=epoch)) == refused
+    assert log_of(node, topic)[0].end_offset == 0
+    assert mark(client, marker(where)) == {(7, topic.name, 0): NONE}

@@ -136,6 +136,11 @@ def test_transactions(watched, port):
     markers = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
     assert found.value(f"{markers}unknowndestinationqueuesize") == 0
     assert found.value(f"{markers}logappendretryqueuesize") == 0
+    assert found.value("fencepost_transactions_with_refused_markers") == 0
+    loads = "kafka_server_transaction_coordinator_metrics_partition_load_time_"
+    longest, average = found.value(f"{loads}max"), found.value(f"{loads}avg")
+    times = [one.load_ms for one in coordinators]
+    assert (longest, average) == (max(times), pytest.approx(sum(times) / len(times)))
     verified = "kafka_server_addpartitionstotxnmanager_verification"
     assert found.value(f"{verified}failurerate_count_total") == 3
     assert found.value(f"{verified}timems_count") == 1

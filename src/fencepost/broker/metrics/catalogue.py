@@ -335,11 +335,22 @@ _GROUPS = (
         "Partitions of __consumer_offsets that this node coordinates.",
         ("state",),
     ),
+    MetricDef(
+        f"{COORDINATOR}partition_load_time_max",
+        _G,
+        "Milliseconds to load a partition of groups, the most in the last minute.",
+    ),
+    MetricDef(
+        f"{COORDINATOR}partition_load_time_avg",
+        _G,
+        "Milliseconds to load a partition of groups, on average in the last minute.",
+    ),
     MetricDef("fencepost_group_members", _G, "Members of groups."),
     MetricDef("fencepost_group_memory_bytes", _G, "Memory that members of groups take."),
 )
 
 MARKERS: Final = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+TRANSACTION_COORDINATOR: Final = "kafka_server_transaction_coordinator_metrics_"
 VERIFICATION: Final = "kafka_server_addpartitionstotxnmanager_"
 _TRANSACTIONS = (
     MetricDef(
@@ -362,6 +373,16 @@ _TRANSACTIONS = (
         _S,
         "Milliseconds until a leader has a coordinator's answer about a transaction.",
     ),
+    MetricDef(
+        f"{TRANSACTION_COORDINATOR}partition_load_time_max",
+        _G,
+        "Milliseconds to load a partition of transactions, the most in the last minute.",
+    ),
+    MetricDef(
+        f"{TRANSACTION_COORDINATOR}partition_load_time_avg",
+        _G,
+        "Milliseconds to load a partition of transactions, on average in the last minute.",
+    ),
     MetricDef("fencepost_transactional_ids", _G, "Transactional ids that this node coordinates."),
     MetricDef(
         "fencepost_transaction_partitions",
@@ -373,6 +394,11 @@ _TRANSACTIONS = (
         "fencepost_transactions_waiting_for_markers",
         _G,
         "Transactions whose end is decided and not yet written everywhere.",
+    ),
+    MetricDef(
+        "fencepost_transactions_with_refused_markers",
+        _G,
+        "Of those, with a partition that knows of a later coordinator or epoch of the producer.",
     ),
     MetricDef("fencepost_transaction_memory_bytes", _G, "Memory that transactional ids take."),
 )

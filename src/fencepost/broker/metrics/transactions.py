@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from fencepost.broker.loop.distribution import Distribution
-from fencepost.broker.metrics.catalogue import MARKERS, VERIFICATION
+from fencepost.broker.metrics.catalogue import MARKERS, TRANSACTION_COORDINATOR, VERIFICATION
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.machines.transaction import TransactionMemory
 from fencepost.runtime.cooperative import Pieces
@@ -53,8 +53,12 @@ def collect_transactions(
     sheet.add(f"{MARKERS}logappendretryqueuesize", retried)
     sheet.add(f"{VERIFICATION}verificationfailurerate_count_total", verifications.failures)
     sheet.add_summary(f"{VERIFICATION}verificationtimems", verifications.times_ms)
+    longest_ms, average_ms = transactions.runtime.load_times.recent()
+    sheet.add(f"{TRANSACTION_COORDINATOR}partition_load_time_max", longest_ms)
+    sheet.add(f"{TRANSACTION_COORDINATOR}partition_load_time_avg", average_ms)
     sheet.add("fencepost_transactional_ids", ids)
     for state, name in _STATES.items():
         sheet.add("fencepost_transaction_partitions", partitions[state], state=name)
     sheet.add("fencepost_transactions_waiting_for_markers", transactions.markers.waiting)
+    sheet.add("fencepost_transactions_with_refused_markers", transactions.markers.refused)
     sheet.add("fencepost_transaction_memory_bytes", memory.used_bytes)

@@ -59,7 +59,7 @@ class LogLimit:
 
 
 class LimitedLog:
-    """Lines at INFO about one subject, as many as the module says."""
+    """Lines about one subject, as many as the module says."""
 
     def __init__(
         self,
@@ -72,11 +72,18 @@ class LimitedLog:
         self._limit = LogLimit(clock)
 
     def info(self, line: str) -> None:
-        """Log the line, cut, unless there were too many."""
+        """Log the line at INFO, cut, unless there were too many."""
+        self._log(logging.INFO, line)
+
+    def warning(self, line: str) -> None:
+        """The same at WARNING."""
+        self._log(logging.WARNING, line)
+
+    def _log(self, level: int, line: str) -> None:
         left_out = self._limit.admit()
         if left_out is not None:
             more = f" ({left_out} more lines about {self._subject} were left out)"
-            self._logger.info("%s%s", cut(line), more if left_out else "")
+            self._logger.log(level, "%s%s", cut(line), more if left_out else "")
 
 
 class ClientWarnings:

@@ -219,6 +219,7 @@ class BrokerPart:
             core.ports.scheduler.lane(),
             self.replicas,
             self.groups,
+            lambda: core.image,
             core.config.get("request.timeout.ms"),
         )
         self.channel = BrokerChannel(

@@ -65,7 +65,13 @@ class TransactionHost(TransactionCoordinators):
             on_note=LimitedLog(log, "transactions").info,
         )
         leaders = _Leaders(channel, write_here)
-        markers = MarkerSender(config.node_id, ports.timers, leaders, lambda: metadata.image)
+        markers = MarkerSender(
+            config.node_id,
+            ports.timers,
+            leaders,
+            lambda: metadata.image,
+            LimitedLog(log, "markers").warning,
+        )
         super().__init__(config.node_id, ports, metadata, kind, producer_ids, markers)
 
 

@@ -7,7 +7,12 @@ from fencepost.machines.transaction.epochs import NEEDS_PRODUCER_ID
 from fencepost.machines.transaction.initialization import Granted, InitProducerId
 from fencepost.machines.transaction.listing import Filters, filters_for
 from fencepost.machines.transaction.memory import TransactionMemory
-from fencepost.machines.transaction.model import TopicPartition, Transaction, TransactionState
+from fencepost.machines.transaction.model import (
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    by_topic,
+)
 from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
 from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
@@ -33,5 +38,6 @@ __all__ = [
     "TransactionMemory",
     "TransactionRecord",
     "TransactionState",
+    "by_topic",
     "filters_for",
 ]

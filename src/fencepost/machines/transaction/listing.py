@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from fencepost.machines.transaction.model import STATE_NAMES
+from fencepost.machines.transaction.model import STATE_NAMES, by_topic
 from fencepost.machines.transaction.shard import Decision, Shard
 from fencepost.wire.api.describe_transactions import (
     TopicData,
@@ -80,9 +80,6 @@ def describe(shard: Shard, transactional_id: str, token: Any) -> Decision:
     if present is None or error is not ErrorCode.NONE:
         described = DescribedTransaction(transactional_id=transactional_id, error_code=int(error))
     else:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in sorted(present.partitions):
-            by_topic.setdefault(topic, []).append(index)
         described = DescribedTransaction(
             transactional_id=transactional_id,
             transaction_state=STATE_NAMES[present.state],
@@ -90,7 +87,7 @@ def describe(shard: Shard, transactional_id: str, token: Any) -> Decision:
             transaction_start_time_ms=present.start_ms,
             producer_id=present.identity.producer_id,
             producer_epoch=present.identity.epoch,
-            topics=[TopicData(topic=t, partitions=p) for t, p in by_topic.items()],
+            topics=[TopicData(topic=t, partitions=p) for t, p in by_topic(present.partitions)],
         )
     decision.reply(token, described)
     return decision

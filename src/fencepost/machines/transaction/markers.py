@@ -4,8 +4,9 @@
 |---------------------------------------------------------|-------------------------------------|
 | 0                                                       | the partition has its marker        |
 | 2, 3, 5, 6, 7, 8, 9, 14, 15, 16, 19, 20, 56, 74, 75     | sent again, to whoever leads then   |
-| 47, 52                                                  | this coordinator is out of date: it |
-|                                                         | sends no marker of that end any more|
+| 47, 52                                                  | the partition knows of a later      |
+|                                                         | producer or coordinator: sent again |
+|                                                         | seldom, with an entry in the log    |
 | 35, 43                                                  | the leader cannot do it, ever: done |
 | any other                                               | a mistake somewhere: sent again,    |
 |                                                         | with an entry in the log            |
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from fencepost.machines.transaction.model import TopicPartition, Transaction
+from fencepost.machines.transaction.model import TopicPartition, Transaction, by_topic
 from fencepost.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.wire.errors import ErrorCode
 
@@ -27,16 +28,17 @@ class Reaction(Enum):
 
     DONE = "done"
     RETRY = "retry"
-    GIVE_UP = "give up"
-    """Another coordinator has spoken to the partition: all markers of that end are dropped here."""
+    REFUSED = "refused"
+    """Another coordinator has spoken to the partition: this one is out of date and will be unloaded
+    when it hears of that, or somebody has written a marker who is none."""
     COMPLAIN = "complain"
     """As RETRY, and an operator should know."""
 
 
 _REACTIONS: Final = {
     ErrorCode.NONE: Reaction.DONE,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Reaction.GIVE_UP,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Reaction.GIVE_UP,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Reaction.REFUSED,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Reaction.REFUSED,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Reaction.DONE,
     ErrorCode.UNSUPPORTED_VERSION: Reaction.DONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
@@ -65,16 +67,13 @@ def marker_for(
     transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int
 ) -> WritableTxnMarker:
     """The marker of an end for those of its partitions."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        by_topic.setdefault(topic, []).append(index)
     return WritableTxnMarker(
         producer_id=transaction.identity.producer_id,
         producer_epoch=transaction.identity.epoch,
         transaction_result=transaction.is_committed,
         topics=[
             WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
-            for topic, indexes in by_topic.items()
+            for topic, indexes in by_topic(partitions)
         ],
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction.client_version,

@@ -14,6 +14,7 @@ the place of the last.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from fencepost.machines.transaction.epochs import NO_PRODUCER_ID, Identity
@@ -90,13 +91,29 @@ class Transaction(NamedTuple):
         return self.timeout_ms != NEVER_MS
 
 
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """The numbers of the partitions of each topic, both in order.
+
+    For what a transaction's record and its markers have: it may be ten thousand partitions, and
+    sorting numbers takes a fifth of the time that sorting pairs does.
+    """
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        numbers = found.get(topic)
+        if numbers is None:
+            found[topic] = [index]
+        else:
+            numbers.append(index)
+    return [(topic, sorted(found[topic])) for topic in sorted(found)]
+
+
 def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
     """The record's value; v0 has no room for the ids before and behind."""
     identity = transaction.identity
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(transaction.partitions):
-        by_topic.setdefault(topic, []).append(index)
-    partitions = [PartitionsSchema(topic=t, partition_ids=ids) for t, ids in by_topic.items()]
+    partitions = [
+        PartitionsSchema(topic=topic, partition_ids=indexes)
+        for topic, indexes in by_topic(transaction.partitions)
+    ]
     value = TransactionLogValue(
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
@@ -151,6 +168,7 @@ __all__ = [
     "TopicPartition",
     "Transaction",
     "TransactionState",
+    "by_topic",
     "from_value",
     "value_of",
 ]

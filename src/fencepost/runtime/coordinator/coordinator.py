@@ -177,6 +177,9 @@ class Coordinator(Generic[M]):
         self.leader_epoch = leader_epoch
         self.machine = kind.make_machine()
         self.state = CoordinatorState.LOADING
+        self.load_ms = 0
+        """How long loading took, from when this node led the partition."""
+        self._began_ms = ports.now_ms()
         self._timers = NamedTimers(ports.timers)
         self._held = HeldAnswers(ports.timers, ports.now_ms, kind.write_timeout_ms, self._late)
         self._unanswered: dict[OnReply, None] = {}  # in the order they came
@@ -223,6 +226,7 @@ class Coordinator(Generic[M]):
 
     def _activate(self) -> None:
         self.state = CoordinatorState.ACTIVE
+        self.load_ms = self._ports.now_ms() - self._began_ms
         self._appended_offset = self._committed_offset = self._next_offset
         self._enqueue(_Operation(lambda machine: machine.decide_loaded(self._ports.wall_ms())))
         self._kind.on_loaded(self)

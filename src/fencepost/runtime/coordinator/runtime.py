@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from fencepost.machines.coordinator import CoordinatorMachine, Decision
@@ -30,6 +31,7 @@ from fencepost.runtime.coordinator.coordinator import (
     CoordinatorState,
     OnReply,
 )
+from fencepost.runtime.coordinator.load_times import LoadTimes
 from fencepost.runtime.coordinator.partition import LedPartition
 from fencepost.wire.errors import ErrorCode
 
@@ -42,7 +44,9 @@ class CoordinatorRuntime(Generic[M]):
     """See the module docstring."""
 
     def __init__(self, kind: CoordinatorKind[M], ports: CoordinatorPorts, lane: Lane) -> None:
-        self._kind = kind
+        self._kind = replace(kind, on_loaded=self._loaded)
+        self._on_loaded = kind.on_loaded
+        self.load_times = LoadTimes(ports.now_ms)
         self._ports = ports
         self._lane = lane
         self._coordinators: dict[int, Coordinator[M]] = {}
@@ -84,6 +88,10 @@ class CoordinatorRuntime(Generic[M]):
 
     def _close(self, index: int) -> None:
         self._coordinators.pop(index).close()
+
+    def _loaded(self, coordinator: Coordinator[M]) -> None:
+        self.load_times.note(coordinator.load_ms)
+        self._on_loaded(coordinator)
 
     def high_watermark_moved(self, index: int) -> None:
         """The partition's high watermark, or its role, may have changed."""

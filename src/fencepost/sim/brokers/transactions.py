@@ -48,7 +48,12 @@ class BrokerTransactions:
         ports = broker.ports
         self._lane = ports.scheduler.lane()
         self.markers = MarkerWriter(
-            ports, ports.scheduler.lane(), broker.replicas, broker.groups, MARKER_TIMEOUT_MS
+            ports,
+            ports.scheduler.lane(),
+            broker.replicas,
+            broker.groups,
+            lambda: broker.image,
+            MARKER_TIMEOUT_MS,
         )
         here = _Peers(broker, lambda request, then: self.markers.write(request, then))
         self.coordinators = TransactionCoordinators(
