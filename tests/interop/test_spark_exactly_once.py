@@ -58,7 +58,7 @@ def test_a_driver_that_was_replaced_goes_on(make_world, is_tv2: bool):
 def test_transactions_get_the_longest_timeout_of_the_broker(make_world):
     world = make_world()
     with world.cluster() as cluster:
-        assert SinkDriver(cluster, world.sink).open().timeout_ms == DEFAULT_MAX_TIMEOUT_MS
+        assert SinkDriver(cluster, world.sink).open().mandate.timeout_ms == DEFAULT_MAX_TIMEOUT_MS
 
 
 def test_transactions_that_time_out_before_the_decision(tmp_path: Path, kafka_jars):

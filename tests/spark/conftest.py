@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
 from fencepost.spark.connections import drop
 from fencepost.spark.options import SourceOptions, source_options
 
@@ -44,6 +46,25 @@ def options(fake: FakeCluster) -> Iterator[Any]:
     yield make
     for one in made:
         drop(one.client)
+
+
+@pytest.fixture
+def make_world(served: str, topic: str) -> Callable[..., Any]:
+    """Makes worlds of the exactly-once sink, each with a topic of two partitions."""
+    from .exactly_once_world import World
+
+    count = 0
+
+    def make(**options: Any) -> World:
+        nonlocal count
+        count += 1
+        name = f"{topic}-{count}"
+        with Cluster(served) as cluster:
+            Admin(cluster).create_topic(name, 2)
+            Admin(cluster).wait_for_topic(name)
+        return World(served, name, **options)
+
+    return make
 
 
 @pytest.fixture(scope="session")

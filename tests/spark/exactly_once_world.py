@@ -7,6 +7,7 @@ so no clean-up runs that a kill would not let run.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from fencepost.client.conversation import Where
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
+from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.protocol.versions import FinalizedFeatures
 from fencepost.spark import exactly_once
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
@@ -183,6 +185,30 @@ class World:
         finally:
             cluster.close()
         return True
+
+    def decided_only(self, at_first_end: Callable[[], None] | None = None) -> list[OpenTransaction]:
+        """A batch whose driver died right after its decision; `at_first_end`: it does not, but
+        that is called before it commits the first transaction of the tasks."""
+        fuse = Fuse()
+        ends = 0
+
+        def stop(_: int) -> None:
+            nonlocal ends
+            ends += fuse.seen[-1] == "EndTxn"
+            if ends == 2 and at_first_end is None:
+                fuse.is_blown = True
+                raise KilledError
+            if ends == 2:
+                ends += 1
+                at_first_end()
+
+        with self.cluster(fuse) as cluster:
+            results = self.written(cluster, self.open(cluster), 0)
+            fuse.at_gate = stop
+            with contextlib.suppress(KilledError):
+                self.commit(cluster, results, 0)
+        assert fuse.is_blown is (at_first_end is None)
+        return [one.transaction for one in results if one.transaction is not None]
 
     # -- what is there -----------------------------------------------------------------------------
 

@@ -18,6 +18,12 @@ from fencepost.spark.errors import (
     condition_of,
 )
 from fencepost.spark.loss import Loss, recreated, unseen_beginning
+from fencepost.spark.sink_errors import (
+    DecisionError,
+    IncompleteBatchError,
+    SinkFencedError,
+    UnfinishedBatchError,
+)
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RANGE = {"topicPartition": "t-0", "startOffset": "3", "endOffset": "7"}
@@ -48,6 +54,10 @@ ERRORS = [
     OptionError("startingOffsets", "soon", "no"),
     DataLossError([LOSSES["TOPIC_RECREATED"][0]]),
     BoundsError("RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", "x", {"startOffset": 5}),
+    SinkFencedError("s", "x"),
+    IncompleteBatchError("s", 3, 2, ["s-1"]),
+    UnfinishedBatchError("s", 3, 2, 1, "x"),
+    DecisionError("s", "x"),
 ]
 
 
@@ -88,3 +98,17 @@ def test_texts_of_others_have_no_condition_of_ours():
     assert condition_of(RuntimeError("[KAFKA_DATA_LOSS] parameters: [1]")) == Condition(
         "KAFKA_DATA_LOSS", {}
     )
+
+
+def test_errors_of_the_exactly_once_sink_say_what_became_of_the_batch():
+    error = IncompleteBatchError("s", 3, 7, [f"s-{number}" for number in range(6)])
+    assert isinstance(error, RuntimeError)
+    assert error.getCondition() == "FENCEPOST_EXACTLY_ONCE.INCOMPLETE_BATCH"
+    assert error.getMessageParameters() == {
+        "sink": "s",
+        "batch": "3",
+        "transactions": "7",
+        "lostTransactions": "6",
+        "transactionalIds": "s-0, s-1, s-2, s-3, s-4",
+    }
+    assert "1 of its 7 transactions were committed" in str(error)

@@ -15,17 +15,17 @@ from fencepost.client.errors import ClientError
 from fencepost.client.open_transactions import end_all
 from fencepost.spark import decisions
 from fencepost.spark.decisions import read_decision
-from fencepost.spark.exactly_once import (
+from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.sink_errors import (
     ExactlyOnceError,
     IncompleteBatchError,
-    SinkDriver,
     SinkFencedError,
     TransactionsLostError,
 )
 from fencepost.testing import Cluster as Served
 
 from ..waiting import eventually
-from .exactly_once_world import Fuse, Gate, KilledError, World
+from .exactly_once_world import Fuse, Gate, World
 
 pytestmark = pytest.mark.timeout(600)
 MakeWorld = Callable[..., World]
@@ -34,22 +34,6 @@ MakeWorld = Callable[..., World]
 @pytest.fixture(params=["TV2", "TV1"])
 def is_tv2(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "TV2")
-
-
-@pytest.fixture
-def make_world(served: str, topic: str) -> MakeWorld:
-    count = 0
-
-    def make(**options: object) -> World:
-        nonlocal count
-        count += 1
-        name = f"{topic}-{count}"
-        with Cluster(served) as cluster:
-            Admin(cluster).create_topic(name, 2)
-            Admin(cluster).wait_for_topic(name)
-        return World(served, name, **options)  # type: ignore[arg-type]
-
-    return make
 
 
 def test_batches_are_there_once_and_ids_are_used_again(make_world: MakeWorld, is_tv2: bool):
@@ -272,7 +256,7 @@ def test_a_transaction_lost_before_the_decision(make_world: MakeWorld, is_tv2: b
 def times_out_before_the_decision(world: World, longest_ms: int) -> None:
     """On a broker that allows `longest_ms`: a batch that takes longer is written again, whole."""
     with world.cluster() as cluster:
-        assert world.open(cluster).timeout_ms == longest_ms  # asked for nothing
+        assert world.open(cluster).mandate.timeout_ms == longest_ms  # asked for nothing
         grant = SinkDriver(cluster, world.sink, 5_000).open()
         results = world.written(cluster, grant, 0)
         eventually(lambda: not world.still_open(), "transactions time out")
@@ -299,31 +283,11 @@ def test_real_timeouts_before_the_decision():
         times_out_before_the_decision(World(served.bootstrap_servers, "t"), 120_000)
 
 
-def decided_only(world: World) -> list[object]:
-    """A batch whose driver died right after its decision."""
-    fuse = Fuse()
-    with world.cluster(fuse) as cluster:
-        results = world.written(cluster, world.open(cluster), 0)
-        ends = 0
-
-        def stop(_: int) -> None:
-            nonlocal ends
-            ends += fuse.seen[-1] == "EndTxn"
-            if ends == 2:
-                fuse.is_blown = True
-                raise KilledError
-
-        fuse.at_gate = stop
-        with pytest.raises(KilledError):
-            world.commit(cluster, results, 0)
-    return [one.transaction for one in results]
-
-
 def test_all_lost_after_the_decision_are_written_again(make_world: MakeWorld, is_tv2: bool):
     world = make_world(is_tv2=is_tv2)
-    transactions = decided_only(world)
+    transactions = world.decided_only()
     with world.cluster() as cluster:
-        assert end_all(cluster, transactions[:1], commit=False) == {}  # type: ignore[arg-type]
+        assert end_all(cluster, transactions[:1], commit=False) == {}
     assert world.committed() == []
     assert world.live()
     assert world.committed() == world.expected()
@@ -333,10 +297,10 @@ def test_some_lost_after_the_decision_is_said_and_never_passed_over(
     make_world: MakeWorld, is_tv2: bool
 ):
     world = make_world(is_tv2=is_tv2)
-    transactions = decided_only(world)
+    transactions = world.decided_only()
     with world.cluster() as cluster:
-        assert end_all(cluster, transactions[:1], commit=True) == {}  # type: ignore[arg-type]
-        assert end_all(cluster, transactions[1:], commit=False) == {}  # type: ignore[arg-type]
+        assert end_all(cluster, transactions[:1], commit=True) == {}
+        assert end_all(cluster, transactions[1:], commit=False) == {}
         for _ in range(2):
             with pytest.raises(IncompleteBatchError, match="1 of its 2 transactions"):
                 world.open(cluster)

@@ -61,7 +61,11 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "log-dirs", "fencepost.cli.log_dirs", "log directories of brokers, and moving replicas"
     ),
-    Command("spark", "fencepost.cli.spark", "how far Spark's streaming queries are behind"),
+    Command(
+        "spark",
+        "fencepost.cli.spark",
+        "how far Spark's streaming queries are behind, and their exactly-once sinks",
+    ),
     Command(
         "pipeline",
         "fencepost.cli.pipeline",

@@ -1,4 +1,4 @@
-"""`fencepost spark`: streaming queries of Spark, seen from their checkpoints."""
+"""`fencepost spark`: streaming queries of Spark, seen from their checkpoints, and their sinks."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ examples:
   fencepost spark watch /data/checkpoints/orders
   fencepost spark watch /data/checkpoints/orders --once --json | jq '[.partitions[].lag] | add'
   fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
+  fencepost spark sinks --unfinished
+  fencepost spark finish nightly-export
 """
 COLUMNS: Final = (
     "source", "topic", "partition", "committed", "planned", "end", "lag", "epoch", "oldest-unread",
@@ -41,13 +43,16 @@ COLUMNS: Final = (
 
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost spark`."""
+    from fencepost.cli import spark_sinks
+
     parser = subparsers.add_parser(
         "spark",
-        help="how far Spark's streaming queries are behind",
-        description="Streaming queries of Spark.",
+        help="how far Spark's streaming queries are behind, and their exactly-once sinks",
+        description="Streaming queries of Spark, and what they write.",
         epilog=EXAMPLES,
     )
     actions = add_actions(parser)
+    spark_sinks.register(actions)
     watching = actions.add_parser(
         "watch", help="a query's checkpoint against the cluster, again and again", epilog=EXAMPLES
     )

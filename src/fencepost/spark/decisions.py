@@ -26,16 +26,13 @@ from fencepost.client.groups import GroupAdmin
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
+from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError
 
 FORMAT: Final = 1
 PART_CHARS: Final = 3_500
 PARTS_MAX: Final = 1_000
 DECISION_BYTES_MAX: Final = 16 * 1024 * 1024
 """What a decision may be decompressed to: some 200,000 tasks."""
-
-
-class DecisionError(ValueError):
-    """What the group has committed is not a decision of this sink, or not a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,13 @@ def encode(decision: Decision, sink: str) -> list[str]:
     text = base64.b64encode(packed).decode()
     pieces = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
     if len(pieces) > PARTS_MAX:
-        raise DecisionError(f"{len(decision.transactions)} transactions are too many for a batch")
+        count = len(decision.transactions)
+        raise ExactlyOnceError(
+            "TOO_MANY_TRANSACTIONS",
+            f"a batch of {sink} has {count} transactions, which is more than can be decided at "
+            "once: let fewer tasks write it (coalesce)",
+            {"sink": sink, "batch": decision.batch, "transactions": count},
+        )
     return [f"{len(pieces)}:{piece}" for piece in pieces]
 
 
@@ -88,10 +91,10 @@ def decode(parts: list[str], sink: str) -> Decision:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(packed, DECISION_BYTES_MAX)
         if not unpacker.eof:
-            raise DecisionError("a decision is cut short, or too long")
+            raise ValueError("it is cut short, or too long")
         content = json.loads(text)
         if content["format"] != FORMAT:
-            raise DecisionError(f"a decision has format {content['format']}, known is {FORMAT}")
+            raise ValueError(f"its format is {content['format']!r}, known is {FORMAT}")
         return Decision(
             number=int(content["number"]),
             query=str(content["query"]),
@@ -104,10 +107,8 @@ def decode(parts: list[str], sink: str) -> Decision:
             ),
             spare=tuple(f"{sink}-{tail}" for tail in content["spare"]),
         )
-    except (binascii.Error, zlib.error, ValueError, KeyError, TypeError) as error:
-        raise DecisionError(
-            f"the offsets of consumer group {sink} hold no decision of this sink: {error}"
-        ) from error
+    except (binascii.Error, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DecisionError(sink, str(error)) from error
 
 
 def _tail(transactional_id: str, sink: str) -> str:
@@ -137,7 +138,7 @@ def read_decision(cluster: Cluster, sink: str) -> Decision | None:
         group = _group(sink, number)
         found = groups.group_offsets(group, [where], require_stable=True).get(where)
         if found is None or found.offset != first.offset:
-            raise DecisionError(f"decision {first.offset} of {sink} lacks its part in {group}")
+            raise DecisionError(sink, f"number {first.offset} lacks its part in {group}")
         parts.append(found.metadata)
     return decode(parts, sink)
 
@@ -154,7 +155,7 @@ def _last(
 def _count(part: str, sink: str) -> int:
     text = part.partition(":")[0]
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= PARTS_MAX:
-        raise DecisionError(f"the offsets of consumer group {sink} hold no decision of this sink")
+        raise DecisionError(sink, "they do not begin with a number of parts")
     return int(text)
 
 

@@ -19,6 +19,7 @@ Why a batch is there once, wherever processes die:
 * No attempt touches another's transaction: ids differ by run and attempt. An id is used again, so
   that coordinators need not remember ever more of them, only two decisions later, in the same run,
   by the first attempt of one task.
+* It decides only while the transactions have time left to be committed in (`_require_time`).
 * Whatever was listed as open before InitProducerId succeeded, and is not decided after it, can
   never be decided: it is aborted. What is found later may be a newer driver's and is left alone.
 
@@ -34,7 +35,8 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -45,6 +47,15 @@ from fencepost.client.open_transactions import OpenTransaction, Outcome, end_all
 from fencepost.client.produce_queue import Identity
 from fencepost.client.transactional import TransactionDriver
 from fencepost.spark.decisions import Decision, groups_of, read_decision
+from fencepost.spark.sink_errors import (
+    ExactlyOnceError,
+    IncompleteBatchError,
+    SinkFencedError,
+    TransactionsLostError,
+    UnfinishedBatchError,
+    some_of,
+)
+from fencepost.spark.sinks import LISTING_TIMEOUT_MS, TASK_ID, finish
 from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger("fencepost.spark")
@@ -54,24 +65,6 @@ DEFAULT_MAX_TIMEOUT_MS: Final = 15 * 60_000
 LEAST_TIMEOUT_MS: Final = 1_000
 REVOKED: Final = -1
 GIVEN_MAX: Final = 1_000
-LISTING_TIMEOUT_MS: Final = 5_000
-"""Looking for abandoned transactions must not hold a batch up while a broker is gone."""
-
-
-class ExactlyOnceError(RuntimeError):
-    """A batch cannot be committed, or not yet; the text says what became of it."""
-
-
-class SinkFencedError(ExactlyOnceError):
-    """Another driver has taken the sink over; what this one wrote is aborted."""
-
-
-class TransactionsLostError(ExactlyOnceError):
-    """Transactions were aborted before the batch was decided; none of it is visible."""
-
-
-class IncompleteBatchError(ExactlyOnceError):
-    """A part of a decided batch was committed, the rest timed out before anybody could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +77,10 @@ class Mandate:
     is_tv2: bool
     number: int
     """Of the last decision; 0 when there is none."""
+    timeout_ms: int
+    """Of the tasks' transactions."""
+    opened_s: float
+    """By the clock of the driver's machine; no transaction of the batch is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,6 @@ class Grant:
     """The batch of that query is decided already; -1 when none is."""
     spare: tuple[str, ...]
     """Transactional ids for the first attempts of tasks 0, 1, ..."""
-    timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +115,20 @@ _timeouts: dict[str, int] = {}
 
 class SinkDriver:
     """One sink as its driver sees it. `timeout_ms`: of its transactions; None for the longest that
-    brokers allow."""
+    brokers allow. `clock` is one that all processes of a machine share."""
 
-    def __init__(self, cluster: Cluster, sink: str, timeout_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        sink: str,
+        timeout_ms: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.cluster = cluster
         self.sink = sink
         self.timeout_ms = timeout_ms
+        self._clock = clock
 
     # -- before the tasks ------------------------------------------------------------------------
 
@@ -146,7 +150,12 @@ class SinkDriver:
         identity = driver.manager.identity
         assert identity is not None
         mandate = Mandate(
-            self.sink, identity, driver.manager.is_tv2, decision.number if decision else 0
+            self.sink,
+            identity,
+            driver.manager.is_tv2,
+            decision.number if decision else 0,
+            timeout_ms,
+            self._clock(),
         )
         run = secrets.token_hex(4)
         spare: tuple[str, ...] = ()
@@ -161,7 +170,6 @@ class SinkDriver:
             query=decision.query if decision else "",
             batch=decision.batch if decision else REVOKED,
             spare=spare,
-            timeout_ms=timeout_ms,
         )
 
     def _initialize(self) -> tuple[TransactionDriver, int]:
@@ -210,14 +218,19 @@ class SinkDriver:
     def _open_transactions(self) -> list[str]:
         """Transactional ids of this sink's tasks that are in a transaction. What cannot be asked
         for is left to a later batch, or to its timeout."""
-        pattern = re.escape(self.sink) + r"-[0-9a-f]{8}-[0-9]+-[0-9]+-[0-9]+"
         try:
-            listed = Admin(self.cluster).list_transactions(
-                states=["Ongoing"], pattern=pattern, timeout_ms=LISTING_TIMEOUT_MS
-            )
+            return self._listed()
         except ClientError as error:
             log.warning("cannot look for abandoned transactions of %s: %s", self.sink, error)
             return []
+
+    def _listed(self, older_than_ms: int | None = None) -> list[str]:
+        listed = Admin(self.cluster).list_transactions(
+            states=["Ongoing"],
+            pattern=re.escape(self.sink) + TASK_ID,
+            duration_ms=older_than_ms,
+            timeout_ms=LISTING_TIMEOUT_MS,
+        )
         return [one.transactional_id for one in listed]
 
     def _abort_undecided(self, seen: Iterable[str], decision: Decision | None) -> None:
@@ -237,13 +250,8 @@ class SinkDriver:
         """Finish what was decided; the decision that counts now."""
         if not decision.transactions:
             return decision
-        found = outcomes(self.cluster, decision.transactions)
+        found = finish(self.cluster, self.sink, decision)
         left = _with(Outcome.OPEN, found)
-        if left and Outcome.ABORTED not in found.values():
-            log.warning("finishing batch %d of %s: %d", decision.batch, self.sink, len(left))
-            end_all(self.cluster, left, commit=True)
-            found |= outcomes(self.cluster, left)
-            left = _with(Outcome.OPEN, found)
         if not left and Outcome.ABORTED not in found.values():
             return decision
         if Outcome.ABORTED in found.values():
@@ -251,13 +259,13 @@ class SinkDriver:
             found |= outcomes(self.cluster, left) if left else {}
             left = _with(Outcome.OPEN, found)
         if left:
-            raise ExactlyOnceError(
-                f"batch {decision.batch} of {self.sink} is decided, but {len(left)} of its "
-                "transactions could not be ended yet; start again"
-            )
+            count = len(decision.transactions)
+            why = "coordinators do not answer"
+            raise UnfinishedBatchError(self.sink, decision.batch, count, len(left), why)
         lost = _with(Outcome.ABORTED, found)
         if len(lost) < len(found):
-            raise _incomplete(self.sink, decision, lost)
+            names = [one.transactional_id for one in lost]
+            raise IncompleteBatchError(self.sink, decision.batch, len(found), names)
         log.warning("all of batch %d of %s timed out: to be written again", decision.batch, lost)
         revoked = replace(
             decision, number=decision.number + 1, batch=REVOKED, transactions=(), spare=()
@@ -281,7 +289,9 @@ class SinkDriver:
         self._require_open(written)
         last = read_decision(self.cluster, self.sink)
         if (last.number if last else 0) != mandate.number:
-            raise SinkFencedError(f"another driver has decided a batch of {self.sink}")
+            raise SinkFencedError(
+                self.sink, f"another driver has decided a batch of the sink {self.sink}"
+            )
         decision = Decision(
             number=mandate.number + 1,
             query=results[0].query,
@@ -291,16 +301,14 @@ class SinkDriver:
             transactions=written,
             spare=tuple(one.transactional_id for one in last.transactions) if last else (),
         )
+        self._require_time(mandate, written)
         driver = TransactionDriver(self.cluster, self.sink, self.timeout_ms or LEAST_TIMEOUT_MS)
         driver.manager.adopt(mandate.driver, is_tv2=mandate.is_tv2, is_open=False)
         self._record(driver, decision)
         failed = end_all(self.cluster, written, commit=True)
         if failed:
-            raise ExactlyOnceError(
-                f"batch {batch} of {self.sink} is decided, but {len(failed)} of its "
-                f"{len(written)} transactions could not be committed yet; the next start "
-                f"finishes it. First error: {next(iter(failed.values()))}"
-            )
+            why = str(next(iter(failed.values())))
+            raise UnfinishedBatchError(self.sink, batch, len(written), len(failed), why)
         self._abort_undecided(seen, decision)
 
     def _require_open(self, written: Sequence[OpenTransaction]) -> None:
@@ -309,12 +317,52 @@ class SinkDriver:
         if not lost:
             return
         end_all(self.cluster, _with(Outcome.OPEN, found), commit=False)
-        names = ", ".join(one.transactional_id for one in lost[:3])
+        names = some_of([one.transactional_id for one in lost])
         raise TransactionsLostError(
+            "TRANSACTIONS_LOST",
             f"{len(lost)} of {len(written)} transactions of the batch were ended before it was "
             f"decided ({names}): a transaction took longer than transaction.timeout.ms, or another "
             f"driver of the sink {self.sink} is running. All of the batch is aborted and will be "
-            "written again when the query is started again"
+            "written again when the query is started again",
+            {
+                "sink": self.sink,
+                "transactions": len(written),
+                "lostTransactions": len(lost),
+                "transactionalIds": names,
+            },
+        )
+
+    def _require_time(self, mandate: Mandate, written: Sequence[OpenTransaction]) -> None:
+        """Refuse to decide where a transaction could time out before its end is asked for: others
+        would be committed then. No transaction is older than its mandate, by one machine's clock;
+        where the mandate is too old, coordinators tell by theirs which transactions are."""
+        margin_ms = min(2 * self.cluster.config.api_timeout_ms, mandate.timeout_ms // 4)
+        oldest_ms = mandate.timeout_ms - margin_ms
+        if (self._clock() - mandate.opened_s) * 1000 < oldest_ms:
+            return
+        names = sorted(one.transactional_id for one in written)
+        try:
+            listed = set(self._listed(older_than_ms=oldest_ms))
+            late, why = [name for name in names if name in listed], "they"
+        except ClientError as error:
+            late, why = names, f"coordinators do not tell their ages ({error}), and they"
+        if not late:
+            return
+        end_all(self.cluster, written, commit=False)
+        raise TransactionsLostError(
+            "DECISION_TOO_LATE",
+            f"{len(late)} of {len(names)} transactions of the batch ({some_of(late)}) could time "
+            f"out while it is committed: {why} may be older than {oldest_ms} ms, which is "
+            f"transaction.timeout.ms={mandate.timeout_ms} less {margin_ms} ms to commit in. All of "
+            "the batch is aborted. Make batches smaller, or kafka.transaction.timeout.ms longer",
+            {
+                "sink": self.sink,
+                "transactions": len(names),
+                "lateTransactions": len(late),
+                "transactionalIds": some_of(late),
+                "timeoutMs": mandate.timeout_ms,
+                "marginMs": margin_ms,
+            },
         )
 
     def _record(self, driver: TransactionDriver, decision: Decision) -> None:
@@ -326,8 +374,9 @@ class SinkDriver:
             driver.end(commit=True)
         except ProducerFenced as error:
             raise SinkFencedError(
+                self.sink,
                 f"another driver has taken over the sink {self.sink}; what this one wrote is not "
-                f"committed: {error}"
+                f"committed: {error}",
             ) from error
 
     def abort(self, results: Sequence[TaskResult]) -> None:
@@ -353,22 +402,14 @@ class SinkDriver:
 def _common_mandate(results: Sequence[TaskResult]) -> Mandate:
     mandates = {one.mandate for one in results}
     if len(mandates) != 1:
-        raise ExactlyOnceError("the tasks of a batch were given out by different drivers")
+        sinks = ", ".join(sorted({one.sink for one in mandates}))
+        raise ExactlyOnceError(
+            "DIFFERENT_DRIVERS",
+            f"the tasks of a batch were given out by different drivers of {sinks}",
+            {"sink": sinks},
+        )
     return mandates.pop()
 
 
 def _with(outcome: Outcome, found: dict[OpenTransaction, Outcome]) -> list[OpenTransaction]:
     return [one for one, what in found.items() if what is outcome]
-
-
-def _incomplete(
-    sink: str, decision: Decision, lost: Sequence[OpenTransaction]
-) -> IncompleteBatchError:
-    names = ", ".join(one.transactional_id for one in lost[:5])
-    return IncompleteBatchError(
-        f"batch {decision.batch} of {sink} was decided, {len(decision.transactions) - len(lost)} "
-        f"of its {len(decision.transactions)} transactions were committed, and {len(lost)} timed "
-        f"out before the driver came back ({names}). To have the batch written again as a whole, "
-        f"with the rows of the committed ones twice, delete the consumer group {sink} and start "
-        "again"
-    )

@@ -12,7 +12,8 @@ from pyspark import TaskContext
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
-from fencepost.spark.exactly_once import ExactlyOnceError, Grant, TaskResult
+from fencepost.spark.exactly_once import Grant, TaskResult
+from fencepost.spark.sink_errors import ExactlyOnceError
 
 BATCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
@@ -34,15 +35,19 @@ class Attempt:
         """The attempt that this Python worker works for."""
         context = TaskContext.get()
         if context is None:
-            raise ExactlyOnceError("exactly-once writes run in Spark's tasks only")
+            raise ExactlyOnceError(
+                "NOT_IN_A_TASK", "exactly-once writes run in Spark's tasks only", {}
+            )
         query, batch = "", "0"
         if streaming:
             query = context.getLocalProperty(QUERY_PROPERTY) or ""
             batch = context.getLocalProperty(BATCH_PROPERTY) or ""
             if not query or not re.fullmatch("[0-9]+", batch):
                 raise ExactlyOnceError(
+                    "UNKNOWN_BATCH",
                     f"Spark does not say which batch this is ({QUERY_PROPERTY}={query!r}, "
-                    f"{BATCH_PROPERTY}={batch!r})"
+                    f"{BATCH_PROPERTY}={batch!r})",
+                    {"query": query, "batch": batch},
                 )
         return cls(
             query,
@@ -61,10 +66,18 @@ def is_decided(grant: Grant, attempt: Attempt) -> bool:
     if not attempt.query or grant.query != attempt.query or attempt.batch > grant.batch:
         return False
     if attempt.batch < grant.batch:
+        sink = grant.mandate.sink
         raise ExactlyOnceError(
-            f"batch {attempt.batch} is to be written, but {grant.mandate.sink} has batch "
-            f"{grant.batch} of this query already: the checkpoint is older than what was written. "
-            "With another transactionalIdPrefix it is written again"
+            "CHECKPOINT_WENT_BACK",
+            f"batch {attempt.batch} is to be written, but {sink} has batch {grant.batch} of this "
+            "query already: the checkpoint is older than what was written. With another "
+            "transactionalIdPrefix it is written again",
+            {
+                "sink": sink,
+                "query": attempt.query,
+                "batch": attempt.batch,
+                "decidedBatch": grant.batch,
+            },
         )
     return True
 
@@ -100,7 +113,7 @@ class TaskTransaction:
             config = replace(
                 self.cluster.config,
                 transactional_id=self.transactional_id,
-                transaction_timeout_ms=self.grant.timeout_ms,
+                transaction_timeout_ms=self.grant.mandate.timeout_ms,
             )
             producer = BatchProducer(self.cluster, config)
             producer.init_transactions()

@@ -45,6 +45,7 @@ from fencepost.spark.connections import cluster_for, drop
 from fencepost.spark.errors import NULL_TOPIC, SinkError
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions
+from fencepost.spark.sinks import finish_unnamed
 from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
 
 log = logging.getLogger("fencepost.spark")
@@ -222,6 +223,8 @@ class _Writer:
         """What travels to tasks. Spark makes writers for planning and for committing alike, but
         ships only those of planning: so this is where a batch of the exactly-once sink begins."""
         if self.options.exactly_once is not None and self.grant is None:
+            if self.options.exactly_once.name is None:
+                finish_unnamed(cluster_for(self.options.client))
             self.grant = self._driver(self._sink_name()).open()
         return self.__dict__
 

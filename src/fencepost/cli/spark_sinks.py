@@ -1,0 +1,156 @@
+"""`fencepost spark sinks` and `finish`: exactly-once sinks of Spark, and what died drivers left."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.failures import InputError
+from fencepost.cli.output import print_json, print_table
+from fencepost.client.open_transactions import Outcome
+
+if TYPE_CHECKING:
+    from fencepost.client.cluster import Cluster
+    from fencepost.spark.sinks import Sink
+
+COLUMNS = (
+    "sink",
+    "batch",
+    "transactions",
+    "committed",
+    "open",
+    "aborted",
+    "undecided",
+    "condition",
+)
+FINISHING = """\
+A driver that dies after it has decided a batch and before it has committed all of its transactions
+leaves a part of the batch visible. The next write of the same transactionalIdPrefix commits the
+rest, and so does this, without disturbing a driver that runs. It must be done before the
+transactions time out (transaction.timeout.ms).
+"""
+
+
+def register(actions: Any) -> None:
+    """Add the parsers."""
+    listing = actions.add_parser(
+        "sinks", help="exactly-once sinks, and which have a batch that nobody has finished"
+    )
+    listing.add_argument(
+        "--unfinished", action="store_true", help="without those that have nothing open"
+    )
+    finish_cluster_command(listing, sinks)
+    finishing = actions.add_parser(
+        "finish", help="commit what is left of a sink's decided batch", description=FINISHING
+    )
+    finishing.add_argument("sink", metavar="SINK", help="its transactionalIdPrefix")
+    finishing.add_argument(
+        "--take-over",
+        action="store_true",
+        help="fence the sink's driver, and abort what was written and not decided",
+    )
+    finish_cluster_command(finishing, finish)
+
+
+@command
+def sinks(arguments: argparse.Namespace) -> int:
+    """A row for every sink."""
+    with_pyspark()
+    from fencepost.spark.sinks import known_sinks
+
+    with open_cluster(arguments) as cluster:
+        found = known_sinks(cluster)
+    if arguments.unfinished:
+        found = [sink for sink in found if sink.condition != "finished"]
+    if arguments.json:
+        print_json([_as_json(sink) for sink in found])
+    else:
+        print_table(COLUMNS, [tuple(_as_json(sink)[name] for name in COLUMNS) for sink in found])
+    return 0
+
+
+@command
+def finish(arguments: argparse.Namespace) -> int:
+    """What became of it, in a line."""
+    with_pyspark()
+    from fencepost.spark.sink_errors import ExactlyOnceError
+
+    with open_cluster(arguments) as cluster:
+        try:
+            sink = (_take_over if arguments.take_over else _finish)(cluster, arguments.sink)
+        except ExactlyOnceError as error:
+            raise InputError(str(error)) from error
+    if arguments.json:
+        print_json(_as_json(sink))
+    else:
+        print(_in_words(sink))
+    return int(sink.condition not in ("finished", "undecided"))
+
+
+def _finish(cluster: Cluster, name: str) -> Sink:
+    from fencepost.spark import sinks
+
+    sink = _existing(cluster, name)
+    if sink.decision is not None:
+        sinks.finish(cluster, name, sink.decision)
+    return _existing(cluster, name)
+
+
+def _take_over(cluster: Cluster, name: str) -> Sink:
+    from fencepost.spark.exactly_once import SinkDriver
+    from fencepost.spark.sinks import Sink, find_sink
+
+    _existing(cluster, name)
+    SinkDriver(cluster, name).open()
+    return find_sink(cluster, name) or Sink(name, None, {}, ())
+
+
+def _existing(cluster: Cluster, name: str) -> Sink:
+    from fencepost.spark.sinks import find_sink
+
+    sink = find_sink(cluster, name)
+    if sink is None:
+        raise InputError(f"no exactly-once sink {name} is known: it has decided nothing")
+    return sink
+
+
+def with_pyspark() -> None:
+    """InputError where there is none: the sink's errors are PySpark's."""
+    try:
+        import pyspark  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError("needs PySpark: pip install 'fencepost[spark]'") from error
+
+
+def _in_words(sink: Sink) -> str:
+    decision = sink.decision
+    if decision is None:
+        text = f"{sink.name} has decided nothing"
+    else:
+        text = (
+            f"decision {decision.number} of {sink.name}: {sink.condition}, "
+            f"{sink.count(Outcome.COMMITTED)} of {len(sink.found)} transactions committed"
+        )
+    if sink.undecided:
+        text += (
+            f"; {len(sink.undecided)} undecided transactions are open: their driver decides, or "
+            "--take-over aborts them"
+        )
+    return text
+
+
+def _as_json(sink: Sink) -> dict[str, Any]:
+    decision, count = sink.decision, sink.count
+    return {
+        "sink": sink.name,
+        "query": decision.query or None if decision else None,
+        "batch": decision.batch if decision and decision.query else None,
+        "decision": decision.number if decision else None,
+        "transactions": len(sink.found),
+        "committed": count(Outcome.COMMITTED) + count(Outcome.FORGOTTEN),
+        "open": count(Outcome.OPEN),
+        "aborted": count(Outcome.ABORTED),
+        "undecided": len(sink.undecided),
+        "condition": sink.condition,
+    }

@@ -1,0 +1,79 @@
+"""`fencepost spark sinks` and `finish` on what drivers of the exactly-once sink have left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.open_transactions import end_all
+
+from ..spark.exactly_once_world import World
+from .commands import Fencepost
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def make_world(cluster: Cluster, topic: str) -> Callable[[], World]:
+    return lambda: World(cluster.config.bootstrap_servers, topic)
+
+
+def listed(run: Fencepost, world: World, *options: str) -> dict[str, Any] | None:
+    rows = run("spark", "sinks", "--json", *options).json
+    return next((row for row in rows if row["sink"] == world.sink), None)
+
+
+def test_a_decided_batch_is_listed_and_finished(run: Fencepost, make_world: Callable[[], World]):
+    world = make_world()
+    world.decided_only()
+    row = listed(run, world, "--unfinished")
+    assert row is not None
+    assert (row["condition"], row["open"], row["batch"], row["decision"]) == ("decided", 2, 0, 1)
+    table = run("spark", "sinks", "--unfinished")
+    assert table.lines[0].split()[0] == "sink"
+    assert any(line.split()[0] == world.sink for line in table.lines[1:])
+    finished = run("spark", "finish", world.sink)
+    assert (finished.code, finished.out) == (
+        0,
+        f"decision 1 of {world.sink}: finished, 2 of 2 transactions committed\n",
+    )
+    assert listed(run, world, "--unfinished") is None
+    assert world.committed() == world.expected(1)
+
+
+def test_undecided_transactions_are_aborted_by_taking_over(
+    run: Fencepost, make_world: Callable[[], World]
+):
+    world = make_world()
+    with world.cluster() as cluster:
+        world.written(cluster, world.open(cluster), 0)
+        row = listed(run, world)
+        assert row is not None
+        assert (row["condition"], row["undecided"]) == ("undecided", 2)
+        told = run("spark", "finish", world.sink)
+        assert told.code == 0
+        assert "2 undecided transactions are open" in told.out
+        assert len(world.still_open()) == 2
+        world.new_process()
+        taken = run("spark", "finish", world.sink, "--take-over")
+        assert taken.out == f"{world.sink} has decided nothing\n"
+    assert world.still_open() == []
+    assert world.committed() == []
+
+
+def test_what_cannot_be_finished(run: Fencepost, make_world: Callable[[], World]):
+    assert "no exactly-once sink nobody is known" in run("spark", "finish", "nobody").err
+    world = make_world()
+    transactions = world.decided_only()
+    with world.cluster() as cluster:
+        assert end_all(cluster, transactions[:1], commit=True) == {}
+        assert end_all(cluster, transactions[1:], commit=False) == {}
+    told = run("spark", "finish", world.sink)
+    assert told.code == 1
+    assert "incomplete, 1 of 2 transactions committed" in told.out
+    refused = run("spark", "finish", world.sink, "--take-over")
+    assert refused.code == 1
+    assert "FENCEPOST_EXACTLY_ONCE.INCOMPLETE_BATCH" in refused.err
