@@ -23,14 +23,13 @@ from fencepost.runtime.transaction_markers import (
     MarkerSender,
 )
 from fencepost.wire.api.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
+
+from ..marker_answers import answer_to_markers
 
 HERE, THERE, ELSEWHERE = 1, 2, 3
 
@@ -93,7 +92,7 @@ class World:
     def answer(self, node_id: int, errors: dict[int, ErrorCode] | None = None) -> None:
         """The node answers its oldest request; `errors` by partition."""
         request, on_response, _ = self.take(node_id)
-        on_response(response_to(request, errors or {}))
+        on_response(answer_to_markers(request, errors or {}))
 
 
 def image_of(topics: dict[str, list[int]], leader_epoch: int = 0) -> ClusterImage:
@@ -109,32 +108,6 @@ def image_of(topics: dict[str, list[int]], leader_epoch: int = 0) -> ClusterImag
         topic = TopicImage(name, Uuid(name.encode().ljust(16)), partitions)
         by_name, by_id = by_name.set(name, topic), by_id.set(topic.topic_id, topic)
     return replace(image, brokers=brokers, topics_by_name=by_name, topics_by_id=by_id)
-
-
-def response_to(
-    request: WriteTxnMarkersRequest, errors: dict[int, ErrorCode]
-) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(
-                                partition_index=index,
-                                error_code=int(errors.get(index, ErrorCode.NONE)),
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
 
 
 def ending(number: int, *indexes: int, topic: str = "orders") -> Transaction:
@@ -158,7 +131,7 @@ def test_every_leader_gets_its_markers_and_the_coordinator_hears_of_each() -> No
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (5, 4, 17)
     assert marker.transaction_result and marker.transaction_version == 2
     assert [(t.name, t.partition_indexes) for t in marker.topics] == [("orders", [1, 2])]
-    on_response(response_to(request, {}))
+    on_response(answer_to_markers(request, {}))
     assert world.written == [("t5", {("orders", 1), ("orders", 2)})]
     assert world.sender.waiting == 1
     world.answer(HERE)
@@ -178,7 +151,7 @@ def test_transactions_share_requests_while_some_are_under_way() -> None:
         world.sender.begin(number, 17, ending(number, 1))
     assert len(world.asked) == MAX_IN_FLIGHT
     world.asked.reverse()  # answers come in any order
-    world.asked[0][2](response_to(world.asked[0][1], {}))
+    world.asked[0][2](answer_to_markers(world.asked[0][1], {}))
     assert [marker.producer_id for marker in world.asked[-1][1].markers] == [2, 3, 4]
 
 

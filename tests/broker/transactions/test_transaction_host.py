@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from fencepost.runtime import transactions
 from fencepost.runtime.coordinator import Coordinator
 from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
 from fencepost.wire.api import InitProducerIdRequest
-from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 from fencepost.wire.errors import ErrorCode
 
+from ...marker_answers import answer_to_markers
 from ...waiting import eventually
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
@@ -114,7 +116,7 @@ def test_markers_belong_to_the_lead_in_which_they_were_sent(
 
     def hold(request: WriteTxnMarkersRequest, on_response: Any) -> None:
         sent.extend(one.coordinator_epoch for one in request.markers)
-        held.append(on_response)
+        held.append(partial(on_response, answer_to_markers(request, {})))
 
     monkeypatch.setattr(host.markers._leaders, "write_here", hold)
     producer = initialized(client, txn)
@@ -148,11 +150,12 @@ def test_markers_belong_to_the_lead_in_which_they_were_sent(
     eventually(lambda: sent == [epoch, epoch], "the coordinator sends what is left to be written")
     assert node.call(lead_much_later) == 0
     node.call(host.became_leader, hosted, epoch)
-    node.call(held[0], WriteTxnMarkersResponse())
-    eventually(lambda: len(held) == 3, "they are sent once one of those before is answered")
-    assert state_of(client, txn) == "PrepareCommit", "nobody waits for that answer"
-    monkeypatch.undo()
-    node.call(held[2], WriteTxnMarkersResponse())  # says nothing of the partition: once more
+    eventually(lambda: host.markers.waiting == 1, "it is loaded, and two requests are under way")
+    for late in held[:2]:
+        node.call(late)
+        assert state_of(client, txn) == "PrepareCommit", "nobody waits for that answer"
+    assert sent == [epoch] * 3
+    node.call(held[2])
     eventually(lambda: state_of(client, txn) == "CompleteCommit")
 
 
