@@ -69,20 +69,26 @@ def scan_batches(
     base_offset: int | None = None,
     from_offset: int = 0,
     with_data: Callable[[BatchHeader], bool] | None = None,
+    with_crc: bool = True,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Iterator[FoundBatch | UnreadableBytes]:
     """All batches of a segment file and what lies between them. OSError.
 
     `base_offset` is the file's by its name. Batches that end below `from_offset` are passed over
-    unread. `with_data` chooses the batches whose bytes are given.
+    unread. `with_data` chooses the batches whose bytes are given. Without `with_crc` batches are
+    believed, and their content is not read. A batch begins at `start`; of what begins at or behind
+    `stop` nothing is given.
     """
-    position, expected = 0, base_offset
+    position, expected = start, base_offset
     end = file.size()
+    stop = end if stop is None else min(stop, end)
     chunk, chunk_at = b"", 0
-    while position < end:
+    while position < stop:
         at = position - chunk_at
         if at + HEADER_BYTES > len(chunk):
             is_skipping = expected is not None and expected < from_offset
-            wanted = _SKIP_CHUNK_BYTES if is_skipping else CHUNK_BYTES
+            wanted = CHUNK_BYTES if with_crc and not is_skipping else _SKIP_CHUNK_BYTES
             chunk, chunk_at, at = file.read_at(min(wanted, end - position), position), position, 0
         header, reason = _header_at(chunk, at)
         if header is None or header.size_bytes > end - position:
@@ -94,7 +100,10 @@ def scan_batches(
         if header.last_offset < from_offset:
             position, expected = position + size, _after(header, expected)
             continue
-        found = _load(file, chunk, at, position, header, with_data)
+        if with_crc or (with_data is not None and with_data(header)):
+            found = _load(file, chunk, at, position, header, with_data)
+        else:
+            found = FoundBatch(position, header, None, None)
         if not found.is_sound and not _may_begin(file, position + size, end, expected):
             following = find_batch(file, position + 1, end, expected)
             if following != position + size:

@@ -55,8 +55,8 @@ class EpochCheck:
         if epoch == NO_LEADER_EPOCH and self._latest < 0 and known is None:
             return  # of before there were epochs
         if epoch < max(self._latest, 0):
-            reason = f"epoch {epoch} behind epoch {max(self._latest, known or 0)}"
-            yield Problem(log_path, position, Severity.ERROR, "epochs", reason)
+            offsets = header.base_offset, header.next_offset
+            yield falling_epoch(log_path, position, epoch, max(self._latest, known or 0), *offsets)
             return
         self._latest = epoch
         if self._entries is None or epoch in self._told or self._may_be_missing(header):
@@ -66,8 +66,9 @@ class EpochCheck:
         self._told.add(epoch)
         entry = self._known.entry_for(epoch)
         says = "is not there" if entry is None else f"begins at {entry.start_offset}"
-        reason = f"epoch {epoch} {says}, but has a batch of offsets {header.base_offset}-"
-        yield Problem(self._path, None, Severity.WARNING, "epochs", f"{reason}{header.last_offset}")
+        first, last = header.base_offset, header.last_offset
+        reason = f"epoch {epoch} {says}, but has a batch of offsets {first}-{last}"
+        yield Problem(self._path, None, Severity.WARNING, "epochs", reason, first, last + 1)
 
     def _is_known(self, header: BatchHeader) -> bool:
         epoch = header.partition_leader_epoch
@@ -81,13 +82,25 @@ class EpochCheck:
         is_newer = latest is None or header.partition_leader_epoch > latest
         return is_newer and not self._facts.is_settled(header.next_offset)
 
-    def end(self, end_offset: int) -> Iterator[Problem]:
-        """The log ends here."""
+    def check_presence(self, end_offset: int) -> Iterator[Problem]:
+        """Batches up to there have been seen: the file is to be there if they have epochs."""
         is_needed = self._latest >= 0 and self._facts.is_settled(end_offset)
         if self._entries is None and self._problem is None and is_needed:
             reason = "is not there, and batches have epochs"
             yield Problem(self._path, None, Severity.WARNING, "epochs", reason)
+
+    def end(self, end_offset: int) -> Iterator[Problem]:
+        """The log ends here."""
+        yield from self.check_presence(end_offset)
         for entry in self._entries or ():
             if entry.start_offset > end_offset and self._facts.is_clean:
                 reason = f"epoch {entry.epoch} begins at {entry.start_offset}, behind the end"
                 yield Problem(self._path, None, Severity.WARNING, "epochs", reason)
+
+
+def falling_epoch(
+    path: str, position: int | None, epoch: int, latest: int, start_offset: int, end_offset: int
+) -> Problem:
+    """The problem of batches of an epoch behind one of a later epoch."""
+    reason = f"epoch {epoch} behind epoch {latest}"
+    return Problem(path, position, Severity.ERROR, "epochs", reason, start_offset, end_offset)

@@ -14,6 +14,7 @@ from fencepost.batch.header import MAGIC, BatchHeader
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.verify.problems import Problem, Severity
 
+_MISSING: Final = "are missing"
 _COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
@@ -32,6 +33,14 @@ class OffsetCheck:
         self._has_batches = False
         self._gaps: list[tuple[int, int, int]] = []
 
+    def resume(
+        self, path: str, base_offset: int, next_offset: int, *, has_batches: bool, is_thinned: bool
+    ) -> None:
+        """Go on behind the segment at `path`, which another check has seen."""
+        self._path, self._base, self._has_batches = path, base_offset, has_batches
+        self.next_offset = next_offset
+        self.is_thinned = self.is_thinned or is_thinned
+
     def begin(self, path: str, base_offset: int) -> Iterator[Problem]:
         """A segment begins."""
         if self._path and not self._has_batches and base_offset - self._base <= RELATIVE_MAX:
@@ -46,7 +55,8 @@ class OffsetCheck:
             self.next_offset = base_offset
         elif base_offset < expected:
             reason = f"the segment before it ends behind its first offset, at {expected}"
-            yield Problem(path, None, Severity.ERROR, "offsets", reason)
+            offsets = base_offset, expected
+            yield Problem(path, None, Severity.ERROR, "offsets", reason, *offsets)
 
     def batch(self, position: int, header: BatchHeader) -> Iterator[Problem]:
         """A batch of the segment."""
@@ -62,7 +72,7 @@ class OffsetCheck:
             yield Problem(self._path, position, Severity.ERROR, "offsets", reason)
         if first < expected:
             reason = f"offsets {first}-{last} where those from {expected} on belong"
-            yield Problem(self._path, position, Severity.ERROR, "offsets", reason)
+            yield Problem(self._path, position, Severity.ERROR, "offsets", reason, first, last + 1)
         elif first > expected and not (header.magic < MAGIC and count < 0):
             yield from self._gap(position, expected, first)
         if last - self._base > RELATIVE_MAX:
@@ -74,8 +84,8 @@ class OffsetCheck:
         if self._is_compacted_topic or self.is_thinned or found <= self._cleaned_offset:
             self._gaps.append((position or 0, expected, found))
             return
-        reason = f"offsets {expected}-{found - 1} are missing"
-        yield Problem(self._path, position, Severity.ERROR, "offsets", reason)
+        reason = f"offsets {expected}-{found - 1} {_MISSING}"
+        yield Problem(self._path, position, Severity.ERROR, "offsets", reason, expected, found)
 
     def end(self) -> Iterator[Problem]:
         """The segment ends: what compaction has left of it."""
@@ -85,3 +95,8 @@ class OffsetCheck:
             reason = f"{len(self._gaps)} gaps of {missing} offsets between batches: compaction"
             yield Problem(self._path, self._gaps[0][0], Severity.NOTE, "offsets", reason)
             self._gaps = []
+
+
+def is_gap(problem: Problem) -> bool:
+    """Whether it says that offsets are missing."""
+    return problem.check == "offsets" and problem.text.endswith(_MISSING)

@@ -32,6 +32,10 @@ class Problem(NamedTuple):
     check: str
     """Which check it is from: one word, such as `crc`."""
     text: str
+    start_offset: int | None = None
+    end_offset: int | None = None
+    """Which offsets of the log it is about, where that can be said: up to, not including, the end.
+    """
 
     @property
     def is_problem(self) -> bool:

@@ -60,6 +60,26 @@ class TransactionCheck:
                 self._producers.load(entries, offset)
                 self._is_blind = False
 
+    def resume(self, base_offset: int) -> None:
+        """Go on with a segment from the producers whose snapshot stands at its first offset.
+
+        Without a sound one less is known; that is for whoever checks the segment in front of it.
+        """
+        self._producers.clear(base_offset)
+        self._is_blind = True
+        if base_offset in self._snapshots and self._facts.is_settled(base_offset):
+            entries = self._load(base_offset)
+            if not isinstance(entries, Problem):
+                self._producers.load(entries, base_offset)
+                self._is_blind = False
+        self._snapshots = [offset for offset in self._snapshots if offset > base_offset]
+
+    def open_transactions(self) -> Iterator[ProducerState]:
+        """Producers whose transactions have no end yet, if all that went before is known."""
+        for state in () if self._is_blind else self._producers.active():
+            if state.current_txn_first_offset >= 0:
+                yield state
+
     def lose_sight(self) -> None:
         """Something cannot be read, or is not there any more."""
         self._is_blind = True
@@ -131,12 +151,12 @@ class TransactionCheck:
 
     # -- snapshots
 
-    def finish(self, end_offset: int) -> Iterator[Problem]:
-        """The log ends here."""
+    def finish(self, end_offset: int, *, is_log_end: bool = True) -> Iterator[Problem]:
+        """The log ends here, or what is looked at of it."""
         for offset in self._snapshots:
             if offset <= end_offset:
                 yield from self._check_snapshot(offset)
-            elif self._facts.is_clean:
+            elif self._facts.is_clean and is_log_end:
                 reason = f"is of an offset behind the log's end, {end_offset}"
                 yield Problem(self._path(offset), None, Severity.WARNING, "snapshot", reason)
         self._snapshots = []
