@@ -125,6 +125,7 @@ NOT_RUN = {
     ("sim", "shrink"),
     ("sim", "ablations"),
     ("pipeline", "init"),
+    ("audit",),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or

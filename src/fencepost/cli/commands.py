@@ -52,6 +52,11 @@ COMMANDS: tuple[Command, ...] = (
         "fencepost.cli.epochs",
         "the leader epochs of every replica's log, and where logs diverge",
     ),
+    Command(
+        "audit",
+        "fencepost.cli.audit",
+        "check all replicas' log directories, and that they agree, with Spark",
+    ),
     Command("offsets", "fencepost.cli.offsets", "where partitions begin and end, offsets by time"),
     Command(
         "delete-records", "fencepost.cli.delete_records", "delete the oldest records of partitions"

@@ -21,12 +21,24 @@ SAME: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Something about the offsets from `start_offset` up to `end_offset`, drawn below the bar."""
+
+    start_offset: int
+    end_offset: int
+    color: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One replica of the picture: what it is called, its log, and where that diverges."""
+    """One replica of the picture: what it is called, its log, and where that diverges. The SVG has
+    the marks, too."""
 
     label: str
     lineage: ReplicaLineage
     divergence: Divergence | None = None
+    marks: Sequence[Mark] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class Picture:
             found.update(offset for span in row.lineage.spans for offset in span[1:])
             if row.divergence is not None:
                 found.add(row.divergence.offset)
+            found.update(at for mark in row.marks for at in (mark.start_offset, mark.end_offset))
         return sorted(found)
 
 
@@ -125,6 +138,8 @@ LABEL_WIDTH: Final = 190
 HEAD_HEIGHT: Final = 56
 NOTE_HEIGHT: Final = 20
 MARGIN: Final = 16
+MARK_HEIGHT: Final = 6
+MARK_WIDTH_MIN: Final = 3
 EPOCH_COLORS: Final = ("#4c78a8", "#72b7b2", "#54a24b", "#b279a2", "#9d755d", "#79706e")
 DIVERGING_COLOR: Final = "#e45756"
 LABEL_FROM_WIDTH: Final = 22  # narrower bars have their epoch in a tooltip alone
@@ -172,6 +187,10 @@ def _svg_partition(picture: Picture, top: int) -> tuple[list[str], int]:
             for start, end, color in _colored(row, span):
                 x, wide = left + (start - low) * scale, max((end - start) * scale, 1)
                 parts += _svg_bar(x, y, wide, span, color)
+        for mark in row.marks:
+            x = left + (mark.start_offset - low) * scale
+            wide = max((mark.end_offset - mark.start_offset) * scale, MARK_WIDTH_MIN)
+            parts.append(_svg_mark(x, y + BAR_HEIGHT, wide, mark))
         y += ROW_HEIGHT
     for note in picture.notes:
         parts.append(_text(MARGIN, y + 14, note, "n"))
@@ -198,6 +217,13 @@ def _svg_bar(x: float, y: int, wide: float, span: EpochSpan, color: str) -> Iter
     )
     if wide >= LABEL_FROM_WIDTH:
         yield _text(x + 5, y + 18, str(span.leader_epoch), "l")
+
+
+def _svg_mark(x: float, y: int, wide: float, mark: Mark) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{MARK_HEIGHT}"'
+        f' fill="{mark.color}"><title>{escape(mark.text)}</title></rect>'
+    )
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:

@@ -45,11 +45,11 @@ def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    print(f"fencepost {arguments.command} {arguments.action}: {_escaped(text)}", file=sys.stderr)
+    print(f"fencepost {arguments.command} {arguments.action}: {escaped(text)}", file=sys.stderr)
     return code
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """`text` without what a terminal would act on: it can quote the input, which is anybody's."""
     if text.isprintable():
         return text

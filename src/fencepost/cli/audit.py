@@ -1,0 +1,290 @@
+"""`fencepost audit`: the log directories of all replicas, read by Spark's executors."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.cli.failures import UsageError, escaped
+from fencepost.cli.key_values import pair
+from fencepost.cli.output import add_json_option, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fencepost.spark.audit import AuditResult, Finding, Outcome, Progress
+
+COULD_NOT: Final = 2
+NUMBER_MAX: Final = (1 << 31) - 1
+_EVERY_S: Final = 10.0
+
+EPILOG = """\
+DIR is a log directory, ours or Apache Kafka's, whose meta.properties says of which broker it is; or
+the directory of a `fencepost cluster`. --replica says it where no file does. All executors must see
+the directories under these paths. Nothing is changed or locked, and brokers may be at work.
+
+Checked are CRCs, gaps, leader epochs (never falling, and as leader-epoch-checkpoint has them),
+indexes, producer snapshots, and that replicas are equal below the high watermark. The exit code is
+0 if there are but notes, 1 with warnings or errors, 2 if the audit could not be done.
+
+examples:
+  fencepost audit fencepost-cluster
+  fencepost audit --replica 1=/mnt/a --replica 2=/mnt/b --topic 'orders-.*'
+  fencepost audit /mnt/kafka-1 /mnt/kafka-2 --master spark://head:7077 --output /mnt/audit
+  fencepost audit fencepost-cluster --svg audit.svg
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost audit`."""
+    parser = subparsers.add_parser(
+        "audit",
+        help="check all replicas' log directories, and that they agree, with Spark",
+        description="Check all replicas' log directories, and that they agree, with Spark.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="what to audit")
+    parser.add_argument(
+        "--replica",
+        action="append",
+        default=[],
+        metavar="ID=DIR",
+        help="a log directory of broker ID",
+    )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="only topics whose whole name matches (repeatable)",
+    )
+    parser.add_argument("--deep", action="store_true", help="decompress and parse all records, too")
+    parser.add_argument(
+        "--master", metavar="URL", help="Spark's (default: spark.master, or local[*])"
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark (repeatable)"
+    )
+    parser.add_argument(
+        "--output", metavar="PATH", help="write findings and compared ranges there, by Spark"
+    )
+    parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture")
+    parser.add_argument("--quiet", action="store_true", help="leave out notes and progress")
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audit, print what was found, write what was asked for."""
+    try:
+        return _run(arguments)
+    except (UsageError, _CannotError) as error:
+        sys.stdout.flush()
+        print(f"fencepost audit: {escaped(' '.join(str(error).split()))}", file=sys.stderr)
+        return COULD_NOT
+
+
+class _CannotError(Exception):
+    """Why there is no audit."""
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    replicas = _replicas(arguments.replica)
+    if not arguments.directories and not replicas:
+        raise UsageError("name a directory to audit")
+    for pattern in arguments.topic:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"--topic {pattern!r}: {error}") from None
+    with _session(arguments) as spark:
+        result = _audit(spark, arguments, replicas)
+        if arguments.output is not None:
+            _write_frames(result, arguments.output, arguments.format)
+    if arguments.svg is not None:
+        _write_svg(arguments.svg, result.outcome)
+    _print(result.outcome, arguments)
+    return 0 if result.is_clean else 1
+
+
+def _audit(
+    spark: Any, arguments: argparse.Namespace, replicas: dict[int, list[str]]
+) -> AuditResult:
+    from fencepost.spark.audit import AuditError, audit
+
+    progress = None if arguments.quiet else _ProgressLine()
+    try:
+        return audit(
+            spark,
+            [os.path.abspath(one) for one in arguments.directories],
+            replicas=replicas,
+            topics=arguments.topic,
+            is_deep=arguments.deep,
+            progress=progress,
+        )
+    except AuditError as error:
+        raise _CannotError(str(error)) from error
+    finally:
+        if progress is not None:
+            progress.close()
+
+
+def _write_frames(result: AuditResult, path: str, format: str) -> None:
+    from pyspark.errors import PySparkException
+
+    place = path if ":/" in path else Path(path).absolute().as_uri()
+    try:
+        result.write(place, format)
+    except PySparkException as error:
+        raise _CannotError(f"--output {path}: {str(error).splitlines()[0]}") from error
+
+
+def _replicas(words: Sequence[str]) -> dict[int, list[str]]:
+    """ "1=/mnt/a" and so on, by number. UsageError."""
+    found: dict[int, list[str]] = {}
+    for word in words:
+        number, path = pair(word, "--replica")
+        if not number.isdecimal() or int(number) > NUMBER_MAX or not path:
+            raise UsageError(f"--replica {word!r}: must be like 1=/mnt/kafka")
+        found.setdefault(int(number), []).append(os.path.abspath(path))
+    return found
+
+
+@contextmanager
+def _session(arguments: argparse.Namespace) -> Iterator[Any]:
+    """A Spark session for the block."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise _CannotError(f"needs the extra `spark`: {error}") from None
+    if (active := SparkSession.getActiveSession()) is not None:
+        yield active  # somebody else's, who runs the command in their own process
+        return
+    from fencepost.spark.java import JavaNotFoundError, ensure_java_home
+
+    try:
+        ensure_java_home()
+    except JavaNotFoundError as error:
+        raise _CannotError(str(error)) from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("fencepost audit")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for text in arguments.conf:
+        builder = builder.config(*pair(text, "--conf"))
+    if arguments.master is not None:
+        builder = builder.master(arguments.master)
+    elif "MASTER" not in os.environ and not any(
+        one.startswith("spark.master=") for one in arguments.conf
+    ):
+        builder = builder.config("spark.master", "local[*]")
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise _CannotError(f"Spark does not start: {str(error).splitlines()[0]}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+class _ProgressLine:
+    """How far it is, on stderr: over and over on a terminal, else now and then."""
+
+    def __init__(self) -> None:
+        self._is_screen = sys.stderr.isatty()
+        self._width = 0
+        self._next = time.monotonic() + _EVERY_S
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if not (self._is_screen or progress.is_over or now >= self._next):
+            return
+        self._next = now + _EVERY_S
+        text = (
+            f"{progress.title}: {progress.groups_done} of {progress.groups} tasks,"
+            f" {progress.bytes_done / 1e6:,.0f} of {progress.bytes_total / 1e6:,.0f} MB,"
+            f" {progress.seconds:.0f} s"
+        )
+        if self._is_screen:
+            print(f"\r{text.ljust(self._width)}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave the line clean."""
+        if self._width:
+            print("\r" + " " * self._width + "\r", end="", file=sys.stderr)
+
+
+# -- what was found
+
+
+def _print(outcome: Outcome, arguments: argparse.Namespace) -> None:
+    shown = [one for one in outcome.findings if one.is_problem or not arguments.quiet]
+    if arguments.json:
+        print_json({"findings": [one._asdict() for one in shown], "summary": _summary(outcome)})
+        return
+    for finding in shown:
+        print(_line(finding))
+    print(_text_of(_summary(outcome)))
+
+
+def _line(one: Finding) -> str:
+    where = f"{one.topic}-{one.partition} " if one.topic else ""
+    offsets = f" offsets {one.start_offset}-" if one.start_offset is not None else ""
+    if offsets:
+        offsets += "" if one.end_offset is None else str(one.end_offset - 1)
+    place = one.path if one.position is None else f"{one.path} at {one.position}"
+    text = f"{where}replica {one.replica}{offsets}: {place}: {one.text}"
+    return f"{one.severity}: {escaped(text)} [{one.check}]"
+
+
+def _summary(outcome: Outcome) -> dict[str, Any]:
+    totals = outcome.totals
+    counts = {
+        f"{severity}s": sum(one.severity == severity for one in outcome.findings)
+        for severity in ("error", "warning", "note")
+    }
+    return {
+        "replicas": totals.replicas,
+        "partitions": totals.partitions,
+        "segments": totals.segments,
+        "batches": totals.batches,
+        "size_bytes": totals.size_bytes,
+        "ranges": totals.ranges,
+        "differing_ranges": totals.differing_ranges,
+        **counts,
+        "seconds": round(totals.seconds, 3),
+    }
+
+
+def _text_of(summary: dict[str, Any]) -> str:
+    verdict = "sound" if not summary["errors"] + summary["warnings"] else "not sound"
+    return (
+        f"{verdict}: {summary['errors']} errors, {summary['warnings']} warnings,"
+        f" {summary['notes']} notes in {summary['partitions']} partitions of"
+        f" {summary['replicas']} replicas, {summary['segments']} segments,"
+        f" {summary['batches']} batches, {summary['size_bytes']} bytes;"
+        f" {summary['ranges'] - summary['differing_ranges']} of {summary['ranges']} ranges equal"
+        f" in all replicas; {summary['seconds']:.1f} s"
+    )
+
+
+def _write_svg(path: Path, outcome: Outcome) -> None:
+    from fencepost.cli.audit_drawing import pictures
+    from fencepost.cli.epochs_drawing import draw_svg
+
+    try:
+        path.write_text(draw_svg(pictures(outcome)), encoding="utf-8")
+    except OSError as error:
+        raise _CannotError(f"--svg {path}: {error.strerror}") from error
+    print(f"wrote {path}", file=sys.stderr)
