@@ -1,157 +1,161 @@
-"""Rows per second into Spark's noop sink: our source, Spark's own, and a ceiling.
+"""Rows per second from and to Kafka, and their cost: ours, Spark's own connector, and a ceiling.
 
-    python benchmarks/spark/bench.py [--rows N] [--rounds R]
+    python benchmarks/spark/bench.py [read] [write] [--rows N] [--rounds R] [--sizes 100,1000]
+                                     [--partitions 1,12] [--codecs none,lz4,zstd]
 
-All three in one session and interleaved. `ceiling` is a Python data source that yields the same
-Arrow batches from memory and knows no Kafka: what any Python source can reach at best. `kafka` is
-Spark's JVM connector, left out with a word where Maven Central is out of reach.
+All in one session on one broker, taking turns. `ceiling` is a Python data source of memory, and a
+Python sink that keeps nothing (`ceiling.py`): what any Python source or sink can reach at best.
+`kafka` is Spark's JVM connector, left out with a word where Maven Central is out of reach. Reads
+end in Spark's noop sink; writes take rows that are made as they are written (`none`: only made).
+CPU is that of the JVM and of Python workers, per row.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
-import statistics
 import sys
-import time
-import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
 from benchmarks import peers
-from benchmarks.clients.bench import produce
-from fencepost.spark.java import ensure_java_home
+from benchmarks.spark.session import connector_jars, fill, frame, jvm_pid, session, topic
+from benchmarks.spark.usage import Usage, measure, median
 
-PARTITIONS = 4
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
-    "timestampType int"
-)
+WRITE_TASKS = 4
 
 
-class Ceiling(DataSource):
-    """The same rows from memory, as Arrow batches."""
+class Case(NamedTuple):
+    """One table."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "ceiling"
+    rows: int
+    size_bytes: int
+    partitions: int
+    codec: str
 
-    def schema(self) -> str:
-        return SCHEMA
-
-    def reader(self, schema):
-        return CeilingReader(schema, int(self.options["rows"]), int(self.options["size"]))
-
-
-class CeilingReader(DataSourceReader):
-    """Yields one prepared batch again and again."""
-
-    def __init__(self, schema, rows: int, size_bytes: int):
-        self.schema, self.rows, self.size_bytes = schema, rows, size_bytes
-
-    def partitions(self):
-        return [InputPartition(number) for number in range(PARTITIONS)]
-
-    def read(self, partition):
-        import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        batch_rows, left = 16_384, self.rows // PARTITIONS
-        columns = [
-            pa.array([None] * batch_rows, pa.binary()),
-            pa.array([bytes(self.size_bytes)] * batch_rows, pa.binary()),
-            pa.array(["topic"] * batch_rows),
-            pa.array([partition.value] * batch_rows, pa.int32()),
-            pa.array(range(batch_rows), pa.int64()),
-            pa.array([1_700_000_000_000_000] * batch_rows, pa.timestamp("us", "UTC")),
-            pa.array([0] * batch_rows, pa.int32()),
-        ]
-        schema = to_arrow_schema(self.schema, timezone="UTC")
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        while left > 0:
-            yield batch.slice(0, min(left, batch_rows))
-            left -= batch_rows
+    @property
+    def title(self) -> str:
+        return (
+            f"{self.rows:,} rows, values of {self.size_bytes} B, {self.partitions} partitions, "
+            f"{self.codec}"
+        )
 
 
-def session(jars: list[str]) -> SparkSession:
-    ensure_java_home()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run the first python3 on the PATH
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.jars", ",".join(jars))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(Ceiling)
-    return spark
-
-
-def connector_jars() -> list[str]:
-    """Jars of Spark's Kafka connector, or none with a word on standard error."""
-    from tests.interop.conftest import SPARK_KAFKA
-    from tests.interop.maven import JarsUnavailableError
-
-    try:
-        return [str(jar) for jar in SPARK_KAFKA.jars()]
-    except JarsUnavailableError as error:
-        print(f"without Spark's own connector: {error}", file=sys.stderr)
-        return []
-
-
-def fill(peer: peers.Peer, rows: int, size_bytes: int) -> str:
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
-    for partition in range(PARTITIONS):
-        produce(peer, topic, rows // PARTITIONS, size_bytes, partition)
-    return topic
-
-
-def read(spark: SparkSession, name: str, options: dict[str, str]) -> float:
-    started = time.perf_counter()
+def read(spark: Any, name: str, options: dict[str, str]) -> None:
     spark.read.format(name).options(**options).load().write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - started
+
+
+def reads(spark: Any, servers: str, case: Case, name: str) -> dict[str, Callable[[], None]]:
+    """What to measure, by the name of the source."""
+    fill(servers, name, case.partitions, case.rows, case.size_bytes, case.codec)
+    kafka = {"kafka.bootstrap.servers": servers, "subscribe": name}
+    memory = {"rows": case.rows, "size": case.size_bytes, "partitions": case.partitions}
+    runs = {"ceiling": partial(read, spark, "ceiling", {k: str(v) for k, v in memory.items()})}
+    return runs | {one: partial(read, spark, one, kafka) for one in ("fencepost", "kafka")}
+
+
+def write(rows: Any, name: str, options: dict[str, str]) -> None:
+    mode = "overwrite" if name == "noop" else "append"
+    rows.write.format(name).options(**options).mode(mode).save()
+
+
+def writes(spark: Any, servers: str, case: Case, name: str) -> dict[str, Callable[[], None]]:
+    """What to measure, by the name of the sink."""
+    rows = frame(spark, case.rows, case.size_bytes, WRITE_TASKS)
+    kafka = {
+        "kafka.bootstrap.servers": servers,
+        "topic": name,
+        "kafka.compression.type": case.codec,
+    }
+    once = kafka | {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": name}
+    return {
+        "none": partial(write, rows, "noop", {}),
+        "ceiling": partial(write, rows, "ceiling", {}),
+        "fencepost": partial(write, rows, "fencepost", kafka),
+        "fencepost, exactly once": partial(write, rows, "fencepost", once),
+        "kafka": partial(write, rows, "kafka", kafka),
+    }
+
+
+BENCHES = {"read": reads, "write": writes}
+
+
+def table(case: Case, results: dict[str, Usage]) -> str:
+    """Wall time and CPU, both beside the ceiling's."""
+    ceiling, jar = results["ceiling"], results.get("kafka")
+    lines = []
+    for name, used in results.items():
+        rate = case.rows / used.wall_s / 1e6
+        jar_times = f"{jar.spark_cpu_s / used.spark_cpu_s:.2f}" if jar else ""
+        lines.append(
+            [
+                name,
+                f"{rate:.2f}",
+                f"{rate * case.size_bytes:.0f}",
+                f"{ceiling.wall_s / used.wall_s:.2f}",
+                f"{jar.wall_s / used.wall_s:.2f}" if jar else "",
+                f"{used.spark_cpu_s / case.rows * 1e6:.2f}",
+                jar_times,
+                f"{used.broker_cpu_s / case.rows * 1e6:.2f}",
+                f"{used.worker_mb:.0f}",
+            ]
+        )
+    titles = ["", "M rows/s", "MB/s", "of the ceiling", "times kafka", "µs CPU a row"]
+    titles += ["times kafka by CPU", "µs broker CPU", "MB worker"]
+    return peers.table(titles, lines)
+
+
+def run_case(
+    spark: Any, peer: peers.Peer, what: str, case: Case, rounds: int, *, with_jar: bool
+) -> None:
+    """Interleaved rounds; the first two warm up and do not count."""
+    with topic(peer.bootstrap, case.partitions) as name:
+        runs = BENCHES[what](spark, peer.bootstrap, case, name)
+        if not with_jar:
+            del runs["kafka"]
+        taken: dict[str, list[Usage]] = {one: [] for one in runs}
+        for number in range(-1, rounds + 1):
+            print(f"{what}: {case.title}, round {number} of {rounds}", file=sys.stderr)
+            for one, run in runs.items():
+                used = measure(jvm_pid(spark), peer.cpu_s, run)
+                print(f"  {one}: {used}", file=sys.stderr)
+                if number > 0:
+                    taken[one].append(used)
+    results = {one: median(usages) for one, usages in taken.items()}
+    print(f"\n{what}: {case.title}, local[2], load {os.getloadavg()[0]:.1f}")
+    print(table(case, results), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of 100 bytes a round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("what", nargs="*", choices=[[], *BENCHES], help="default: both")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of 100 bytes; fewer if larger")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", default="100,1000")
+    parser.add_argument("--partitions", default="1,12")
+    parser.add_argument("--codecs", default="none,lz4,zstd")
     options = parser.parse_args()
     jars = connector_jars()
     with contextlib.ExitStack() as stack:
         peer = stack.enter_context(peers.fencepost())
         spark = session(jars)
         stack.callback(spark.stop)
-        for size_bytes in (100, 1000):
-            rows = options.rows if size_bytes == 100 else options.rows // 8
-            topic = fill(peer, rows, size_bytes)
-            kafka = {"kafka.bootstrap.servers": peer.bootstrap, "subscribe": topic}
-            runs = {"ceiling": {"rows": str(rows), "size": str(size_bytes)}, "fencepost": kafka}
-            if jars:
-                runs["kafka"] = kafka
-            times: dict[str, list[float]] = {name: [] for name in runs}
-            for number in range(options.rounds + 1):
-                print(f"{size_bytes} B, round {number} of {options.rounds}", file=sys.stderr)
-                for name, wanted in runs.items():
-                    took = read(spark, name, wanted)
-                    if number:
-                        times[name].append(took)
-            medians = {name: statistics.median(values) for name, values in times.items()}
-            print(f"\n{size_bytes} B values, {rows:,} rows, {PARTITIONS} partitions, local[2]")
-            lines = [
-                [name, f"{rows / took / 1e6:.2f}", f"{medians['ceiling'] / took:.2f}"]
-                for name, took in medians.items()
-            ]
-            print(peers.table(["source", "M rows/s", "of the ceiling"], lines), flush=True)
+        for what, size, partitions, codec in itertools.product(
+            options.what or BENCHES,
+            map(int, options.sizes.split(",")),
+            map(int, options.partitions.split(",")),
+            options.codecs.split(","),
+        ):
+            # A sixth of the rows at ten times the size; equal shares for all partitions.
+            share = max(1, options.rows // (1 if size <= 100 else 6) // partitions)
+            case = Case(share * partitions, size, partitions, codec)
+            run_case(spark, peer, what, case, options.rounds, with_jar=bool(jars))
 
 
 if __name__ == "__main__":

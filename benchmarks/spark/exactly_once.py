@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
-from benchmarks.spark.bench import fill, session
+from benchmarks.spark.session import fill, session
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 
@@ -89,7 +89,11 @@ def main() -> None:
         with Cluster(servers) as cluster:
             Admin(cluster).create_topic(topic, 4)
             Admin(cluster).wait_for_topic(topic)
-        source = fill(peer, options.batches * 10, 100)
+        source = f"bench-{uuid.uuid4().hex[:8]}"
+        with Cluster(servers) as cluster:
+            Admin(cluster).create_topic(source, 4)
+            Admin(cluster).wait_for_topic(source)
+        fill(servers, source, 4, options.batches * 10, 100)
         writes: dict[str, list[float]] = {name: [] for name in GUARANTEES}
         copies: dict[str, list[float]] = {name: [] for name in GUARANTEES}
         for number in range(options.rounds + 1):

@@ -209,9 +209,9 @@ def test_the_sequence_behind_the_greatest_int32_is_zero(last: int, following: in
 
 def test_expired_batches_are_those_not_in_flight():
     queue = established(3)
-    queue.unsent[0].deadline = queue.unsent[2].deadline = Deadline(0)
+    queue.unsent[0].deadline = queue.unsent[1].deadline = Deadline(0)
     assert send(queue) is not None
-    assert queue.expired() == [queue.unsent[1]]
+    assert queue.expired() == [queue.unsent[0]]
 
 
 def test_undecided_deliveries_say_so():

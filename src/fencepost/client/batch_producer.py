@@ -39,7 +39,7 @@ import contextlib
 import select
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -134,12 +134,24 @@ class BatchProducer:
         batch, and of a transactional producer TransactionError, or ClientError without a
         transaction; delivery errors show in the Delivery and in `flush`.
         """
-        deadline = Deadline(self.config.delivery_timeout_ms)
-        queued = self._core.batch(topic, partition, batch, deadline)
-        self._make_room(len(queued.data), deadline)
-        delivery = self._core.add(queued)
+        return self.send_batches(topic, [(partition, batch)])[0]
+
+    def send_batches(
+        self, topic: str, batches: Iterable[tuple[int, bytearray | bytes | memoryview]]
+    ) -> list[Delivery]:
+        """Queue (partition, batch) for each of them, as `send_batch` does for one.
+
+        They are all queued before any is sent, so requests to a leader get a batch of as many of
+        its partitions as they may have.
+        """
+        deliveries = []
+        for partition, batch in batches:
+            deadline = Deadline(self.config.delivery_timeout_ms)
+            queued = self._core.batch(topic, partition, batch, deadline)
+            self._make_room(len(queued.data), deadline)
+            deliveries.append(self._core.add(queued))
         self.poll()
-        return delivery
+        return deliveries
 
     def poll(self, wait_ms: float = 0) -> None:
         """Send what may be sent and take in answers, waiting at most `wait_ms` for one."""

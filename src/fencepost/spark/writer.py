@@ -2,28 +2,25 @@
 
 Columns, as for Spark's Kafka sink: `value` (string or binary, required), `key`, `headers`, `topic`
 and `partition`; others are left alone. The option `topic` beats the column. Rows go to the
-partition they name, else by the hash of their key as with Kafka's own clients, else a batch of rows
-at a time to one partition after the other.
+partition they name, else by the hash of their key as with Kafka's own clients, else a batch at a
+time to one partition after the other.
 
-Tasks turn Arrow batches into record batches and send them idempotently with acks=all; a task
-succeeds when every batch is acknowledged. Delivery is at least once by default: what a failed
-attempt had written stays, and Spark writes it again. With `deliveryGuarantee=exactly-once` tasks
-write in transactions that they leave open, and the driver ends them (`exactly_once`).
+Tasks turn Arrow batches into record batches (`write_task`) and send them idempotently with
+acks=all; a task succeeds when every batch is acknowledged. Delivery is at least once by default:
+what a failed attempt had written stays, and Spark writes it again. With
+`deliveryGuarantee=exactly-once` tasks write in transactions that they leave open, and the driver
+ends them (`exactly_once`).
 """
 
 from __future__ import annotations
 
 import logging
-import random
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -38,20 +35,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from fencepost.batch.columns import encode_columns, partition_columns
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.spark.connections import cluster_for, drop
-from fencepost.spark.errors import NULL_TOPIC, SinkError
+from fencepost.spark.errors import SinkError
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions
 from fencepost.spark.sinks import finish_unnamed
 from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
+from fencepost.spark.write_task import WriteTask
 
 log = logging.getLogger("fencepost.spark")
-
-# A batch header and the request around it, below the limit of what brokers take in one request.
-REQUEST_OVERHEAD_BYTES = 16 * 1024
 
 
 @dataclass
@@ -100,10 +94,10 @@ def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Writt
     cluster = cluster_for(options.client)
     try:
         with BatchProducer(cluster) as producer:
-            task = _Task(options, cluster, producer)
+            task = WriteTask(options, cluster, producer)
             for batch in batches:
-                if batch.num_rows:
-                    task.write(batch)
+                task.write(batch)
+            task.finish()
     except BaseException:
         drop(options.client)
         raise
@@ -123,12 +117,14 @@ def write_in_transaction(
         for _ in batches:
             pass  # written before; Spark wants them taken
         return WrittenMessage({}, transaction.leave_open(()))
-    task: _Task | None = None
+    task: WriteTask | None = None
     try:
         for batch in batches:
             if batch.num_rows:
-                task = task or _Task(options, transaction.cluster, transaction.producer())
+                task = task or WriteTask(options, transaction.cluster, transaction.producer())
                 task.write(batch)
+        if task is not None:
+            task.finish()
         records = task.records if task is not None else {}
         return WrittenMessage(records, transaction.leave_open(tuple(sorted(records))))
     except Exception:
@@ -136,78 +132,6 @@ def write_in_transaction(
         if cluster is None:
             drop(options.client)
         raise
-
-
-class _Task:
-    def __init__(self, options: SinkOptions, cluster: Cluster, producer: BatchProducer) -> None:
-        self.options = options
-        self.cluster = cluster
-        self.producer = producer
-        self.records: dict[str, int] = {}
-        self._turns: dict[str, int] = {}  # the partition that rows without a key go to next
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Send the rows, topic by topic."""
-        if self.options.topic is not None:
-            self._write_topic(self.options.topic, rows)
-            return
-        topics = rows.column("topic")
-        if topics.null_count:
-            raise SinkError(
-                "a row has a null topic; set the option 'topic' or fill the column 'topic'",
-                NULL_TOPIC,
-            )
-        for topic in pc.unique(topics).to_pylist():
-            chosen = rows.filter(pc.equal(topics, topic))
-            self._write_topic(topic, chosen)
-
-    def _write_topic(self, topic: str, rows: pa.RecordBatch) -> None:
-        client = self.options.client
-        batch_bytes = min(client.batch_size, client.max_request_size - REQUEST_OVERHEAD_BYTES)
-        columns = [name for name in ("key", "value", "headers") if name in rows.schema.names]
-        encoded = encode_columns(
-            rows.select(columns),
-            self._partitions(topic, rows),
-            timestamp_ms=time.time_ns() // 1_000_000,
-            max_batch_bytes=max(batch_bytes, REQUEST_OVERHEAD_BYTES),
-            compression=client.compression_type,
-            level=client.compression_level,
-        )
-        for batch in encoded:
-            self.producer.send_batch(topic, batch.partition, batch.data)
-        self.records[topic] = self.records.get(topic, 0) + rows.num_rows
-
-    def _partitions(self, topic: str, rows: pa.RecordBatch) -> Any:
-        """The partition of every row, or one for all of them."""
-        count = len(self.cluster.topic(topic).partitions)
-        names = rows.schema.names
-        turn = self._turns.get(topic, random.randrange(count))
-        self._turns[topic] = (turn + 1) % count
-        client = self.options.client
-        by_key = "key" in names and not client.ignore_keys and not client.round_robin
-        by_key = by_key and not _all_null(rows.column("key"))
-        if "partition" not in names and not by_key and not client.round_robin:
-            return turn
-        chosen = np.full(rows.num_rows, turn, np.int32)
-        if client.round_robin:
-            chosen = ((np.arange(rows.num_rows) + turn) % count).astype(np.int32)
-            self._turns[topic] = (turn + rows.num_rows) % count
-        if by_key:
-            hashed = partition_columns(rows.column("key"), count)
-            chosen = pc.fill_null(hashed, turn).to_numpy(zero_copy_only=False).astype(np.int32)
-        if "partition" not in names:
-            return chosen
-        named = rows.column("partition")
-        numbers = pc.fill_null(named, 0).to_numpy(zero_copy_only=False)
-        if ((numbers < 0) | (numbers >= count)).any():
-            wrong = int(numbers[(numbers < 0) | (numbers >= count)][0])
-            raise SinkError(f"a row names partition {wrong}; topic {topic} has {count}")
-        is_named = named.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(is_named, numbers, chosen).astype(np.int32)
-
-
-def _all_null(array: pa.Array) -> bool:
-    return bool(array.null_count == len(array))
 
 
 class _Writer:

@@ -25,6 +25,8 @@ MIN_RESPONSE_BYTES: Final = 4
 """A response has a correlation id, if nothing else."""
 FIRST_ALLOCATION_BYTES: Final = 1 << 20
 """Memory for a frame that is longer doubles from here whenever it is full."""
+BUFFER_STEP_BYTES: Final = 256 * 1024
+"""What a ReceiveBuffer grows by multiples of."""
 
 _LENGTH = struct.Struct(">i")
 
@@ -44,7 +46,8 @@ class ReceiveBuffer:
         """`size_bytes` writable bytes; grown, never shrunk."""
         if len(self._bytes) < size_bytes:
             # A new object: the old one may still be looked at through views.
-            self._bytes = bytearray(max(size_bytes, 64 * 1024))
+            # Rounded up, as sizes differ a little from response to response.
+            self._bytes = bytearray(-(-size_bytes // BUFFER_STEP_BYTES) * BUFFER_STEP_BYTES)
         return memoryview(self._bytes)[:size_bytes]
 
 

@@ -1,0 +1,182 @@
+"""What a task does to write: rows of Arrow batches into record batches, sent as full as can be.
+
+Spark hands over some ten thousand rows at a time. With keys they spread over all partitions, and a
+record batch and a place in a request cost the same however few rows are in it. So rows wait here
+until they fill a batch for every partition they may go to, at most PENDING_BYTES_MAX of them. Rows
+without a key stay together until a batch is full, as with Kafka's own producer; the next batch goes
+to the next partition.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.batch.columns import EncodedBatch, encode_columns, partition_columns
+from fencepost.client.batch_producer import BatchProducer
+from fencepost.client.cluster import Cluster
+from fencepost.spark.errors import NULL_TOPIC, SinkError
+from fencepost.spark.options import SinkOptions
+
+# A batch header and the request around it, below the limit of what brokers take in one request.
+REQUEST_OVERHEAD_BYTES = 16 * 1024
+
+# Rows that wait, of all topics. More of them make larger batches only where partitions are many.
+PENDING_BYTES_MAX = 8 * 1024 * 1024
+# Fewer batches than this are not encoded by themselves: numpy and Arrow are dear per call.
+BATCHES_MIN = 4
+# Keys do not spread evenly: filling up to the brim would leave most partitions a second, small
+# batch.
+FILL = 0.9
+
+_COLUMNS = ("key", "value", "headers", "partition")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Rows of one topic that wait to be enough."""
+
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class WriteTask:
+    """Sends one task's rows; call `finish` behind the last of them.
+
+    Raises SinkError for rows that cannot be written, and what the producer raises.
+    """
+
+    def __init__(self, options: SinkOptions, cluster: Cluster, producer: BatchProducer) -> None:
+        self.options = options
+        self.cluster = cluster
+        self.producer = producer
+        self.records: dict[str, int] = {}
+        """Rows sent so far, by topic."""
+        client = options.client
+        self._batch_bytes = max(
+            min(client.batch_size, client.max_request_size - REQUEST_OVERHEAD_BYTES),
+            REQUEST_OVERHEAD_BYTES,
+        )
+        self._pending: dict[str, _Pending] = {}
+        self._turns: dict[str, int] = {}  # the partition that rows without a key go to next
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take the rows, topic by topic."""
+        if not rows.num_rows:
+            return
+        if self.options.topic is not None:
+            self._add(self.options.topic, rows)
+            return
+        topics = rows.column("topic")
+        if topics.null_count:
+            raise SinkError(
+                "a row has a null topic; set the option 'topic' or fill the column 'topic'",
+                NULL_TOPIC,
+            )
+        for topic in pc.unique(topics).to_pylist():
+            self._add(topic, rows.filter(pc.equal(topics, topic)))
+
+    def finish(self) -> None:
+        """Queue what still waits; the producer's `flush` then delivers it."""
+        waiting, self._pending = self._pending, {}
+        for topic, pending in waiting.items():
+            if pending.rows:
+                self._send(topic, pa.concat_batches(pending.rows))
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def _add(self, topic: str, rows: pa.RecordBatch) -> None:
+        rows = rows.select([name for name in _COLUMNS if name in rows.schema.names])
+        enough_bytes = self._enough_bytes(topic, rows)
+        pending = self._pending.setdefault(topic, _Pending())
+        size_bytes, begin = rows.nbytes, 0
+        if pending.size_bytes + size_bytes >= enough_bytes:
+            if pending.rows:  # only what fills them up is copied
+                missing_bytes = max(0, enough_bytes - pending.size_bytes)
+                begin = min(rows.num_rows, rows.num_rows * missing_bytes // max(1, size_bytes))
+                self._send(topic, pa.concat_batches([*pending.rows, rows.slice(0, begin)]))
+            step = max(1, rows.num_rows * enough_bytes // max(1, size_bytes))
+            while rows.num_rows - begin >= step:
+                self._send(topic, rows.slice(begin, step))
+                begin += step
+            pending = self._pending[topic] = _Pending()
+        if begin < rows.num_rows:
+            rest = rows.slice(begin)
+            pending.rows.append(rest)
+            pending.size_bytes += rest.nbytes
+        if sum(one.size_bytes for one in self._pending.values()) > PENDING_BYTES_MAX:
+            self.finish()
+
+    def _enough_bytes(self, topic: str, rows: pa.RecordBatch) -> int:
+        """How many bytes of rows are worth being sent."""
+        partitions = len(self.cluster.topic(topic).partitions)
+        batches = max(partitions if self._by_row(rows) else 1, BATCHES_MIN)
+        return min(int(batches * self._batch_bytes * FILL), PENDING_BYTES_MAX)
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def _send(self, topic: str, rows: pa.RecordBatch) -> None:
+        client = self.options.client
+        count = len(self.cluster.topic(topic).partitions)
+        turn = self._turns.setdefault(topic, random.randrange(count))
+        by_row = self._by_row(rows)
+        encoded = encode_columns(
+            rows,
+            self._partitions(topic, rows, turn, count) if by_row else turn,
+            timestamp_ms=time.time_ns() // 1_000_000,
+            max_batch_bytes=self._batch_bytes,
+            compression=client.compression_type,
+            level=client.compression_level,
+        )
+        if client.round_robin:
+            self._turns[topic] = (turn + rows.num_rows) % count
+        elif by_row:
+            self._turns[topic] = (turn + 1) % count
+        else:
+            encoded = [_moved(one, (turn + index) % count) for index, one in enumerate(encoded)]
+            self._turns[topic] = (turn + len(encoded)) % count
+        self.producer.send_batches(topic, ((batch.partition, batch.data) for batch in encoded))
+        self.records[topic] = self.records.get(topic, 0) + rows.num_rows
+
+    def _by_row(self, rows: pa.RecordBatch) -> bool:
+        """Whether rows say where they go, each for itself."""
+        return "partition" in rows.schema.names or self._by_key(rows) or self._round_robin
+
+    def _by_key(self, rows: pa.RecordBatch) -> bool:
+        if "key" not in rows.schema.names or self.options.client.ignore_keys or self._round_robin:
+            return False
+        keys = rows.column("key")
+        return bool(keys.null_count < len(keys))
+
+    @property
+    def _round_robin(self) -> bool:
+        return self.options.client.round_robin
+
+    def _partitions(self, topic: str, rows: pa.RecordBatch, turn: int, count: int) -> Any:
+        """The partition of every row; `turn` for those that say nothing."""
+        chosen = np.full(rows.num_rows, turn, np.int32)
+        if self._round_robin:
+            chosen = ((np.arange(rows.num_rows) + turn) % count).astype(np.int32)
+        if self._by_key(rows):
+            hashed = partition_columns(rows.column("key"), count)
+            chosen = pc.fill_null(hashed, turn).to_numpy(zero_copy_only=False).astype(np.int32)
+        if "partition" not in rows.schema.names:
+            return chosen
+        named = rows.column("partition")
+        numbers = pc.fill_null(named, 0).to_numpy(zero_copy_only=False)
+        if ((numbers < 0) | (numbers >= count)).any():
+            wrong = int(numbers[(numbers < 0) | (numbers >= count)][0])
+            raise SinkError(f"a row names partition {wrong}; topic {topic} has {count}")
+        is_named = named.is_valid().to_numpy(zero_copy_only=False)
+        return np.where(is_named, numbers, chosen).astype(np.int32)
+
+
+def _moved(batch: EncodedBatch, partition: int) -> EncodedBatch:
+    """The batch for another partition: nothing in it says for which it is."""
+    return batch._replace(partition=partition)

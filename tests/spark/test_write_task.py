@@ -1,0 +1,132 @@
+"""What a writing task sends: every row once, in order, in batches as full as they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, strategies as st
+
+from fencepost.batch.partitioner import partition_for_key
+from fencepost.batch.records import read_records
+from fencepost.spark import write_task
+from fencepost.spark.options import sink_options
+from fencepost.spark.write_task import WriteTask
+
+BATCH_BYTES = 16 * 1024  # the least that a task takes
+Sent = tuple[str, int, list[bytes], int]  # topic, partition, values, size
+
+
+class Task(WriteTask):
+    """A task whose cluster has topics of so many partitions, and whose producer keeps batches."""
+
+    def __init__(self, partitions: int, **more: str) -> None:
+        given = {"kafka.bootstrap.servers": "h:1", "kafka.batch.size": str(BATCH_BYTES), **more}
+        self.sent: list[Sent] = []
+        info = SimpleNamespace(partitions=dict.fromkeys(range(partitions)))
+        cluster: Any = SimpleNamespace(topic=lambda name: info)
+        producer: Any = SimpleNamespace(send_batches=self._keep)
+        super().__init__(sink_options(given), cluster, producer)
+
+    def _keep(self, topic: str, batches: Iterable[tuple[int, bytearray]]) -> None:
+        for partition, data in batches:
+            values = [record.value or b"" for record in read_records(data)]
+            self.sent.append((topic, partition, values, len(data)))
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(one.size_bytes for one in self._pending.values())
+
+    def values(self, topic: str, partition: int) -> list[bytes]:
+        return [v for t, p, values, _ in self.sent for v in values if (t, p) == (topic, partition)]
+
+
+def rows_of(count: int, size_bytes: int = 100, *, keyed: bool = False, first: int = 0) -> Any:
+    numbers = range(first, first + count)
+    values = [(b"%d" % number).ljust(size_bytes, b".") for number in numbers]
+    keys = [b"k%d" % number for number in numbers]
+    return pa.RecordBatch.from_pydict(({"key": keys} if keyed else {}) | {"value": values})
+
+
+def test_rows_with_keys_wait_until_every_partition_has_a_batch():
+    task = Task(12, topic="t")
+    for first in range(0, 20_000, 500):
+        task.write(rows_of(500, keyed=True, first=first))
+        assert task.waiting_bytes < 12 * BATCH_BYTES
+    sizes = [size for _, _, _, size in task.sent]
+    # Without waiting a partition would get 42 rows at a time, of some 115 bytes each. Keys are not
+    # spread so evenly that none of them ever needs a second, small batch.
+    assert sum(sizes) / len(sizes) > BATCH_BYTES * 0.7
+    assert max(sizes) <= BATCH_BYTES
+
+
+def test_rows_of_a_partition_keep_their_order():
+    task = Task(3, topic="t")
+    keys, values = [], []
+    for first, count in ((0, 7), (7, 900), (907, 1), (908, 2500)):
+        rows = rows_of(count, keyed=True, first=first)
+        keys += rows.column("key").to_pylist()
+        values += rows.column("value").to_pylist()
+        task.write(rows)
+    task.finish()
+    for partition in range(3):
+        wanted = [v for k, v in zip(keys, values) if partition_for_key(k, 3) == partition]
+        assert task.values("t", partition) == wanted
+    assert task.records == {"t": 3408}
+
+
+def test_rows_without_keys_change_the_partition_with_every_batch():
+    task = Task(3, topic="t")
+    for first in range(0, 3000, 1000):
+        task.write(rows_of(1000, first=first))
+    task.finish()
+    turns = [partition for _, partition, _, _ in task.sent]
+    assert turns == [(turns[0] + index) % 3 for index in range(len(turns))]
+    assert [value for _, _, values, _ in task.sent for value in values] == (
+        rows_of(3000).column("value").to_pylist()
+    )
+
+
+def test_what_waits_for_many_topics_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(write_task, "PENDING_BYTES_MAX", 50_000)
+    task = Task(1)
+    for number in range(40):
+        rows = rows_of(20)
+        task.write(rows.append_column("topic", pa.array([f"t{number}"] * 20)))
+        assert task.waiting_bytes <= 50_000 + rows.nbytes
+    task.finish()
+    assert task.records == {f"t{number}": 20 for number in range(40)}
+    assert sum(len(values) for _, _, values, _ in task.sent) == 800
+
+
+def test_nothing_is_sent_of_no_rows():
+    task = Task(2, topic="t")
+    task.write(rows_of(0))
+    task.finish()
+    assert task.sent == []
+
+
+@given(
+    counts=st.lists(st.integers(0, 700), max_size=12),
+    size_bytes=st.sampled_from([0, 3, 100, 15_000]),
+    partitions=st.integers(1, 5),
+    keyed=st.booleans(),
+    skip=st.integers(0, 3),
+)
+def test_every_row_is_sent_once(
+    counts: list[int], size_bytes: int, partitions: int, keyed: bool, skip: int
+):
+    counts = counts if size_bytes < 1000 else [count % 8 for count in counts]
+    task = Task(partitions, topic="t")
+    wanted: list[bytes] = []
+    for count in counts:
+        rows = rows_of(count + skip, size_bytes, keyed=keyed, first=len(wanted)).slice(skip)
+        wanted += rows.column("value").to_pylist()
+        task.write(rows)
+    task.finish()
+    sent = [value for _, _, values, _ in task.sent for value in values]
+    assert sorted(sent) == sorted(wanted)
+    assert task.records.get("t", 0) == len(wanted)
