@@ -10,7 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.client.errors import ProtocolError
-from fencepost.client.protocol.framing import FIRST_ALLOCATION_BYTES, FrameReader, ReceiveBuffer
+from fencepost.client.protocol.framing import (
+    BUFFER_STEP_BYTES,
+    FIRST_ALLOCATION_BYTES,
+    FrameReader,
+    ReceiveBuffer,
+)
 
 MAX_BYTES = 8 * FIRST_ALLOCATION_BYTES
 PAYLOADS = [b"four", b"a response", bytes(range(256)) * 300, b"tail"]
@@ -118,3 +123,10 @@ def test_a_receive_buffer_takes_the_frame_and_is_used_again():
         assert frame is not None and bytes(frame) == payload
         memory.add(id(frame.obj))
     assert len(memory) == 1
+
+
+def test_a_receive_buffer_that_grew_takes_slightly_larger_frames():
+    buffer = ReceiveBuffer()
+    memory = {id(buffer.view(size_bytes).obj) for size_bytes in range(100_000, 200_000, 5000)}
+    assert len(memory) == 1
+    assert len(buffer.view(BUFFER_STEP_BYTES + 1)) == BUFFER_STEP_BYTES + 1
