@@ -39,6 +39,8 @@ def session(jars: list[str]) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        # Workers that start on a busy machine take longer than the default of 15 s to call back.
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         .config("spark.jars", ",".join(jars))
         .getOrCreate()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.client.admin import Admin
+from fencepost.client.conversation import Connect, Where
 from fencepost.client.errors import (
     BrokerError,
     ConnectionFailed,
@@ -25,6 +26,7 @@ from fencepost.client.offsets import (
 )
 from fencepost.client.retry import Backoff, Deadline
 from fencepost.wire.api.metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -142,6 +144,30 @@ def test_requests_are_retried_when_a_broker_closes_the_connection(fake: FakeClus
     for broker in fake.brokers.values():
         broker.cut_connections()
     assert list_offsets(cluster, where)[TopicPartition("t", 0)].offset == 0
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_used(fake: FakeCluster, connect: Any):
+    cluster = connect(fake)
+    first = cluster.any_connection()
+    where = Where(first.host, first.port)
+    cluster.run(_connecting(where))
+    assert not first.was_closed
+    assert cluster.run(_connecting(where)) is first
+    for broker in fake.brokers.values():
+        broker.cut_connections()
+    assert first.readable(10_000)
+    assert first.was_closed
+    second = cluster.run(_connecting(where))
+    assert second is not first
+    assert not second.was_closed
+    token = second.send(MetadataRequest())
+    assert second.readable(10_000)
+    assert not second.was_closed  # that is the answer
+    second.receive(token)
+
+
+def _connecting(where: Where) -> Any:
+    return (yield Connect(where))
 
 
 def test_an_error_that_is_not_retriable_names_broker_and_partition(connect: Any):

@@ -120,5 +120,6 @@ def test_update_does_not_promise_more_than_it_holds(spark: Any, served: str, mad
 
 def test_a_session_can_be_told(spark: Any, installed: None, served: str, made: str):
     fencepost.spark.install(spark)
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     writer(spark, served, made, "a").format("kafka").save()
     assert values(spark, served, made, "fencepost") == ["a"]

@@ -273,6 +273,27 @@ def test_workers_keep_a_few_clusters(options: Any):
         drop(other)
 
 
+def test_workers_keep_a_producer_until_a_write_fails(fake: FakeCluster):
+    chosen = sink_options({"kafka.bootstrap.servers": fake.bootstrap_servers, "topic": "t"})
+    values = [b"%d" % number for number in range(6)]
+    ids = fake._next_producer_id
+    try:
+        for value in values:
+            rows = {"partition": pa.array([0], pa.int32()), "value": pa.array([value])}
+            message = write_rows(chosen, iter([pa.RecordBatch.from_pydict(rows)]))
+            assert message.records == {"t": 1}
+        assert fake._next_producer_id == ids + 1
+        rows = {"partition": pa.array([9], pa.int32()), "value": pa.array([b"no"])}
+        with pytest.raises(SinkError):
+            write_rows(chosen, iter([pa.RecordBatch.from_pydict(rows)]))
+        rows = {"partition": pa.array([0], pa.int32()), "value": pa.array([b"last"])}
+        write_rows(chosen, iter([pa.RecordBatch.from_pydict(rows)]))
+        assert fake._next_producer_id == ids + 2
+    finally:
+        drop(chosen.client)
+    assert logged(fake, "t", 0) == [*values, b"last"]
+
+
 # -- batch planning ------------------------------------------------------------------------------
 
 

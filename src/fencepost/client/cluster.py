@@ -84,7 +84,7 @@ class Cluster(ClusterView[Connection]):
 
     def _connect(self, where: Where) -> Connection:
         known = self.open_connection(where)
-        if known is not None:
+        if known is not None and not known.was_closed:
             return known
         made = Connection.configured(self.config, where.host, where.port)
         return self.keep_connection(where, made)

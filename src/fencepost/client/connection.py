@@ -185,6 +185,18 @@ class Connection(ConnectionCore):
         ready, _, _ = select.select([self._socket], [], [], timeout_ms / 1000)
         return bool(ready)
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether the broker has closed the connection while nothing was asked, as it does with
+        idle ones. Behind TLS nobody can tell without reading."""
+        idle = len(self._in_flight) == 0 and not self._early
+        if self._socket is None or not idle or isinstance(self._socket, ssl.SSLSocket):
+            return False
+        try:
+            return self.readable() and not self._socket.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
     def fileno(self) -> int:
         """For select; raises ConnectionFailed when closed."""
         return self._live().fileno()

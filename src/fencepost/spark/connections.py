@@ -1,8 +1,9 @@
-"""Clusters kept open between the tasks of one Python worker.
+"""Clusters and producers kept open between the tasks of one Python worker.
 
-Spark forks Python workers and uses them again for many tasks, so connections and metadata kept in
-a module global save every later task the set-up. Nothing here travels in pickles. A forked child
-must not use its parent's sockets, hence the process id in the key.
+Spark forks Python workers and uses them again for many tasks, so connections, metadata and producer
+ids kept in a module global save every later task the set-up, and brokers a producer's state for
+every task there ever was. Nothing here travels in pickles. A forked child must not use its parent's
+sockets, hence the process id in the key.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 
+from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 
 CLUSTERS_MAX = 8
 
 _clusters: OrderedDict[tuple[int, ClientConfig], Cluster] = OrderedDict()
+_producers: dict[tuple[int, ClientConfig], BatchProducer] = {}
 
 
 def cluster_for(config: ClientConfig) -> Cluster:
@@ -26,14 +29,29 @@ def cluster_for(config: ClientConfig) -> Cluster:
         cluster = Cluster(config=config)
     _clusters[key] = cluster
     while len(_clusters) > CLUSTERS_MAX:
-        (owner, _), oldest = _clusters.popitem(last=False)
-        if owner == key[0]:
+        former, oldest = _clusters.popitem(last=False)
+        _producers.pop(former, None)
+        if former[0] == key[0]:
             oldest.close()
     return cluster
 
 
+def producer_for(config: ClientConfig) -> BatchProducer:
+    """The worker's producer for `config`, not transactional, through its Cluster. Whoever leaves
+    anything undelivered has to `drop` it."""
+    cluster = cluster_for(config)
+    key = (os.getpid(), config)
+    producer = _producers.get(key)
+    if producer is None:
+        producer = _producers[key] = BatchProducer(cluster)
+    return producer
+
+
 def drop(config: ClientConfig) -> None:
-    """Close the worker's Cluster for `config`, whose state an error left in doubt."""
-    cluster = _clusters.pop((os.getpid(), config), None)
+    """Close the worker's Cluster for `config`, and its producer, whose state an error left in
+    doubt."""
+    key = (os.getpid(), config)
+    _producers.pop(key, None)
+    cluster = _clusters.pop(key, None)
     if cluster is not None:
         cluster.close()

@@ -26,6 +26,7 @@ ALIASES = {
     "org.apache.spark.sql.kafka010",
     "org.apache.spark.sql.kafka010.kafkasourceprovider",
 }
+FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 APPENDING = ("append", "default", "error", "errorifexists")
 _MODULES = (
     "pyspark.sql.readwriter",
@@ -42,7 +43,8 @@ def install(spark: Any = None) -> None:
     """Let `format("kafka")` mean this data source, in this process and for all sessions.
 
     With a session the data source is registered there by name as well, for servers whose Python
-    does not find it by itself (package `pyspark_fencepost`). Calling it twice is no mistake.
+    does not find it by itself (package `pyspark_fencepost`), and Spark is told to hand filters to
+    data sources in Python. Calling it twice is no mistake.
     """
     if not _originals:
         for kind in _classes():
@@ -60,6 +62,7 @@ def install(spark: Any = None) -> None:
         from fencepost.spark.datasource import FencepostDataSource
 
         spark.dataSource.register(FencepostDataSource)
+        spark.conf.set(FILTER_PUSHDOWN, "true")
 
 
 def uninstall() -> None:

@@ -35,9 +35,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
-from fencepost.spark.connections import cluster_for, drop
+from fencepost.spark.connections import cluster_for, drop, producer_for
 from fencepost.spark.errors import SinkError
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions
@@ -91,13 +90,13 @@ def _are_headers(kind: DataType) -> bool:
 
 def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> WrittenMessage:
     """A task's work: send all rows, return when all are acknowledged."""
-    cluster = cluster_for(options.client)
+    producer = producer_for(options.client)
     try:
-        with BatchProducer(cluster) as producer:
-            task = WriteTask(options, cluster, producer)
-            for batch in batches:
-                task.write(batch)
-            task.finish()
+        task = WriteTask(options, producer.cluster, producer)
+        for batch in batches:
+            task.write(batch)
+        task.finish()
+        producer.flush()
     except BaseException:
         drop(options.client)
         raise
