@@ -22,7 +22,11 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import BaseError, CCompilerError
 
-SOURCES = ["fencepost/batch/_kernels.pyx", "fencepost/wire/_codec.pyx"]
+SOURCES = [
+    "fencepost/batch/_kernels.pyx",
+    "fencepost/batch/_produce.pyx",
+    "fencepost/wire/_codec.pyx",
+]
 MODULES = [source.removesuffix(".pyx").replace("/", ".") for source in SOURCES]
 PACKAGE = Path("src", "fencepost")
 NOTE = "_not_built.json"

@@ -13,12 +13,18 @@ from typing import Any, Literal
 from fencepost.extensions import load
 
 COMPILED_INTERFACE = 1
+PRODUCE_INTERFACE = 1
 
 
 kernels: Any
 """The compiled module, or None."""
 
 kernels, why_python = load("fencepost.batch._kernels", COMPILED_INTERFACE)
+
+produce_kernel: Any
+"""The compiled module that reads the usual Produce request, or None: then none is usual."""
+
+produce_kernel, _ = load("fencepost.batch._produce", PRODUCE_INTERFACE)
 
 
 def name() -> Literal["c", "python"]:

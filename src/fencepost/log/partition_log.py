@@ -26,7 +26,7 @@ is called first and must have made it durable when it returns.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fencepost.batch.header import (
@@ -166,20 +166,67 @@ class PartitionLog(ReadableLog):
         Whether the producer may send it has been checked (`producers.check`). Raises
         LogFailedError, OSError: the log is then as before.
         """
+        first_offset = self._end_offset
         header, data = batch
+        header = self._stamp(header, data, first_offset, leader_epoch, wall_ms)
+        last_offset = first_offset + header.last_offset_delta
+        size = header.batch_length + LENGTH_OVERHEAD_BYTES
+        self._append(data, size, header, first_offset, last_offset, leader_epoch, wall_ms)
+        append_time_ms = wall_ms if self._log_append_time else -1
+        return AppendResult(first_offset, last_offset, append_time_ms, self._start_offset)
+
+    def append_all_as_leader(
+        self, batches: Sequence[RecordBatch], leader_epoch: int, wall_ms: int
+    ) -> None:
+        """Append batches as `append_as_leader` does, with one write if no segment ends meanwhile.
+
+        Raises LogFailedError, OSError: the log then ends in front of one of them.
+        """
+        if len(batches) == 1 or not self.has_room_for(batches, wall_ms):
+            for batch in batches:
+                self.append_as_leader(batch, leader_epoch, wall_ms)
+            return
+        first_offset = next_offset = self._end_offset
+        headers: list[BatchHeader] = []
+        for header, data in batches:
+            headers.append(self._stamp(header, data, next_offset, leader_epoch, wall_ms))
+            next_offset += header.last_offset_delta + 1
+        segment = self._row.active
+        self._write(segment, b"".join([batch.data for batch in batches]))
+        for header, batch in zip(headers, batches, strict=True):
+            self._note(segment, batch.data, header, first_offset, leader_epoch)
+            first_offset += header.last_offset_delta + 1
+
+    def has_room_for(self, batches: Sequence[RecordBatch], wall_ms: int) -> bool:
+        """Whether all of them can go to the active segment, and its files are open. OSError.
+
+        It may say no where there is just enough room.
+        """
+        segment = self._row.active
+        if self._health.failure is not None or self._health.is_closed or not segment.is_ready:
+            return False
+        size_bytes = sum([len(batch.data) for batch in batches])
+        offsets = sum([batch.header.last_offset_delta for batch in batches]) + len(batches)
+        newest_ms = wall_ms
+        if not self._log_append_time:
+            newest_ms = max([batch.header.max_timestamp for batch in batches])
+        last_offset = self._end_offset + offsets - 1
+        return self._roll_rule.has_room(
+            segment, size_bytes, last_offset, newest_ms, wall_ms, len(batches)
+        )
+
+    def _stamp(
+        self, header: BatchHeader, data: Buffer, offset: int, leader_epoch: int, wall_ms: int
+    ) -> BatchHeader:
+        """Give a batch its place in the log; its header, of which the base offset is as it was."""
         assert not isinstance(data, bytes), "a leader stamps batches in place"
         size = header.batch_length + LENGTH_OVERHEAD_BYTES
         assert len(data) == size, f"a batch of {size} bytes in {len(data)}"
-        first_offset = self._end_offset
-        stamp(data, 0, base_offset=first_offset, leader_epoch=leader_epoch)
-        append_time_ms = -1
-        if self._log_append_time:
-            append_time_ms = wall_ms
-            stamp_log_append_time(data, 0, wall_ms)
-            header = header._replace(max_timestamp=wall_ms)
-        last_offset = first_offset + header.last_offset_delta
-        self._append(data, size, header, first_offset, last_offset, leader_epoch, wall_ms)
-        return AppendResult(first_offset, last_offset, append_time_ms, self._start_offset)
+        stamp(data, 0, base_offset=offset, leader_epoch=leader_epoch)
+        if not self._log_append_time:
+            return header
+        stamp_log_append_time(data, 0, wall_ms)
+        return header._replace(max_timestamp=wall_ms)
 
     def append_as_follower(self, batch: RecordBatch, wall_ms: int) -> AppendResult:
         """Append a batch as the leader has stamped it.
@@ -214,17 +261,35 @@ class PartitionLog(ReadableLog):
     ) -> None:
         timestamp_ms = header.max_timestamp
         segment = self._segment_for(size, first_offset, last_offset, timestamp_ms, wall_ms)
+        self._write(segment, batch)
+        self._note(segment, batch, header, first_offset, leader_epoch)
+
+    def _write(self, segment: Segment, data: Buffer) -> None:
+        """Write at the end of a segment; what fails leaves it as it was. OSError."""
         file = segment.file
         self._is_changed = True
         try:
-            file.write_at(batch, segment.size_bytes)
+            file.write_at(data, segment.size_bytes)
         except OSError as error:
             try:
                 file.truncate(segment.size_bytes)
             except OSError:
                 self.fail(f"an append failed and could not be undone: {error}")
             raise
-        segment.note_append(size, last_offset, timestamp_ms, self._index_interval_bytes)
+
+    def _note(
+        self,
+        segment: Segment,
+        batch: Buffer,
+        header: BatchHeader,
+        first_offset: int,
+        leader_epoch: int,
+    ) -> None:
+        """A batch has been written there: the log ends behind it."""
+        last_offset = first_offset + header.last_offset_delta
+        size_bytes = header.batch_length + LENGTH_OVERHEAD_BYTES
+        interval_bytes = self._index_interval_bytes
+        segment.note_append(size_bytes, last_offset, header.max_timestamp, interval_bytes)
         self._end_offset = last_offset + 1
         if leader_epoch >= 0 and self.epochs.latest_epoch() != leader_epoch:
             self.epochs.assign(leader_epoch, first_offset)

@@ -51,6 +51,26 @@ class RollRule:
             or len(segment.time_index) >= self._time_index_entries_max
         )
 
+    def has_room(
+        self,
+        segment: Segment,
+        size_bytes: int,
+        last_offset: int,
+        timestamp_ms: int,
+        wall_ms: int,
+        batches: int,
+    ) -> bool:
+        """Whether so many batches with that size together, and at most that time, must not roll.
+
+        An empty segment takes its age from its first batch, so of that it is never said. OSError.
+        """
+        return (
+            segment.size_bytes > 0
+            and not self.must_roll(segment, size_bytes, last_offset, timestamp_ms, wall_ms)
+            and len(segment.index) + batches < self._index_entries_max
+            and len(segment.time_index) + batches < self._time_index_entries_max
+        )
+
 
 def _jitter_ms(config: LogConfig, topic: str, partition: int) -> int:
     # Spread by name, not by dice: the same partition rolls at the same time after a restart.

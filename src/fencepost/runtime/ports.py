@@ -187,10 +187,10 @@ class MachinePorts(ABC):
     def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
         """Append to the page cache; the new end offset. OSError."""
         partition_log = self._hosts[key].log
-        for batch in work.batches:
-            if work.as_leader:
-                partition_log.append_as_leader(batch, work.leader_epoch, wall_ms)
-            else:
+        if work.as_leader:
+            partition_log.append_all_as_leader(work.batches, work.leader_epoch, wall_ms)
+        else:
+            for batch in work.batches:
                 partition_log.append_as_follower(batch, wall_ms)
         return partition_log.end_offset
 

@@ -29,17 +29,16 @@ from fencepost.batch.errors import BatchError, DecompressionError
 from fencepost.batch.header import is_compressed
 from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
+from fencepost.broker.apis.produce_answers import finish
+from fencepost.broker.apis.produce_fast_path import take_usual
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
-from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX, Decompression
-from fencepost.broker.storage.storage import Storage
-from fencepost.log.descriptors import is_shortage
-from fencepost.machines.driver import Driver
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.transactional_writes import (
     Asking,
@@ -50,8 +49,6 @@ from fencepost.runtime.transactional_writes import (
 )
 from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -63,7 +60,6 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
 
 TOPIC_IDS_FROM = 13
-LEADER_HINTS_FROM = 10
 ZSTD_FROM = 7
 ABORTABLE_FROM = 11
 ADDS_FROM = 12
@@ -84,30 +80,34 @@ _INLINE_RECOMPRESSED_BYTES_MAX = INLINE_BYTES_MAX // RECOMPRESSION_FACTOR
 class _Parts(NamedTuple):
     """What batches are checked by and appended to."""
 
+    appends: CombinedAppends
     clocks: Clocks
     decompression: Decompression
-    driver: Driver
     metadata: MetadataCache
     replicas: ReplicaManager
-    storage: Storage
     writes: TransactionalWrites
 
 
-@handles(ProduceRequest, versions="3-13", advertise_from=0, max_elements=MAX_TOPICS_AND_PARTITIONS)
+@handles(
+    ProduceRequest,
+    versions="3-13",
+    advertise_from=0,
+    max_elements=MAX_TOPICS_AND_PARTITIONS,
+    take_bytes=take_usual,
+)
 def handle(
     context: RequestContext,
     request: ProduceRequest,
     *,
+    appends: CombinedAppends,
     clocks: Clocks,
     decompression: Decompression,
-    driver: Driver,
     metadata: MetadataCache,
     replicas: ReplicaManager,
-    storage: Storage,
     writes: TransactionalWrites,
 ) -> Pieces | None:
     """Feed every partition's machine; answer when all of them have answered."""
-    parts = _Parts(clocks, decompression, driver, metadata, replicas, storage, writes)
+    parts = _Parts(appends, clocks, decompression, metadata, replicas, writes)
     job = _ProduceJob(parts, context, request)
     left = job.take(request)
     if left:
@@ -201,6 +201,7 @@ class _ProduceJob:
                 sent = left.popleft()
                 if not self._take(sent):
                     yield from self._take_large(sent)
+                self._parts.appends.settle()
                 yield None
         finally:
             if is_reserved:
@@ -305,10 +306,6 @@ class _ProduceJob:
         answer: PartitionProduceResponse,
         ticket: int = NO_TICKET,
     ) -> None:
-        if not self._has_files(hosted, batch):
-            answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
-            answer.error_message = "the broker has no file descriptor for it now (ulimit -n)"
-            return
         self._outstanding += 1
 
         traffic, header = hosted.traffic, batch.header
@@ -318,14 +315,14 @@ class _ProduceJob:
                 header.last_offset_delta + 1, header.size_bytes, int(result.error_code)
             )
             answer.error_code = int(result.error_code)
+            answer.error_message = result.error_message
             answer.base_offset = result.base_offset
             answer.log_append_time_ms = result.log_append_time_ms
             answer.log_start_offset = result.log_start_offset
             self.finish_one()
 
-        self._parts.driver.feed(
-            hosted.key, Produce(batch, self._acks, on_result, self._deadline_ms, ticket)
-        )
+        produce = Produce(batch, self._acks, on_result, self._deadline_ms, ticket)
+        self._parts.appends.add(hosted, produce, self._context.fail)
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:
         replicas = self._parts.replicas
@@ -340,25 +337,6 @@ class _ProduceJob:
         ):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return hosted
-
-    def _has_files(self, hosted: HostedPartition, batch: RecordBatch) -> bool:
-        """Whether the files that the append needs are open; not if there is no descriptor.
-
-        Whatever else is wrong with them the append will tell.
-        """
-        log, header = hosted.log, batch.header
-        if not hosted.machine.is_leader:
-            return True
-        storage = self._parts.storage
-        try:
-            if not log.has_files_for(header, self._wall_ms):
-                with storage.descriptors.without_waiting():
-                    log.prepare_append(header, self._wall_ms)
-        except OSError as error:
-            if is_shortage(error):
-                storage.shortages.note(f"appending to {hosted.key}: {error}")
-                return False
-        return True
 
     def finish_taking(self) -> None:
         """All of the request is looked at."""
@@ -435,47 +413,7 @@ class _ProduceJob:
         self._outstanding -= 1
         if self._outstanding:
             return
-        context = self._context
-        if self._acks == 0:
-            self._finish_unacknowledged()
-            return
-        if context.api_version >= LEADER_HINTS_FROM:
-            self._add_leader_hints()
-        context.reply(self._response)
-
-    def _finish_unacknowledged(self) -> None:
-        """acks=0 has no response, so an error can only be told by disconnecting."""
-        for topic in self._response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code:
-                    error = ErrorCode(answer.error_code)
-                    name = topic.name or str(topic.topic_id)
-                    self._context.close(
-                        f"Produce with acks=0 to {name}-{answer.index} failed: {error.name}"
-                        + (f" ({answer.error_message})" if answer.error_message else "")
-                    )
-                    return
-        self._context.no_reply()
-
-    def _add_leader_hints(self) -> None:
-        """Say who leads, where we do not (KIP-951)."""
-        hints: LeaderHints | None = None
-        for topic in self._response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    continue
-                if hints is None:
-                    hints = LeaderHints(self._parts.metadata.image, self._context.listener_name)
-                leader = hints.leader_of(topic.name, topic.topic_id, answer.index)
-                if leader is not None:
-                    answer.current_leader = LeaderIdAndEpoch(
-                        leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
-                    )
-        if hints is not None:
-            self._response.node_endpoints = [
-                NodeEndpoint(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
-                for n in hints.endpoints()
-            ]
+        finish(self._context, self._acks, self._response, self._parts.metadata)
 
 
 def _is_large(error: BatchError) -> bool:

@@ -258,6 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatching = True
         try:
             done = self._dispatch_frames(view, end)
+            self._listener.after_read(id(self))
         finally:
             self._dispatching = False
         if self.closed:
@@ -392,6 +393,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             context.client_id, body_start = self._headers.read(frame, route, version)
+            if route.take_bytes is not None and self._take_bytes(context, frame, body_start):
+                return
             # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
             # too many with Metadata v13 when it asks for all topics.
             request, _ = route.request_class.read(
@@ -402,6 +405,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._waiting.append(context)
         self._waiting_bytes += len(frame)
+        if api_key != PRODUCE_KEY:
+            self._listener.before_others()
         try:
             answer = route.handler(context, request)
             if isinstance(answer, Message):
@@ -411,6 +416,23 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
+
+    def _take_bytes(self, context: RequestContext, frame: memoryview, body_start: int) -> bool:
+        """Whether a request was taken before it is decoded."""
+        take_bytes = context.route.take_bytes
+        assert take_bytes is not None, "or nobody asks"
+        self._waiting.append(context)
+        self._waiting_bytes += len(frame)
+        try:
+            if take_bytes(context, frame, body_start):
+                return True
+        except Exception:
+            log.exception("%s v%d from %s failed", context.route.name, context.api_version, self)
+            context.fail()
+            return True
+        self._waiting.pop()
+        self._waiting_bytes -= len(frame)
+        return False
 
     def _work_done(self) -> None:
         """A handler that worked in pieces is through: on to what came behind its request."""

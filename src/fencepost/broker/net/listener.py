@@ -92,6 +92,11 @@ class Listener:
         self.disconnect_log = DisconnectLog()
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
+        self.before_others: Callable[[], None] = lambda: None
+        """Called before a request is handled that is not Produce: what producers have sent is
+        collected, and takes effect before whatever comes behind it."""
+        self.after_read: Callable[[int], None] = lambda reader: None
+        """Called when what has arrived on a connection, given by its `id`, has been handled."""
         self.counts = ConnectionCounts()
         self.new_context: Callable[..., RequestContext] = RequestContext
         """Makes what stands for a request until it is answered."""

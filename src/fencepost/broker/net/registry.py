@@ -48,6 +48,9 @@ from fencepost.wire.message import Message
 Pieces = cooperative.Pieces[Message | None]
 Handler = Callable[..., Message | Pieces | None]
 """Takes a RequestContext, the request, and parts of the node by keyword."""
+BytesHandler = Callable[..., bool]
+"""Takes a RequestContext, a frame, where the body starts in it, and parts of the node by keyword.
+Says whether it has taken the request; if not, nothing has happened."""
 Parts = Mapping[Any, object]
 """The parts of a node that handlers may ask for, by their classes or protocols."""
 
@@ -72,6 +75,8 @@ class Route:
     advertised_min_version: int
     handler: Handler
     max_elements: int = MAX_ELEMENTS
+    take_bytes: BytesHandler | None = None
+    """What is asked first, before the request is decoded."""
 
 
 class DuplicateRouteError(Exception):
@@ -98,6 +103,7 @@ def handles(
     advertise_from: int | None = None,
     max_elements: int | None = None,
     listeners: tuple[str, ...] = (BROKER,),
+    take_bytes: BytesHandler | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class` in `versions`.
 
@@ -106,7 +112,7 @@ def handles(
     else happens in the node while a request is being decoded. Without it, that is MAX_ELEMENTS, but
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
     nothing else happens until it has returned. `listeners` are the kinds of
-    listeners that serve it.
+    listeners that serve it. `take_bytes` is asked first about each request, before it is decoded.
     """
     min_version, max_version = parse_versions(versions)
     assert request_class.min_version <= min_version <= max_version <= request_class.max_version
@@ -125,6 +131,7 @@ def handles(
             advertised_min_version=min_version if advertise_from is None else advertise_from,
             handler=handler,
             max_elements=usual_max if max_elements is None else max_elements,
+            take_bytes=take_bytes,
         )
         for kind in listeners:
             if api_key in ROUTES_BY_KIND[kind]:
@@ -141,10 +148,17 @@ class MissingPartError(Exception):
 
 def bind_routes(routes: Mapping[int, Route], parts: Parts) -> dict[int, Route]:
     """The routes with handlers that have what they need. MissingPartError if `parts` lacks it."""
-    return {key: replace(r, handler=_bind(r.handler, parts)) for key, r in routes.items()}
+    return {
+        key: replace(
+            r,
+            handler=_bind(r.handler, parts),
+            take_bytes=None if r.take_bytes is None else _bind(r.take_bytes, parts),
+        )
+        for key, r in routes.items()
+    }
 
 
-def _bind(handler: Handler, parts: Parts) -> Handler:
+def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:
     given = {}
     for name, parameter in signature(handler, eval_str=True).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY:

@@ -162,6 +162,12 @@ class RequestContext:
             self._parts = self._encode(message)
             self._settle()
 
+    def reply_without_errors(self, answer: Buffer) -> None:
+        """The answer, encoded with its length in front; there is no error in it."""
+        if self._may_answer():
+            self._parts = [answer]
+            self._settle()
+
     def reply_lazily(self, make: Callable[[], Message]) -> None:
         """The answer can be had from `make`, once, when the connection is ready to send it."""
         if self._may_answer():

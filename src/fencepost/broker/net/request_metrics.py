@@ -31,7 +31,7 @@ from time import perf_counter
 from typing import Any, Final, Protocol
 
 from fencepost.broker.loop.distribution import FRESH_MAX, Distribution
-from fencepost.broker.net.registry import Handler, Pieces, Route
+from fencepost.broker.net.registry import BytesHandler, Handler, Pieces, Route
 from fencepost.broker.net.request_context import Buffer, Replier, RequestContext
 from fencepost.wire.message import Message, Struct
 
@@ -137,7 +137,14 @@ class RequestMetrics:
 
     def watch(self, routes: Mapping[int, Route]) -> dict[int, Route]:
         """The routes, with handlers that say when they begin and return."""
-        return {key: replace(route, handler=_timed(route.handler)) for key, route in routes.items()}
+        return {
+            key: replace(
+                route,
+                handler=_timed(route.handler),
+                take_bytes=None if route.take_bytes is None else _timed_bytes(route.take_bytes),
+            )
+            for key, route in routes.items()
+        }
 
     def new_context(
         self,
@@ -188,6 +195,13 @@ class _Counted(RequestContext):
 
     __slots__ = ("api",)
     api: ApiMetrics
+
+    def reply_without_errors(self, answer: Buffer) -> None:
+        """See `RequestContext`."""
+        if not self._gone:
+            self.api.errors[NONE] += 1
+            self.api.response_bytes += len(answer)
+        super().reply_without_errors(answer)
 
     def _encode(self, message: Message) -> list[Buffer]:
         api = self.api
@@ -254,6 +268,20 @@ def _timed(handler: Handler) -> Handler:
         return answer
 
     return handle
+
+
+def _timed_bytes(take: BytesHandler) -> BytesHandler:
+    """The same for what takes a request from its bytes."""
+
+    def take_bytes(context: RequestContext, frame: memoryview, body_start: int) -> bool:
+        if type(context) is not _Timed:
+            return take(context, frame, body_start)
+        context.began_s = perf_counter()
+        is_taken = take(context, frame, body_start)
+        context.handled_s = perf_counter()
+        return is_taken
+
+    return take_bytes
 
 
 def count_errors_in(kind: type[Struct]) -> CountErrors | None:

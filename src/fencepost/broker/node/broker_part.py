@@ -43,6 +43,7 @@ from fencepost.machines.fetcher import FetcherConfig
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FollowerFetchers
@@ -86,6 +87,7 @@ class BrokerPart:
     writes: TransactionalWrites
     commits: TransactionalCommits
     transactions: TransactionHost
+    appends: CombinedAppends
     compactor: Compactor
     moves: LogDirMoves
     fetch_channel: FetchChannel
@@ -165,6 +167,7 @@ class BrokerPart:
             lambda: self.lifecycle.broker_epoch,
         )
         ports.to_controller = self.alter_partitions.submit
+        self._wire_appends()
         self._wire_followers()
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
@@ -177,6 +180,15 @@ class BrokerPart:
         self._wire_moves()
         self._cordon()
         core.settings.watch([CORDONED_KEY], self._cordon)
+
+    def _wire_appends(self) -> None:
+        """What collects producers' batches, until the turn ends or another request comes."""
+        core = self._core
+        self.appends = CombinedAppends(
+            core.driver, core.ports, core.loop.call_soon, core.storage.open_for_append
+        )
+        self.listener.before_others = self.appends.settle
+        self.listener.after_read = self.appends.read_done
 
     def _wire_followers(self) -> None:
         """What fetches for the replicas that follow."""
@@ -327,6 +339,7 @@ class BrokerPart:
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
             Clocks: core.ports,
+            CombinedAppends: self.appends,
             Decompression: self.decompression,
             Driver: core.driver,
             FetchHost: self.fetches,

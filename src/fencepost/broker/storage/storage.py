@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fencepost.batch.header import BatchHeader
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.file_limit import FileShares
@@ -40,6 +41,7 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.log import open_metadata
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -337,6 +339,23 @@ class Storage:
                 log.error("the log directory %s was not closed in order: %s", one.path, error)
         self.descriptors.close()
         return is_clean
+
+    def open_for_append(self, hosted: HostedPartition, header: BatchHeader, wall_ms: int) -> bool:
+        """Have the files open that appending a client's batch needs; not if there is no descriptor.
+
+        Whatever else is wrong with them the append will tell.
+        """
+        if not hosted.machine.is_leader:
+            return True
+        try:
+            if not hosted.log.has_files_for(header, wall_ms):
+                with self.descriptors.without_waiting():
+                    hosted.log.prepare_append(header, wall_ms)
+        except OSError as error:
+            if is_shortage(error):
+                self.shortages.note(f"appending to {hosted.key}: {error}")
+                return False
+        return True
 
     def note_shortage(self, reason: str) -> None:
         """There was no file descriptor for something that was refused therefore."""

@@ -28,6 +28,7 @@ from fencepost.machines.partition.inputs import (
     ListedOffset,
     PartitionConfig,
     Produce,
+    ProduceGroup,
     ProduceResult,
     RecoveryState,
     ReplicaInSync,
@@ -36,6 +37,7 @@ from fencepost.machines.partition.inputs import (
     TimestampLookup,
     VerificationStarted,
     WriteMarker,
+    may_follow,
 )
 from fencepost.machines.partition.isr import IsrChanges
 from fencepost.machines.partition.machine import Partition
@@ -69,6 +71,7 @@ __all__ = [
     "Partition",
     "PartitionConfig",
     "Produce",
+    "ProduceGroup",
     "ProduceResult",
     "RecoveryState",
     "ReplicaInSync",
@@ -77,4 +80,5 @@ __all__ = [
     "TimestampLookup",
     "VerificationStarted",
     "WriteMarker",
+    "may_follow",
 ]

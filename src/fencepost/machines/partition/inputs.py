@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from fencepost.batch.header import SEQUENCE_MAX, BatchHeader
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.wire.errors import ErrorCode
@@ -70,6 +71,27 @@ class Produce(NamedTuple):
     token: Any
     deadline_ms: int
     ticket: int = NO_TICKET
+
+
+class ProduceGroup(NamedTuple):
+    """Clients' batches that came together, in their order: appended together, answered one by one.
+
+    The answers are those that the same batches get one after the other. Of one producer id there is
+    more than one batch only if each follows the one before it (`may_follow`).
+    """
+
+    produces: Sequence[Produce]
+
+
+def may_follow(first: BatchHeader, second: BatchHeader) -> bool:
+    """Whether, when the first was just appended, the second can be appended, too: of that there is
+    no doubt where its producer goes on counting, outside of transactions."""
+    return (
+        first.producer_epoch == second.producer_epoch
+        and second.base_sequence == (first.last_sequence + 1) & SEQUENCE_MAX
+        and not first.is_transactional
+        and not second.is_transactional
+    )
 
 
 class StartVerification(NamedTuple):
@@ -266,6 +288,7 @@ class ProduceResult(NamedTuple):
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+    error_message: str | None = None
 
 
 class VerificationStarted(NamedTuple):

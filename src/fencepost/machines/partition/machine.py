@@ -39,9 +39,10 @@ Timers: "produce" (see `waiting`), "isr" (look for followers that fell behind), 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.effects import (
     CONTROLLER,
     Append,
@@ -75,6 +76,7 @@ from fencepost.machines.partition.inputs import (
     FollowerSeen,
     PartitionConfig,
     Produce,
+    ProduceGroup,
     ProduceResult,
     StartVerification,
     StopReplica,
@@ -102,6 +104,7 @@ _NO_ERROR: Final = ErrorCode.NONE
 # Inputs that are answered, if only with an error, also by a replica that has ended.
 _ANSWERED_TO_THE_END: Final = (
     Produce,
+    ProduceGroup,
     StartVerification,
     WriteMarker,
     CoordinatorAppend,
@@ -154,6 +157,7 @@ class Partition(FollowingPartition):
         self._wall_ms = 0
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
+            ProduceGroup: self._step_produce_group,
             StartVerification: self._step_start_verification,
             WriteMarker: self._step_write_marker,
             CoordinatorAppend: self._step_coordinator_append,
@@ -197,50 +201,82 @@ class Partition(FollowingPartition):
     # Leading: produce
 
     def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
-        batch, acks, token, _, _ = produce
-        header = batch.header
+        return self._take((produce,), now_ms)
+
+    def _step_produce_group(self, group: ProduceGroup, now_ms: int) -> list[Effect]:
+        return self._take(group.produces, now_ms)
+
+    def _take(self, produces: Sequence[Produce], now_ms: int) -> list[Effect]:
+        """Append what may be appended, as one piece of work for the disk."""
         leader = self._leader_state
         if leader is None:
             error = self._closed or ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return [Reply(token, ProduceResult(error))]
+            return [Reply(produce.token, ProduceResult(error)) for produce in produces]
+        log = self._log
+        next_offset = log.end_offset
+        start_offset = log.start_offset
+        append_time_ms = self._wall_ms if self.config.log_append_time else -1
+        effects: list[Effect] = []
+        batches: list[RecordBatch] = []
+        waits: list[Effect] = []
+        written: set[int] = set()
+        for produce in produces:
+            header = produce.batch.header
+            producer_id = header.producer_id
+            refused = self._refuse(produce, leader, producer_id in written)
+            if refused is not None:
+                effects += refused
+                continue
+            if producer_id >= 0:
+                written.add(producer_id)
+            result = ProduceResult(_NO_ERROR, next_offset, append_time_ms, start_offset)
+            next_offset += header.last_offset_delta + 1
+            batches.append(produce.batch)
+            if produce.acks == 0:
+                waits.append(Reply(produce.token, result))
+            else:
+                self._wait(produce, next_offset - 1, result, waits)
+        if batches:
+            effects.append(Persist(Append(batches, self.leader_epoch)))
+            if leader.followers and self._isr_check_due_ms is None:
+                self._watch_followers(effects, now_ms)
+            effects += waits
+        return effects
+
+    def _refuse(
+        self, produce: Produce, leader: LeaderState, has_written: bool
+    ) -> list[Effect] | None:
+        """The answer to a batch that does not enter the log; None if it does.
+
+        One whose producer `has_written` in the same step goes on behind that (`may_follow`).
+        """
+        acks = produce.acks
         if acks == ALL_IN_SYNC:
             if leader.is_under_min_isr(self.config):
-                return [Reply(token, ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS))]
+                return [Reply(produce.token, ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS))]
         elif acks not in (0, 1):
-            return [Reply(token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
+            return [Reply(produce.token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
+        header = produce.batch.header
+        if header.producer_id < 0 or has_written:
+            return None
         log = self._log
-        if header.producer_id >= 0:
-            if header.is_transactional:
-                verdict = self._transactions.judge(log.producers, produce)
-            else:
-                verdict = log.producers.check(header)
-            if verdict.is_duplicate:
-                result = ProduceResult(
-                    _NO_ERROR,
-                    verdict.first_offset,
-                    verdict.timestamp_ms if self.config.log_append_time else -1,
-                    log.start_offset,
-                )
-                return self._answer_duplicate(produce, verdict.last_offset, result)
-            if not verdict.is_ok:
-                return [Reply(token, ProduceResult(verdict.error_code))]
-            if header.is_transactional:
-                self._transactions.written(header)
-        first_offset = log.end_offset
-        result = ProduceResult(
-            _NO_ERROR,
-            first_offset,
-            self._wall_ms if self.config.log_append_time else -1,
-            log.start_offset,
-        )
-        effects: list[Effect] = [Persist(Append((batch,), self.leader_epoch))]
-        if leader.followers and self._isr_check_due_ms is None:
-            self._watch_followers(effects, now_ms)
-        if acks == 0:
-            effects.append(Reply(token, result))
+        if header.is_transactional:
+            verdict = self._transactions.judge(log.producers, produce)
         else:
-            self._wait(produce, first_offset + header.last_offset_delta, result, effects)
-        return effects
+            verdict = log.producers.check(header)
+        if verdict.is_duplicate:
+            result = ProduceResult(
+                _NO_ERROR,
+                verdict.first_offset,
+                verdict.timestamp_ms if self.config.log_append_time else -1,
+                log.start_offset,
+            )
+            return self._answer_duplicate(produce, verdict.last_offset, result)
+        if not verdict.is_ok:
+            return [Reply(produce.token, ProduceResult(verdict.error_code))]
+        if header.is_transactional:
+            self._transactions.written(header)
+        return None
 
     def _step_coordinator_append(self, request: CoordinatorAppend, now_ms: int) -> list[Effect]:
         leader = self._leader_state

@@ -1,0 +1,207 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The usual Produce request, read, checked and answered; what decides is in `_produce.h`.
+
+Optional, and without a twin: whatever it does not take goes the way of all requests, through the
+codec and `produced`, and so does everything where it was not built. What it takes has the same
+answer, byte for byte, and leaves the same batch.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+INTERFACE = 1  # what `backend` expects; raised with every change of a signature below
+
+
+cdef extern from "_produce.h" nogil:
+    enum:
+        FPOST_TOPIC_IDS_FROM
+        FPOST_ANSWERED_PARTITION_BYTES
+        FPOST_BATCH_MAGIC
+
+    ctypedef struct fpost_produce_head:
+        int32_t acks, timeout_ms
+        uint32_t topics
+
+    ctypedef struct fpost_produced_header:
+        int64_t base_offset, base_timestamp, max_timestamp, producer_id
+        int32_t batch_length, partition_leader_epoch, last_offset_delta, base_sequence
+        int32_t records_count
+        uint32_t crc
+        int16_t attributes, producer_epoch
+
+    ctypedef struct fpost_produced_rules:
+        int64_t bytes_max, timestamp_min, timestamp_max
+        int key_required
+
+    int fpost_crc_initialise()
+    int fpost_take_produce_head(const uint8_t **, const uint8_t *, fpost_produce_head *)
+    int fpost_take_topic(
+        const uint8_t **, const uint8_t *, int, const uint8_t **, uint32_t *, uint32_t *
+    )
+    int fpost_take_partition(
+        const uint8_t **, const uint8_t *, int32_t *, const uint8_t **, uint32_t *
+    )
+    int fpost_take_no_tags(const uint8_t **, const uint8_t *)
+    int fpost_check_produced(
+        const uint8_t *, int64_t, const fpost_produced_rules *, fpost_produced_header *
+    )
+    int fpost_uvarint_size(uint32_t)
+    uint8_t *fpost_put_uvarint(uint8_t *, uint32_t)
+    uint8_t *fpost_put_be(uint8_t *, uint64_t, int)
+    uint8_t *fpost_put_answered_partition(uint8_t *, int32_t, int64_t, int64_t, int64_t)
+
+
+fpost_crc_initialise()
+
+cdef enum:
+    LONG_BYTES = 65536  # below this, letting the GIL go costs more than it could give
+    TOPICS_MAX = 1000  # and partitions; more are not usual
+
+
+def read_request(frame, Py_ssize_t at, int version):
+    """What the body of a request at `at` has: (acks, timeout, topics), or None if it is not usual.
+
+    A topic is (name or id, partitions) and a partition (index, where its batch is, its size); all
+    the bytes of the frame are accounted for. `version` is 9 to 13.
+    """
+    cdef Py_buffer view
+    cdef fpost_produce_head head
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    cdef const uint8_t *start = <const uint8_t *>view.buf
+    cdef const uint8_t *cursor = start + at
+    cdef const uint8_t *end = start + view.len
+    try:
+        if at < 0 or at > view.len or not fpost_take_produce_head(&cursor, end, &head):
+            return None
+        if head.topics > TOPICS_MAX:
+            return None
+        topics = read_topics(start, &cursor, end, version, head.topics)
+        if topics is None or not fpost_take_no_tags(&cursor, end) or cursor != end:
+            return None
+        return head.acks, head.timeout_ms, topics
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list read_topics(
+    const uint8_t *start, const uint8_t **cursor, const uint8_t *end, int version, uint32_t count
+):
+    cdef const uint8_t *name
+    cdef const uint8_t *batch
+    cdef uint32_t size, partitions, left = TOPICS_MAX
+    cdef int32_t index
+    topics = []
+    for _ in range(count):
+        if not fpost_take_topic(cursor, end, version, &name, &size, &partitions):
+            return None
+        topic = PyBytes_FromStringAndSize(<const char *>name, size)
+        if partitions > left:
+            return None
+        left -= partitions
+        answered = []
+        for _ in range(partitions):
+            if not fpost_take_partition(cursor, end, &index, &batch, &size):
+                return None
+            answered.append((index, <Py_ssize_t>(batch - start), size))
+        if not fpost_take_no_tags(cursor, end):
+            return None
+        topics.append((topic, answered))
+    return topics
+
+
+def check_batch(
+    header_class,
+    frame,
+    Py_ssize_t at,
+    Py_ssize_t size,
+    int64_t bytes_max,
+    bint key_required,
+    int64_t timestamp_min,
+    int64_t timestamp_max,
+):
+    """The header, a `header_class`, of the batch in frame[at:at + size] if it is uncompressed and
+    may be appended as it is, by the rules of its topic; None if `produced` has to look at it."""
+    cdef Py_buffer view
+    cdef fpost_produced_rules rules
+    cdef fpost_produced_header header
+    cdef const uint8_t *batch
+    cdef int is_sound
+    rules.bytes_max = bytes_max
+    rules.timestamp_min = timestamp_min
+    rules.timestamp_max = timestamp_max
+    rules.key_required = key_required
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        if at < 0 or size < 0 or size > view.len - at:
+            return None
+        batch = <const uint8_t *>view.buf + at
+        if size < LONG_BYTES:
+            is_sound = fpost_check_produced(batch, size, &rules, &header)
+        else:
+            with nogil:
+                is_sound = fpost_check_produced(batch, size, &rules, &header)
+    finally:
+        PyBuffer_Release(&view)
+    if not is_sound:
+        return None
+    return tuple.__new__(
+        header_class,
+        (
+            header.base_offset,
+            header.batch_length,
+            header.partition_leader_epoch,
+            FPOST_BATCH_MAGIC,
+            header.crc,
+            header.attributes,
+            header.last_offset_delta,
+            header.base_timestamp,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.records_count,
+        ),
+    )
+
+
+def answer(int version, int32_t correlation_id, list topics, list results):
+    """The response frame, length prefix included, to what `read_request` has read, when all of it
+    was appended; `results` has (base offset, append time, log start offset) of each partition."""
+    cdef Py_ssize_t size = 4 + 4 + 1 + fpost_uvarint_size(<uint32_t>len(topics) + 1) + 4 + 1
+    cdef bytes name
+    cdef list partitions
+    cdef Py_ssize_t count = 0
+    for name, partitions in topics:
+        size += PyBytes_GET_SIZE(name) + fpost_uvarint_size(<uint32_t>len(partitions) + 1) + 1
+        if version < FPOST_TOPIC_IDS_FROM:
+            size += fpost_uvarint_size(<uint32_t>PyBytes_GET_SIZE(name) + 1)
+        size += len(partitions) * FPOST_ANSWERED_PARTITION_BYTES
+        count += len(partitions)
+    if count != len(results):
+        raise ValueError(f"{len(results)} results for {count} partitions")
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(made)
+    at = fpost_put_be(at, <uint64_t>(size - 4), 4)
+    at = fpost_put_be(at, <uint32_t>correlation_id, 4)
+    at = fpost_put_be(at, 0, 1)
+    at = fpost_put_uvarint(at, <uint32_t>len(topics) + 1)
+    cdef Py_ssize_t place = 0
+    cdef int64_t base_offset, append_time_ms, start_offset
+    for name, partitions in topics:
+        if version < FPOST_TOPIC_IDS_FROM:
+            at = fpost_put_uvarint(at, <uint32_t>PyBytes_GET_SIZE(name) + 1)
+        memcpy(at, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        at += PyBytes_GET_SIZE(name)
+        at = fpost_put_uvarint(at, <uint32_t>len(partitions) + 1)
+        for index, _, _ in partitions:
+            base_offset, append_time_ms, start_offset = results[place]
+            place += 1
+            at = fpost_put_answered_partition(
+                at, index, base_offset, append_time_ms, start_offset
+            )
+        at = fpost_put_be(at, 0, 1)
+    at = fpost_put_be(at, 0, 4)
+    fpost_put_be(at, 0, 1)
+    return made

@@ -1,0 +1,240 @@
+"""The usual Produce request, without the messages between its bytes and its answer's.
+
+What today's clients send to partitions that are led here needs little of what a request can need:
+the compiled `batch._produce` reads it where it was received, checks each batch in one call, and
+writes the answer. Whatever is unusual in it, or wrong with it, is left to `produce`, which begins
+again at the first byte: nothing has been appended before all of the request is found usual, so both
+take a request whole, and the answers are the same, byte for byte. Batches of both ways go through
+`CombinedAppends`, so that they may alternate on a partition.
+
+Usual is: v9 to v13; acks 0, 1 or all; no transaction; every partition here, and not a brokers'
+topic; every batch sound, with nothing in it to be put right or compressed anew. A compressed batch
+is checked by `prepare_produced`, which decompresses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any, Final
+
+from fencepost.batch import backend
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import BatchHeader, is_compressed
+from fencepost.batch.produced import ProduceRules, prepare_produced
+from fencepost.batch.record_batch import RecordBatch
+from fencepost.batch.walk import INT64_MAX, INT64_MIN
+from fencepost.broker.apis.produce_answers import finish
+from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
+from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.wire.api.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+PLAIN_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Uncompressed batches up to this size are walked over on the event loop."""
+AT_ONCE_S: Final = 0.002
+"""How long batches behind the first are looked at; a request that takes longer is not usual."""
+
+Topics = list[tuple[bytes, list[tuple[int, int, int]]]]
+"""Names or ids, and for each partition its index, where its batch is, and its size."""
+
+
+def take_usual(
+    context: RequestContext,
+    frame: memoryview,
+    body_start: int,
+    *,
+    appends: CombinedAppends,
+    clocks: Clocks,
+    metadata: MetadataCache,
+    replicas: ReplicaManager,
+) -> bool:
+    """Take a request from its bytes; whether it was a usual one, and is answered some time."""
+    kernel = backend.produce_kernel
+    version = context.api_version
+    if kernel is None or version < FLEXIBLE_FROM:
+        return False
+    request = kernel.read_request(frame, body_start, version)
+    if request is None:
+        return False
+    acks, timeout_ms, topics = request
+    if not -1 <= acks <= 1:
+        return False
+    batches = _check(kernel, frame, topics, version, clocks.wall_ms(), replicas)
+    if not batches:
+        return False
+    deadline_ms = clocks.now_ms() + max(timeout_ms, 0)
+    answer = _Answer(kernel, context, metadata, acks, topics, len(batches))
+    for place, (hosted, batch) in enumerate(batches):
+        token = answer.token(place, hosted, batch)
+        appends.add(hosted, Produce(batch, acks, token, deadline_ms), context.fail)
+    return True
+
+
+def _check(
+    kernel: Any,
+    frame: memoryview,
+    topics: Topics,
+    version: int,
+    wall_ms: int,
+    replicas: ReplicaManager,
+) -> list[tuple[HostedPartition, RecordBatch]] | None:
+    """What is to be appended, and where; None if any of it is unusual."""
+    began = 0.0
+    batches: list[tuple[HostedPartition, RecordBatch]] = []
+    for name, partitions in topics:
+        for index, at, size_bytes in partitions:
+            hosted = _find(replicas, name, index, version)
+            if hosted is None:
+                return None
+            rules = hosted.log.config.produce_rules
+            batch = _check_batch(kernel, frame, at, size_bytes, rules, wall_ms)
+            if batch is None:
+                return None
+            batches.append((hosted, batch))
+            if not began:
+                began = perf_counter()
+            elif perf_counter() - began > AT_ONCE_S:
+                return None
+    return batches
+
+
+def _find(
+    replicas: ReplicaManager, name: bytes, index: int, version: int
+) -> HostedPartition | None:
+    if version >= TOPIC_IDS_FROM:
+        hosted = replicas.by_id(Uuid(name), index)
+    else:
+        try:
+            hosted = replicas.get(name.decode(), index)
+        except UnicodeDecodeError:
+            return None
+    if isinstance(hosted, ErrorCode) or hosted.topic in INTERNAL_TOPICS:
+        return None
+    return hosted
+
+
+def _check_batch(
+    kernel: Any, frame: memoryview, at: int, size_bytes: int, rules: ProduceRules, wall_ms: int
+) -> RecordBatch | None:
+    """The batch as it is to be appended."""
+    if size_bytes > PLAIN_BYTES_MAX:
+        return None
+    data = frame[at : at + size_bytes]
+    if rules.codec is not None:
+        return None
+    if is_compressed(data):
+        if size_bytes > INLINE_BYTES_MAX:
+            return None
+        try:
+            return prepare_produced(data, rules, wall_ms, max_decompressed_bytes=INLINE_BYTES_MAX)
+        except BatchError:
+            return None
+    header = kernel.check_batch(
+        BatchHeader,
+        frame,
+        at,
+        size_bytes,
+        min(rules.max_batch_bytes, rules.segment_bytes),
+        rules.key_required,
+        max(wall_ms - rules.timestamp_before_max_ms, INT64_MIN),
+        min(wall_ms + rules.timestamp_after_max_ms, INT64_MAX),
+    )
+    return None if header is None else RecordBatch(header, data)
+
+
+class _Answer:
+    """The answer to a request, as soon as all of its batches have theirs."""
+
+    __slots__ = ("_acks", "_context", "_kernel", "_left", "_metadata", "_results", "_topics")
+
+    def __init__(
+        self,
+        kernel: Any,
+        context: RequestContext,
+        metadata: MetadataCache,
+        acks: int,
+        topics: Topics,
+        batches: int,
+    ) -> None:
+        self._kernel = kernel
+        self._context = context
+        self._metadata = metadata
+        self._acks = acks
+        self._topics = topics
+        self._left = batches
+        self._results: list[Any] = [None] * batches
+
+    def token(
+        self, place: int, hosted: HostedPartition, batch: RecordBatch
+    ) -> Callable[[ProduceResult], None]:
+        """What hears of the batch in that place."""
+        header = batch.header
+        records, size_bytes = header.last_offset_delta + 1, len(batch.data)
+        return partial(self._told, place, hosted, records, size_bytes)
+
+    def _told(
+        self,
+        place: int,
+        hosted: HostedPartition,
+        records: int,
+        size_bytes: int,
+        result: ProduceResult,
+    ) -> None:
+        hosted.traffic.produced(records, size_bytes, int(result.error_code))
+        self._results[place] = result
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        context, results = self._context, self._results
+        if any(result.error_code for result in results):
+            finish(context, self._acks, self._response(), self._metadata)
+        elif self._acks == 0:
+            context.no_reply()
+        else:
+            offsets = [result[1:4] for result in results]
+            version, correlation_id = context.api_version, context.correlation_id
+            answer = self._kernel.answer(version, correlation_id, self._topics, offsets)
+            context.reply_without_errors(answer)
+
+    def _response(self) -> ProduceResponse:
+        """The same as a message: something in it is an error."""
+        results = iter(self._results)
+        is_by_id = self._context.api_version >= TOPIC_IDS_FROM
+        response = ProduceResponse()
+        for name, partitions in self._topics:
+            topic = (
+                TopicProduceResponse(topic_id=Uuid(name))
+                if is_by_id
+                else TopicProduceResponse(name=name.decode())
+            )
+            response.responses.append(topic)
+            for index, _, _ in partitions:
+                result = next(results)
+                topic.partition_responses.append(
+                    PartitionProduceResponse(
+                        index=index,
+                        error_code=int(result.error_code),
+                        error_message=result.error_message,
+                        base_offset=result.base_offset,
+                        log_append_time_ms=result.log_append_time_ms,
+                        log_start_offset=result.log_start_offset,
+                    )
+                )
+        return response

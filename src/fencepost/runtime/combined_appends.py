@@ -1,0 +1,171 @@
+"""Clients' batches for one partition that come together are one step, one write, one flush request.
+
+Theory of operation
+-------------------
+Whoever has a batch ready gives it to `add`; nothing happens to it before `settle`, which is called
+when the turn of the event loop ends (`read_done` and `soon` see to that), when enough has been
+collected, and before any other kind of request is handled, so that requests of a connection take
+effect in their order. Then each partition's machine hears of all its batches at once
+(`ProduceGroup`). Under load that is most of what an append costs: the step, the write and the flush
+request are shared. A client that is alone need not wait for others: what it sent is settled when it
+has been read.
+
+A group is what the machine and the log can take in one go. A batch that may not follow one of the
+same producer without another look (`may_follow`), or one of a transaction, has the group in front
+of it settled first; so does one too large to be copied, as receive buffers are used again. Where
+the segment may have no room for a group, its batches are appended one by one, with the files that
+each needs opened before (`open_files`).
+
+A partition may go between `add` and `settle`; its batches are then refused, with the error that a
+client meets when it comes too late.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.batch.header import BatchHeader
+from fencepost.machines.driver import Driver
+from fencepost.machines.partition import Produce, ProduceGroup, ProduceResult, may_follow
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+COPIED_BYTES_MAX: Final = 32 * 1024
+"""A larger batch is appended at once rather than copied."""
+GROUP_BATCHES_MAX: Final = 500
+COLLECTED_BYTES_MAX: Final = 1024 * 1024
+"""Of all groups together; with more of it waiting they are settled at once."""
+NO_FILES: Final = ProduceResult(
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    error_message="the broker has no file descriptor for it now (ulimit -n)",
+)
+
+
+class _Group:
+    """What has come for one partition, in its order."""
+
+    __slots__ = ("fails", "hosted", "last_of", "produces")
+
+    def __init__(self, hosted: HostedPartition) -> None:
+        self.hosted = hosted
+        self.produces: list[Produce] = []
+        self.fails: list[Callable[[], None]] = []
+        self.last_of: dict[int, BatchHeader] = {}
+
+    def takes(self, header: BatchHeader) -> bool:
+        """Whether a batch may join those that are here."""
+        if len(self.produces) >= GROUP_BATCHES_MAX:
+            return False
+        if header.producer_id < 0:
+            return True
+        before = self.last_of.get(header.producer_id)
+        return before is None or may_follow(before, header)
+
+
+class CombinedAppends:
+    """Those of one node; see the module docstring."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        clocks: Clocks,
+        soon: Callable[[Callable[[], None]], object],
+        open_files: Callable[[HostedPartition, BatchHeader, int], bool],
+    ) -> None:
+        """`soon` has a callback called at the end of this turn. `open_files(hosted, header,
+        wall_ms)` has what an append needs opened, or says that there is no descriptor for it."""
+        self._driver = driver
+        self._clocks = clocks
+        self._soon = soon
+        self._open_files = open_files
+        self._groups: dict[HostedPartition, _Group] = {}
+        self._size_bytes = 0
+        self._is_scheduled = False
+        self._last_reader = -1
+
+    def add(self, hosted: HostedPartition, produce: Produce, fail: Callable[[], None]) -> None:
+        """Have the partition's machine take `produce`, whose token hears what became of it.
+
+        Who calls it sees to it that `read_done` or `settle` is called, too. `fail` is called
+        instead if the machine breaks down over it.
+        """
+        header, data = produce.batch
+        group = self._groups.get(hosted)
+        if group is not None and not group.takes(header):
+            self._settle_group(self._groups.pop(hosted))
+            group = None
+        if len(data) > COPIED_BYTES_MAX or header.is_transactional:
+            if group is not None:
+                self._settle_group(self._groups.pop(hosted))
+            alone = _Group(hosted)
+            alone.produces.append(produce)
+            alone.fails.append(fail)
+            self._settle_group(alone)
+            return
+        if group is None:
+            group = self._groups[hosted] = _Group(hosted)
+        kept = produce.batch._replace(data=bytearray(data))
+        group.produces.append(produce._replace(batch=kept))
+        group.fails.append(fail)
+        if header.producer_id >= 0:
+            group.last_of[header.producer_id] = header
+        self._size_bytes += len(data)
+        if self._size_bytes > COLLECTED_BYTES_MAX:
+            self.settle()
+
+    def read_done(self, reader: int) -> None:
+        """What has arrived on a connection, known by a number of its own, has been handled."""
+        if not self._groups or self._is_scheduled:
+            return
+        if reader == self._last_reader:
+            self.settle()
+        else:
+            self._last_reader = reader
+            self._is_scheduled = True
+            self._soon(self._turn_ends)
+
+    def settle(self) -> None:
+        """Have every partition's machine take what was collected for it."""
+        if self._groups:
+            groups, self._groups = self._groups, {}
+            self._size_bytes = 0
+            for group in groups.values():
+                self._settle_group(group)
+
+    def _turn_ends(self) -> None:
+        self._is_scheduled = False
+        self.settle()
+
+    def _settle_group(self, group: _Group) -> None:
+        hosted = group.hosted
+        try:
+            if self._driver.machine(hosted.key) is not hosted.machine:
+                for produce in group.produces:
+                    produce.token(ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif len(group.produces) > 1 and self._has_room(group):
+                self._driver.feed(hosted.key, ProduceGroup(group.produces))
+            else:
+                for produce in group.produces:
+                    self._feed_one(hosted, produce)
+        except Exception:
+            log.exception("appending to %s failed", hosted.key)
+            for fail in group.fails:
+                fail()
+
+    def _has_room(self, group: _Group) -> bool:
+        batches = [produce.batch for produce in group.produces]
+        try:
+            return group.hosted.log.has_room_for(batches, self._clocks.wall_ms())
+        except OSError:  # whoever appends will hear of it
+            return False
+
+    def _feed_one(self, hosted: HostedPartition, produce: Produce) -> None:
+        if self._open_files(hosted, produce.batch.header, self._clocks.wall_ms()):
+            self._driver.feed(hosted.key, produce)
+        else:
+            produce.token(NO_FILES)

@@ -1,0 +1,367 @@
+"""The usual Produce request takes a shorter way, and nobody can tell by its answer.
+
+Two nodes are given the same frames: one tries the fast path first, the other has none. Answers,
+disconnections, logs and counts are compared; frames are usual, unusual, mutated and cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings, strategies as st
+
+from fencepost.batch import backend
+from fencepost.batch.header import HEADER_BYTES, BatchHeader, stamp_crc
+from fencepost.batch.records import build_batch
+from fencepost.broker.apis.produce import handle
+from fencepost.broker.apis.produce_fast_path import take_usual
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.transactional_writes import TransactionalWrites
+from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fencepost.wire.errors import DecodeError
+from fencepost.wire.frame import encode_request, read_request_header
+
+from .harness import Caller, register, to_its_end, topic_id
+from .partitions import NOW_MS, PartitionNode
+
+register("produce")
+needs_kernel = pytest.mark.skipif(backend.produce_kernel is None, reason="it was not built")
+
+TOPICS = {
+    "t": {},
+    "compacted": {"cleanup_policy": "compact"},
+    "stamped": {"message_timestamp_type": "LogAppendTime"},
+    "small": {"max_message_bytes": "200"},
+    "gzip": {"compression_type": "gzip"},
+    "bounded": {"message_timestamp_before_max_ms": "1000"},
+    "rolled": {"internal_segment_bytes": "300"},
+    "__consumer_offsets": {},
+}
+IDS = {name: topic_id(name) for name in [*TOPICS, "unknown"]}
+
+
+class Served:
+    """A node with a partition or two of each topic, and one way to it."""
+
+    def __init__(self, directory: Any, is_fast: bool) -> None:
+        self.is_fast = is_fast
+        self.node = PartitionNode(directory=directory)
+        for name, configs in TOPICS.items():
+            self.node.host(name, **configs)
+        self.node.host("t", 1)
+        self.turn: list[Any] = []
+        ports = self.node.ports
+        self.appends = CombinedAppends(
+            ports.driver, ports, self.turn.append, lambda hosted, header, wall_ms: True
+        )
+        self.parts: dict[str, Any] = {
+            "appends": self.appends,
+            "clocks": ports,
+            "metadata": self.node,
+            "replicas": self.node.replicas,
+        }
+        self.others: dict[str, Any] = {
+            "decompression": self.node.decompression,
+            "writes": TransactionalWrites(ports.driver, None, lambda: False),  # type: ignore[arg-type]
+        }
+        self.was_taken = False
+        self.metrics = RequestMetrics()
+
+    def serve(self, frame: bytes) -> object:
+        """What becomes of a request."""
+        caller = Caller("PLAINTEXT", self.node.parts)
+        caller.arrived_s = 0.0  # type: ignore[attr-defined]
+        received = memoryview(bytearray(frame))
+        try:
+            header, start = read_request_header(received, cls=ProduceRequest)
+        except DecodeError:
+            return "malformed"
+        version = header.request_api_version
+        if header.request_api_key != 0 or not 3 <= version <= 13:
+            return "not Produce"
+        route = SimpleNamespace(api_key=0, name="Produce")
+        context = self.metrics.new_context(
+            caller, route, version, header.correlation_id, header.client_id, len(frame)
+        )
+        self.was_taken = self.is_fast and take_usual(context, received, start, **self.parts)
+        if not self.was_taken:
+            try:
+                request, _ = ProduceRequest.read(received, start, version, max_elements=20_000)
+            except DecodeError as error:
+                return f"malformed: {error}"
+            to_its_end(handle(context, request, **self.parts, **self.others))
+        received[:] = bytes(len(received))  # the next request overwrites it
+        self.appends.read_done(1)
+        self.appends.settle()
+        return self.outcome(caller, context)
+
+    def outcome(self, caller: Caller, context: RequestContext) -> object:
+        assert context.answered
+        if caller.closed_because is not None:
+            return caller.closed_because
+        return b"".join(bytes(part) for part in context.take_parts())
+
+    def state(self) -> object:
+        """What the requests have left."""
+        partitions = [
+            (
+                hosted.key,
+                hosted.log.size_bytes,
+                hosted.machine.high_watermark,
+                asdict(hosted.traffic),
+                hosted.log.producers.encode(),
+                hosted.log.read(0, 1 << 24, hosted.log.end_offset)[0] is not None
+                and b"".join(bytes(one) for _, one in all_of(hosted.log)),
+            )
+            for hosted in self.node.replicas.all()
+        ]
+        counted = {
+            key: (api.versions, api.errors, api.request_bytes, api.response_bytes)
+            for key, api in self.metrics.apis.items()
+        }
+        return partitions, counted
+
+
+def all_of(log: Any) -> list[Any]:
+    return list(log.read_all_batches(log.start_offset, log.end_offset))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    return [Served(tmp_path_factory.mktemp(name), name == "fast") for name in ("fast", "today")]
+
+
+def made(kind: str, producer: tuple[int, int, int] = (-1, -1, -1), **fields: Any) -> bytes | None:
+    """A batch of a kind."""
+    timestamp_ms = NOW_MS - 3_600_000 if kind == "old" else NOW_MS
+    items = [(None if kind == "no key" else b"k", b"v" * 30, [("h", b"x")])] * fields.get(
+        "count", 2
+    )
+    codec = kind if kind in ("gzip", "lz4", "zstd", "snappy") else "none"
+    producer_id, epoch, sequence = producer
+    data = build_batch(
+        items,
+        timestamp_ms=timestamp_ms,
+        compression=codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    if kind in ATTRIBUTES:
+        data[22] |= ATTRIBUTES[kind]
+        stamp_crc(data)
+    elif kind == "crc":
+        data[-1] ^= 1
+    elif kind == "max timestamp":
+        data[35:43] = (5).to_bytes(8, "big")
+        stamp_crc(data)
+    elif kind == "offset":
+        data[7] = 9
+    elif kind == "magic":
+        data[16] = 1
+    elif kind == "count":
+        data[60] += 1
+        stamp_crc(data)
+    return {"null": None, "empty": b"", "two": bytes(data) * 2}.get(kind, bytes(data))
+
+
+ATTRIBUTES = {
+    "append time": 0x08,
+    "transactional": 0x10,
+    "control": 0x20,
+    "horizon": 0x40,
+    "unknown bit": 0x80,
+    "codec 7": 0x07,
+}
+KINDS = [
+    *("plain", "gzip", "lz4", "zstd", "snappy", "no key", "old", "crc", "max timestamp"),
+    *("offset", "magic", "count", "null", "empty", "two", *ATTRIBUTES),
+]
+USUAL = st.sampled_from(["plain", "plain", "gzip", "lz4", "zstd", "snappy"])
+PRODUCERS = st.one_of(
+    st.just((-1, -1, -1)),
+    st.tuples(st.integers(1, 2), st.integers(0, 1), st.sampled_from([0, 2, 4, 6])),
+    st.sampled_from([(-2, 0, 0), (5, -1, 0), (5, 0, -1), (-1, 3, 3)]),
+)
+BATCHES = st.builds(made, st.one_of(USUAL, st.sampled_from(KINDS)), PRODUCERS)
+TOPIC = st.tuples(
+    st.one_of(st.sampled_from(["t", "t", *TOPICS, "unknown"])),
+    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 7]), BATCHES), max_size=3),
+)
+MUTATIONS = st.lists(
+    st.tuples(st.sampled_from(["set", "insert", "delete"]), st.floats(0, 1), st.integers(0, 255)),
+    max_size=2,
+)
+
+
+def framed(
+    version: int,
+    topics: list[tuple[str, list[tuple[int, bytes | None]]]],
+    acks: int = -1,
+    transactional_id: str | None = None,
+) -> bytes:
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=name if version < 13 else "",
+                topic_id=IDS[name],
+                partition_data=[
+                    PartitionProduceData(index=index, records=records)
+                    for index, records in partitions
+                ],
+            )
+            for name, partitions in topics
+        ],
+    )
+    return bytes(encode_request(request, version, 77, "client"))[4:]
+
+
+def mutated(frame: bytes, mutations: list[tuple[str, float, int]], cut: float) -> bytes:
+    data = bytearray(frame)
+    for how, where, byte in mutations:
+        at = 8 + int(where * (len(data) - 8))
+        data[at : at + (how != "insert")] = b"" if how == "delete" else bytes([byte])
+    return bytes(data[: int(len(data) * cut)])
+
+
+@needs_kernel
+@settings(max_examples=250, deadline=None)
+@given(
+    version=st.sampled_from([8, 9, 10, 11, 12, 13]),
+    topics=st.lists(TOPIC, max_size=3),
+    acks=st.sampled_from([-1, 1, 0, 2]),
+    transactional_id=st.sampled_from([None, None, None, "tx"]),
+    mutations=st.one_of(st.just([]), st.just([]), MUTATIONS),
+    cut=st.one_of(st.just(1.0), st.just(1.0), st.floats(0, 1)),
+)
+def test_answers_and_logs_are_the_same(
+    both, version, topics, acks, transactional_id, mutations, cut
+) -> None:
+    frame = mutated(framed(version, topics, acks, transactional_id), mutations, cut)
+    fast, today = both
+    outcome = fast.serve(frame)
+    event(f"taken: {fast.was_taken}")
+    assert outcome == today.serve(frame)
+    assert fast.state() == today.state()
+
+
+@needs_kernel
+@settings(max_examples=100, deadline=None)
+@given(
+    version=st.integers(9, 13),
+    partitions=st.lists(
+        st.tuples(st.integers(0, 1), st.builds(made, USUAL, PRODUCERS)), min_size=1, max_size=4
+    ),
+    acks=st.sampled_from([-1, 1, 0]),
+    mutations=MUTATIONS,
+)
+def test_what_is_nearly_usual_is_treated_alike(both, version, partitions, acks, mutations) -> None:
+    frame = mutated(framed(version, [("t", partitions)], acks), mutations, 1.0)
+    fast, today = both
+    assert fast.serve(frame) == today.serve(frame)
+    assert fast.state() == today.state()
+
+
+@needs_kernel
+@pytest.mark.parametrize("version", range(9, 14))
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+@pytest.mark.parametrize("kind", ["plain", "gzip", "lz4", "zstd", "snappy"])
+def test_what_clients_send_is_usual(both, version, acks, kind) -> None:
+    fast, today = both
+    topics = [("t", [(0, made(kind)), (1, made(kind))]), ("stamped", [(0, made(kind))])]
+    frame = framed(version, topics, acks)
+    assert fast.serve(frame) == today.serve(frame)
+    assert fast.was_taken
+    assert fast.state() == today.state()
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "frame",
+    [
+        framed(8, [("t", [(0, made("plain"))])]),
+        framed(9, []),
+        framed(9, [("t", [])]),
+        framed(9, [("t", [(0, made("plain"))])], acks=2),
+        framed(9, [("t", [(0, made("plain"))])], transactional_id="tx"),
+        framed(9, [("t", [(0, made("plain"))])]) + b"\0",
+        framed(9, [("t", [(0, made("plain")), (9, made("plain"))])]),
+        framed(13, [("unknown", [(0, made("plain"))])]),
+        framed(9, [("__consumer_offsets", [(0, made("plain"))])]),
+        framed(9, [("gzip", [(0, made("plain"))])]),
+        *(framed(9, [("t", [(0, made("plain")), (0, made(kind))])]) for kind in KINDS[8:]),
+        framed(9, [("compacted", [(0, made("no key"))])]),
+        framed(9, [("bounded", [(0, made("old"))])]),
+        framed(9, [("small", [(0, made("plain", count=20))])]),
+    ],
+)
+def test_what_is_unusual_goes_the_other_way_as_a_whole(both, frame) -> None:
+    fast, today = both
+    before = fast.node.replicas.hosted["t", 0].log.end_offset
+    taken = take_usual(
+        RequestContext(Caller(), SimpleNamespace(), frame[3], 7),  # type: ignore[arg-type]
+        memoryview(bytearray(frame)),
+        read_request_header(frame)[1],
+        **fast.parts,
+    )
+    assert not taken
+    fast.appends.settle()
+    assert fast.node.replicas.hosted["t", 0].log.end_offset == before
+    assert fast.serve(frame) == today.serve(frame)
+
+
+@needs_kernel
+def test_an_error_of_the_machine_is_told_with_who_leads(both) -> None:
+    for version in (9, 10, 13):
+        outcomes = []
+        for served in both:
+            hosted = served.node.replicas.hosted["t", 1]
+            served.node.follow(hosted, hosted.machine.leader_epoch + 1)
+            topics = [("t", [(0, made("plain")), (1, made("plain"))])]
+            outcomes.append(served.serve(framed(version, topics)))
+            outcomes.append(served.serve(framed(version, topics, acks=0)))
+            served.node.lead(hosted, hosted.machine.leader_epoch + 1)
+        assert outcomes[:2] == outcomes[2:]
+        assert "NOT_LEADER_OR_FOLLOWER" in str(outcomes[1])
+        assert both[0].state() == both[1].state()
+
+
+def test_without_the_kernel_nothing_is_usual(both, monkeypatch) -> None:
+    monkeypatch.setattr(backend, "produce_kernel", None)
+    for served in both:
+        served.serve(framed(9, [("t", [(0, made("plain"))])]))
+        assert not served.was_taken
+
+
+@needs_kernel
+def test_every_cut_of_a_request_is_unusual(both) -> None:
+    kernel: Any = backend.produce_kernel
+    for version in (9, 13):
+        frame = framed(version, [("t", [(0, made("plain")), (1, b"")]), ("small", [])])
+        start = read_request_header(frame)[1]
+        assert kernel.read_request(frame, start, version) is not None
+        for end in range(len(frame)):
+            assert kernel.read_request(frame[:end], min(start, end), version) is None
+
+
+@needs_kernel
+def test_the_kernel_checks_its_arguments() -> None:
+    kernel: Any = backend.produce_kernel
+    batch = made("plain")
+    assert batch is not None
+    rules = (1 << 20, False, -(1 << 62), 1 << 62)
+    assert kernel.check_batch(BatchHeader, batch, 0, len(batch), *rules).records_count == 2
+    for at, size in [(-1, 70), (1, len(batch)), (0, -1), (len(batch) + 9, 1), (0, HEADER_BYTES)]:
+        assert kernel.check_batch(BatchHeader, batch, at, size, *rules) is None
+    assert kernel.read_request(b"", 0, 9) is None
+    assert kernel.read_request(b"\0", 5, 9) is None
+    with pytest.raises(ValueError, match="2 results for 1"):
+        kernel.answer(9, 1, [(b"t", [(0, 0, 0)])], [(0, 0, 0), (0, 0, 0)])
