@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,10 @@ from fencepost.cli.main import main
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.log_dir import LogDir
+from fencepost.spark.audit.auditing import Source
 from fencepost.testing import Cluster
 
+from ..spark.audit.world import audit
 from ..waiting import eventually
 from . import apache
 from .test_directories import WITHOUT_WHAT_WE_LACK, format_by_kafka
@@ -503,3 +506,40 @@ def test_our_broker_serves_kafkas_transactions(kafka_jars, tmp_path):
     with Cluster(faults=False, data_dir=tmp_path / "data") as ours_now:
         assert values_in(ours_now.bootstrap_servers, "read_uncommitted") == everything
         assert values_in(ours_now.bootstrap_servers, "read_committed") == committed
+
+
+# ---- audits
+
+
+def test_an_audit_of_what_kafka_wrote(kafka_dir, tmp_path):
+    outcome = audit(kafka_dir, is_deep=True)
+    assert outcome.is_clean, outcome.findings
+    assert {"transactions", "compacted", "__consumer_offsets"} <= {
+        where.topic for where in outcome.reports
+    }
+    parts = audit(kafka_dir, split_bytes=4096)
+    assert parts.findings == outcome.findings
+    shutil.copytree(kafka_dir, tmp_path / "copy")
+    both = audit(kafka_dir, Source(str(tmp_path / "copy"), 2))
+    assert both.is_clean
+    assert any(one.topic == "transactions" for one in both.ranges)
+    assert all(one.is_equal for one in both.ranges)
+
+
+def test_an_audit_of_a_kafka_that_runs(kafka_jars, tmp_path):
+    with apache.apache_broker(tmp_path, **QUICK_CLEANER) as kafka:
+        create_topics(kafka.bootstrap_servers)
+        write_transactions(kafka.bootstrap_servers)
+        writing = threading.Thread(
+            target=write_compacted, args=(kafka.bootstrap_servers, "live", kafka.data_dir)
+        )
+        writing.start()
+        try:
+            outcomes = [audit(kafka.data_dir, pause=time.sleep)]
+            while writing.is_alive():
+                outcomes.append(audit(kafka.data_dir, pause=time.sleep))
+        finally:
+            writing.join()
+        outcomes.append(audit(kafka.data_dir, pause=time.sleep))
+    for outcome in outcomes:
+        assert outcome.is_clean, outcome.findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fencepost.client.cluster import Cluster as Client
 from fencepost.client.errors import ClientError
 from fencepost.client.producer import Producer
 
+from ..spark.audit.world import audit
 from ..waiting import eventually
 from . import apache
 from .quorum import APACHE, FENCEPOST, Quorum
@@ -91,6 +93,15 @@ def checksum(data_dir: Path, partition: int) -> str:
     return digest.hexdigest()
 
 
+def check_audit(quorum: Quorum) -> None:
+    """Whether brokers are at work or not: both kinds' logs are sound, and equal."""
+    outcome = audit(*(quorum.nodes[id_].data_dir for id_ in BROKERS), pause=time.sleep)
+    assert outcome.is_clean, outcome.findings
+    compared = [one for one in outcome.ranges if one.topic == TOPIC]
+    assert {one.partition for one in compared} == set(range(PARTITIONS))
+    assert all(one.is_equal and len(one.replicas) == len(BROKERS) for one in compared)
+
+
 def test_each_kind_follows_the_other_and_leads_in_turn(quorum: Quorum) -> None:
     with Client(addresses(quorum)) as client:
         Admin(client).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
@@ -111,8 +122,10 @@ def test_each_kind_follows_the_other_and_leads_in_turn(quorum: Quorum) -> None:
         wait_for_isrs(quorum, everybody)
     for id_ in BROKERS:
         assert sorted(read(quorum, id_, len(written))) == sorted(written)
+    check_audit(quorum)
     for id_ in BROKERS:
         quorum.nodes[id_].stop()
+    check_audit(quorum)
     for partition in range(PARTITIONS):
         sums = {checksum(quorum.nodes[id_].data_dir, partition) for id_ in BROKERS}
         assert len(sums) == 1, f"partition {partition} is the same everywhere"

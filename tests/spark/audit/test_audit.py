@@ -519,6 +519,19 @@ def test_a_directory_in_use_is_looked_at_again(replicas):
     assert len(pauses) == 1
 
 
+def test_a_log_that_is_appended_to_all_the_time_has_no_torn_tail(replicas):
+    """Each look meets a write half done; but never the same."""
+    (replicas[0] / CLEAN).unlink()
+    path = segment(replicas[0], "orders-0", 18)
+    whole = path.read_bytes()
+    at = batches_of(path)
+    path.write_bytes(whole[: at[-3] + 20])
+    cuts = iter((at[-2] + 20, at[-1] + 20, len(whole) - 1))
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        checkpoint(replicas[0], name, "orders 0 18", "orders 1 36", "other 0 24")
+    assert audit(*replicas, pause=lambda _: path.write_bytes(whole[: next(cuts)])).is_clean
+
+
 def test_segments_that_are_deleted_meanwhile_are_no_damage(replicas):
     (replicas[0] / CLEAN).unlink()
 

@@ -264,10 +264,19 @@ class Audit:
                 return
             self._settings.pause(_PAUSE_S)
             fresh = self._listed_again(suspects)
+            before = {}
             for where in suspects:
                 for one in suspects[where]:
+                    before[id(one)] = set(map(_place_of, one.problems))
                     _renew(one, fresh.get((where, one.copy.replica)))
             self._read({where: readings[where] for where in suspects}, "looking again")
+            for where in suspects:
+                for one in suspects[where]:
+                    one.problems = [
+                        problem
+                        for problem in one.problems
+                        if not problem.is_problem or _place_of(problem) in before[id(one)]
+                    ]
 
     def _listed_again(
         self, suspects: Mapping[Partition, Sequence[_Reading]]
@@ -355,6 +364,11 @@ class Audit:
                 for segment, answer in one.seen.values():
                     totals.batches += answer.batches
                     totals.size_bytes += segment.size_bytes
+
+
+def _place_of(problem: Problem) -> tuple[str, str, int | None]:
+    """What is the same each time one looks, unless a broker is writing there."""
+    return problem.path, problem.check, problem.position
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -81,7 +81,8 @@ class Copy:
 
 class Finding(NamedTuple):
     """Something that an audit has found. Offsets run from `start_offset` up to, not including,
-    `end_offset`; None where there is nothing to say."""
+    `end_offset`; None where there is nothing to say. What is about all of a log directory has an
+    empty topic and partition -1."""
 
     topic: str
     partition: int
