@@ -72,7 +72,7 @@ def main() -> None:
     rng = random.Random(int(sys.argv[2]))
     deadline = time.monotonic() + float(sys.argv[3])
     rounds = sound = 0
-    bounds = (1 << 20, False, -(1 << 63), (1 << 63) - 1)
+    rules = ProduceRules(1 << 20)
     while rounds < ROUNDS_MIN or time.monotonic() < deadline:
         rounds += 1
         version = rng.randrange(9, 14)
@@ -90,12 +90,12 @@ def main() -> None:
             assert name == (topic.topic_id if version >= 13 else topic.name.encode())
             for data, (index, at, size) in zip(topic.partition_data, partitions, strict=True):
                 assert data.index == index and data.records == body[at : at + size]
-                header = kernel.check_batch(BatchHeader, body, at, size, *bounds)
+                header = kernel.check_batch(BatchHeader, body, at, size, rules, 5)
                 if header is not None:
                     sound += 1
                     assert header == read_header(body, at)
-                    assert prepare_produced(data.records, ProduceRules(1 << 20)).header == header
-        results = [(rng.getrandbits(62), -1, 0) for _, some in topics for _ in some]
+                    assert prepare_produced(data.records, rules, 5).header == header
+        results = [(0, rng.getrandbits(62), -1, 0, None) for _, some in topics for _ in some]
         assert kernel.answer(version, -5, topics, results)
     print(f"rounds {rounds} sound {sound}")
 

@@ -227,7 +227,7 @@ COMMANDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(COMMANDS)
 def test_batches_together_are_answered_as_one_by_one(commands: list[tuple[Any, ...]]) -> None:
     config = PartitionConfig(min_insync_replicas=2)

@@ -180,6 +180,15 @@ static inline void fpost_read_produced_header(const uint8_t *batch, fpost_produc
     header->records_count = (int32_t)fpost_be32(batch + 57);
 }
 
+static inline int64_t fpost_add_clamped(int64_t value, int64_t more)
+{
+    if (more > 0 && value > INT64_MAX - more)
+        return INT64_MAX;
+    if (more < 0 && value < INT64_MIN - more)
+        return INT64_MIN;
+    return value + more;
+}
+
 /* Whether the batch is uncompressed, sound in all that `produced` checks, and nothing in it has to
  * be put right. */
 static int fpost_check_produced(const uint8_t *batch, int64_t size,

@@ -8,10 +8,11 @@ answer, byte for byte, and leaves the same batch.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-INTERFACE = 1  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_produce.h" nogil:
@@ -36,6 +37,7 @@ cdef extern from "_produce.h" nogil:
         int key_required
 
     int fpost_crc_initialise()
+    int64_t fpost_add_clamped(int64_t, int64_t)
     int fpost_take_produce_head(const uint8_t **, const uint8_t *, fpost_produce_head *)
     int fpost_take_topic(
         const uint8_t **, const uint8_t *, int, const uint8_t **, uint32_t *, uint32_t *
@@ -111,27 +113,38 @@ cdef list read_topics(
     return topics
 
 
+cdef inline int64_t bounded(object distance_ms) except? -1:
+    """A distance from the broker's clock, as far as one of 64 bits can say."""
+    cdef int overflow
+    cdef int64_t value = PyLong_AsLongLongAndOverflow(distance_ms, &overflow)
+    return INT64_MAX if overflow > 0 else value
+
+
 def check_batch(
     header_class,
     frame,
     Py_ssize_t at,
     Py_ssize_t size,
-    int64_t bytes_max,
-    bint key_required,
-    int64_t timestamp_min,
-    int64_t timestamp_max,
+    of_topic,
+    int64_t wall_ms,
 ):
     """The header, a `header_class`, of the batch in frame[at:at + size] if it is uncompressed and
-    may be appended as it is, by the rules of its topic; None if `produced` has to look at it."""
+    may be appended as it is, by the `ProduceRules` of its topic; None if `produced` has to look."""
     cdef Py_buffer view
     cdef fpost_produced_rules rules
     cdef fpost_produced_header header
     cdef const uint8_t *batch
     cdef int is_sound
-    rules.bytes_max = bytes_max
-    rules.timestamp_min = timestamp_min
-    rules.timestamp_max = timestamp_max
-    rules.key_required = key_required
+    cdef tuple named  # the fields of `ProduceRules`, in their order
+    if not isinstance(of_topic, tuple) or len(of_topic) != 7:
+        raise TypeError("not the rules of a topic")
+    named = <tuple>of_topic
+    if named[5] is not None:
+        return None
+    rules.bytes_max = min(<int64_t>named[0], <int64_t>named[1])
+    rules.key_required = named[2]
+    rules.timestamp_min = fpost_add_clamped(wall_ms, -bounded(named[3]))
+    rules.timestamp_max = fpost_add_clamped(wall_ms, bounded(named[4]))
     PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
     try:
         if at < 0 or size < 0 or size > view.len - at:
@@ -168,7 +181,7 @@ def check_batch(
 
 def answer(int version, int32_t correlation_id, list topics, list results):
     """The response frame, length prefix included, to what `read_request` has read, when all of it
-    was appended; `results` has (base offset, append time, log start offset) of each partition."""
+    was appended; `results` has a `ProduceResult` of each partition."""
     cdef Py_ssize_t size = 4 + 4 + 1 + fpost_uvarint_size(<uint32_t>len(topics) + 1) + 4 + 1
     cdef bytes name
     cdef list partitions
@@ -188,7 +201,7 @@ def answer(int version, int32_t correlation_id, list topics, list results):
     at = fpost_put_be(at, 0, 1)
     at = fpost_put_uvarint(at, <uint32_t>len(topics) + 1)
     cdef Py_ssize_t place = 0
-    cdef int64_t base_offset, append_time_ms, start_offset
+    cdef tuple named  # the fields of ProduceResult, in their order
     for name, partitions in topics:
         if version < FPOST_TOPIC_IDS_FROM:
             at = fpost_put_uvarint(at, <uint32_t>PyBytes_GET_SIZE(name) + 1)
@@ -196,11 +209,12 @@ def answer(int version, int32_t correlation_id, list topics, list results):
         at += PyBytes_GET_SIZE(name)
         at = fpost_put_uvarint(at, <uint32_t>len(partitions) + 1)
         for index, _, _ in partitions:
-            base_offset, append_time_ms, start_offset = results[place]
+            result = results[place]
+            if not isinstance(result, tuple) or len(result) < 4:
+                raise TypeError("not the result of a partition")
+            named = <tuple>result
             place += 1
-            at = fpost_put_answered_partition(
-                at, index, base_offset, append_time_ms, start_offset
-            )
+            at = fpost_put_answered_partition(at, index, named[1], named[2], named[3])
         at = fpost_put_be(at, 0, 1)
     at = fpost_put_be(at, 0, 4)
     fpost_put_be(at, 0, 1)

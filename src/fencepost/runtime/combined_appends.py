@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fencepost.batch.header import BatchHeader
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import Produce, ProduceGroup, ProduceResult, may_follow
 from fencepost.runtime.clock import Clocks
@@ -94,7 +95,8 @@ class CombinedAppends:
         Who calls it sees to it that `read_done` or `settle` is called, too. `fail` is called
         instead if the machine breaks down over it.
         """
-        header, data = produce.batch
+        batch, acks, token, deadline_ms, ticket = produce
+        header, data = batch
         group = self._groups.get(hosted)
         if group is not None and not group.takes(header):
             self._settle_group(self._groups.pop(hosted))
@@ -109,8 +111,8 @@ class CombinedAppends:
             return
         if group is None:
             group = self._groups[hosted] = _Group(hosted)
-        kept = produce.batch._replace(data=bytearray(data))
-        group.produces.append(produce._replace(batch=kept))
+        kept = RecordBatch(header, bytearray(data))
+        group.produces.append(Produce(kept, acks, token, deadline_ms, ticket))
         group.fails.append(fail)
         if header.producer_id >= 0:
             group.last_of[header.producer_id] = header

@@ -24,7 +24,6 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.batch.walk import INT64_MAX, INT64_MIN
 from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -134,33 +133,31 @@ def _check_batch(
     """The batch as it is to be appended."""
     if size_bytes > PLAIN_BYTES_MAX:
         return None
+    header = kernel.check_batch(BatchHeader, frame, at, size_bytes, rules, wall_ms)
     data = frame[at : at + size_bytes]
-    if rules.codec is not None:
+    if header is not None:
+        return RecordBatch(header, data)
+    if rules.codec is not None or size_bytes > INLINE_BYTES_MAX or not is_compressed(data):
         return None
-    if is_compressed(data):
-        if size_bytes > INLINE_BYTES_MAX:
-            return None
-        try:
-            return prepare_produced(data, rules, wall_ms, max_decompressed_bytes=INLINE_BYTES_MAX)
-        except BatchError:
-            return None
-    header = kernel.check_batch(
-        BatchHeader,
-        frame,
-        at,
-        size_bytes,
-        min(rules.max_batch_bytes, rules.segment_bytes),
-        rules.key_required,
-        max(wall_ms - rules.timestamp_before_max_ms, INT64_MIN),
-        min(wall_ms + rules.timestamp_after_max_ms, INT64_MAX),
-    )
-    return None if header is None else RecordBatch(header, data)
+    try:
+        return prepare_produced(data, rules, wall_ms, max_decompressed_bytes=INLINE_BYTES_MAX)
+    except BatchError:
+        return None
 
 
 class _Answer:
     """The answer to a request, as soon as all of its batches have theirs."""
 
-    __slots__ = ("_acks", "_context", "_kernel", "_left", "_metadata", "_results", "_topics")
+    __slots__ = (
+        "_acks",
+        "_context",
+        "_has_failed",
+        "_kernel",
+        "_left",
+        "_metadata",
+        "_results",
+        "_topics",
+    )
 
     def __init__(
         self,
@@ -177,6 +174,7 @@ class _Answer:
         self._acks = acks
         self._topics = topics
         self._left = batches
+        self._has_failed = False
         self._results: list[Any] = [None] * batches
 
     def token(
@@ -195,22 +193,24 @@ class _Answer:
         size_bytes: int,
         result: ProduceResult,
     ) -> None:
-        hosted.traffic.produced(records, size_bytes, int(result.error_code))
+        error_code = result.error_code
+        hosted.traffic.produced(records, size_bytes, error_code)
+        if error_code is not ErrorCode.NONE:
+            self._has_failed = True
         self._results[place] = result
         self._left -= 1
         if not self._left:
             self._finish()
 
     def _finish(self) -> None:
-        context, results = self._context, self._results
-        if any(result.error_code for result in results):
+        context = self._context
+        if self._has_failed:
             finish(context, self._acks, self._response(), self._metadata)
         elif self._acks == 0:
             context.no_reply()
         else:
-            offsets = [result[1:4] for result in results]
             version, correlation_id = context.api_version, context.correlation_id
-            answer = self._kernel.answer(version, correlation_id, self._topics, offsets)
+            answer = self._kernel.answer(version, correlation_id, self._topics, self._results)
             context.reply_without_errors(answer)
 
     def _response(self) -> ProduceResponse:

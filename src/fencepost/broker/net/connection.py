@@ -558,7 +558,7 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("the answer to %s from %s failed", context.route.name, self)
             self.close(f"{context.route.name} could not be answered")
             return
-        size_bytes = sum(len(part) for part in parts)
+        size_bytes = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if not self._out:
             self._out_moved = self._listener.loop.time()
         self._out_bytes += size_bytes
