@@ -25,6 +25,7 @@ from setuptools.errors import BaseError, CCompilerError
 SOURCES = [
     "fencepost/batch/_kernels.pyx",
     "fencepost/batch/_produce.pyx",
+    "fencepost/log/_sync_threads.pyx",
     "fencepost/wire/_codec.pyx",
 ]
 MODULES = [source.removesuffix(".pyx").replace("/", ".") for source in SOURCES]

@@ -14,11 +14,13 @@ import pytest
 
 from fencepost import extensions
 from fencepost.batch import backend as batch_backend
+from fencepost.log import sync_threads
 from fencepost.wire import backend as wire_backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SOABI = sysconfig.get_config_var("SOABI")
 KERNELS, CODEC = "fencepost.batch._kernels", "fencepost.wire._codec"
+SYNC = "fencepost.log._sync_threads"
 
 
 def version_of(source: Path, **environment: str) -> list[str]:
@@ -35,10 +37,11 @@ def version_of(source: Path, **environment: str) -> list[str]:
 
 def test_version_says_why_python_is_in_use():
     backends, *reasons = version_of(ROOT / "src", FENCEPOST_PURE="1")
-    assert "(wire: python, batch: python;" in backends
+    assert "(wire: python, batch: python, sync: python;" in backends
     assert reasons == [
         "wire runs in Python, slower: FENCEPOST_PURE=1 is set",
         "batch runs in Python, slower: FENCEPOST_PURE=1 is set",
+        "sync runs in Python, slower: FENCEPOST_PURE=1 is set",
     ]
 
 
@@ -95,8 +98,8 @@ def test_a_module_of_other_sources_is_not_used(note: Path, tmp_path: Path, monke
     assert load("not_there")[1].startswith("not_there is not installed for this interpreter")
 
 
-def test_both_backends_can_say_why():
-    for backend in (wire_backend, batch_backend):
+def test_every_backend_can_say_why():
+    for backend in (wire_backend, batch_backend, sync_threads):
         assert bool(backend.why_python()) == (backend.name() == "python")
 
 
@@ -141,10 +144,11 @@ def test_what_does_not_compile_is_told_with_the_compilers_own_error(checkout: Pa
     )
     source = build(checkout, "build_ext", "--inplace", CC=fails)
     backends, *reasons = version_of(source)
-    assert "(wire: python, batch: python;" in backends
+    assert "(wire: python, batch: python, sync: python;" in backends
     assert reasons == [
         f"wire runs in Python, slower: {CODEC} was not built: a.h:2: error: clash",
         f"batch runs in Python, slower: {KERNELS} was not built: a.h:2: error: clash",
+        f"sync runs in Python, slower: {SYNC} was not built: a.h:2: error: clash",
     ]
     assert not stale.exists()
 
@@ -161,6 +165,7 @@ def test_a_pure_build_says_so(checkout: Path, words: tuple[str, ...]):
     assert version_of(source)[1:] == [
         f"wire runs in Python, slower: {CODEC} was not built: FENCEPOST_PURE_BUILD=1 was set",
         f"batch runs in Python, slower: {KERNELS} was not built: FENCEPOST_PURE_BUILD=1 was set",
+        f"sync runs in Python, slower: {SYNC} was not built: FENCEPOST_PURE_BUILD=1 was set",
     ]
 
 
@@ -173,4 +178,4 @@ def test_a_build_that_succeeds_takes_the_note_back(checkout: Path):
     assert note.exists()
     source = build(checkout, "build_ext", "--inplace", CFLAGS="-O0")
     assert not note.exists()
-    assert [line.count(": c") for line in version_of(source)] == [2]
+    assert [line.count(": c") for line in version_of(source)] == [3]

@@ -19,12 +19,13 @@ from fencepost.cli.streams import with_standard_streams
 
 
 def version_text() -> str:
-    """The version, which backends of the codec and of record batches are in use, and why a slow
-    one is."""
+    """The version, which backends of the codec, of record batches and of flushes are in use, and
+    why a slow one is."""
     from fencepost.batch import backend as batch_backend
+    from fencepost.log import sync_threads
     from fencepost.wire import backend as wire_backend
 
-    backends = (("wire", wire_backend), ("batch", batch_backend))
+    backends = (("wire", wire_backend), ("batch", batch_backend), ("sync", sync_threads))
     named = ", ".join(f"{part}: {backend.name()}" for part, backend in backends)
     lines = [f"fencepost {fencepost.__version__} ({named}; Python {sys.version.split()[0]})"]
     lines += [

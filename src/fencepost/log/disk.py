@@ -244,14 +244,27 @@ def read_from(descriptor: int, size: int, position: int) -> bytes:
     return data
 
 
-class OsFile:
-    """A file of the operating system."""
+class Holder(Protocol):
+    """Whoever has a file synced by others (`OsFile.hold`)."""
 
-    __slots__ = ("_descriptor", "_sync_lock", "path")
+    def wait(self) -> None:
+        """Wait until that is done and the file released; any thread."""
+        ...
+
+
+class OsFile:
+    """A file of the operating system.
+
+    Who wants it synced without waiting holds it meanwhile (`hold`). Syncing or closing it then
+    waits for the holder first, as it does for a sync by another thread.
+    """
+
+    __slots__ = ("_descriptor", "_holder", "_sync_lock", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._holder: Holder | None = None
         self._sync_lock = threading.Lock()
 
     def write_at(self, data: Buffer, position: int) -> None:
@@ -281,8 +294,29 @@ class OsFile:
         """See `File`."""
         _reserve(self._descriptor, size)
 
+    def hold(self, holder: Holder) -> int:
+        """The descriptor, which stays open until `release`; -1 if it is closed, or being synced."""
+        if not self._sync_lock.acquire(blocking=False):
+            return _CLOSED
+        if self._descriptor == _CLOSED:
+            self._sync_lock.release()
+        else:
+            self._holder = holder
+        return self._descriptor
+
+    def release(self) -> None:
+        """The holder needs it no longer; any thread."""
+        self._holder = None
+        self._sync_lock.release()
+
+    def _wait_for_holder(self) -> None:
+        holder = self._holder
+        if holder is not None:
+            holder.wait()
+
     def sync(self) -> None:
         """See `File`."""
+        self._wait_for_holder()
         with self._sync_lock:
             if self._descriptor == _CLOSED:
                 raise ClosedFileError(f"{self.path} is closed")
@@ -290,6 +324,7 @@ class OsFile:
 
     def close(self) -> None:
         """See `File`."""
+        self._wait_for_holder()
         with self._sync_lock:
             descriptor, self._descriptor = self._descriptor, _CLOSED
             if descriptor != _CLOSED:

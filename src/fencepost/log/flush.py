@@ -7,15 +7,23 @@ promised before all of it is done.
 
 A job is never repeated. If it fails, so has the log: after a failed fsync the kernel may have
 dropped the pages, and a second one that succeeds proves nothing.
+
+Most jobs are to sync one open file and no more. Such a job can be handed over to threads that know
+of descriptors alone (`hand_over`, `sync_threads`), instead of being run; `settle` is then given the
+outcome. Until it has been, whoever syncs or closes one of the files waits for it (`OsFile.hold`),
+and finds the log failed if the outcome is an error, exactly as if another thread had run the job.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 
-from fencepost.log.disk import ClosedFileError, Disk, File
+from fencepost.log.disk import ClosedFileError, Disk, File, OsFile
 from fencepost.log.health import Health
 from fencepost.log.segment import Segment
+from fencepost.log.sync_threads import TAKEN, SyncThreads
 
 
 def sync_path(disk: Disk, path: str) -> None:
@@ -38,6 +46,9 @@ class FlushJob:
     __slots__ = (
         "_disk",
         "_health",
+        "_held",
+        "_number",
+        "_threads",
         "_write_epochs",
         "directories",
         "end_offset",
@@ -66,6 +77,63 @@ class FlushJob:
         self.new_files: list[str] = []
         self.directories: list[str] = []
         self.names_changed = 0
+        self._threads: SyncThreads | None = None
+        """Who syncs the files, if it was handed over, and under which number."""
+        self._number = 0
+        self._held: list[OsFile] = []
+
+    def hand_over(self, threads: SyncThreads, lane: int, number: int) -> bool:
+        """Have `threads` do it, if syncing open files is all there is to do; whether they will.
+
+        If so, `settle` is to be called with the outcome, and `run` is not.
+        """
+        if self.new_files or self.epochs is not None or self.directories or not self.files:
+            return False
+        if self._health.failure is not None or self._health.is_closed:
+            return False
+        descriptors: list[int] = []
+        try:
+            for segment, file in self.files:
+                if type(file) is not OsFile or (segment is not None and segment.sync_failure):
+                    return False
+                descriptor = file.hold(self)
+                if descriptor < 0:
+                    return False
+                self._held.append(file)
+                descriptors.append(descriptor)
+            with contextlib.suppress(OSError):  # no thread can be had
+                threads.submit(lane, number, tuple(descriptors))
+                self._threads, self._number = threads, number
+            return self._threads is not None
+        finally:
+            if self._threads is None:
+                self._release()
+
+    def _release(self) -> None:
+        """Let go of the files, each once, although several threads may come to do so."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._held.pop().release()
+
+    def settle(self, error: int) -> None:
+        """What was handed over is done, with this errno or 0. OSError, after which the log has
+        failed. The second time it only says so again. Any thread."""
+        if not error:
+            self._release()
+            return
+        failure = OSError(error, os.strerror(error))
+        self._health.fail(f"a flush failed: {failure}")
+        self._release()
+        raise failure
+
+    def wait(self) -> None:
+        """Wait until what was handed over is done and the files are released; any thread."""
+        if self._threads is None:
+            return
+        error = self._threads.wait(self._number)
+        if error != TAKEN:
+            with contextlib.suppress(OSError):  # whoever handed it over will hear of it
+                self.settle(error)
 
     def run(self) -> None:
         """Do it. OSError, after which the log has failed; LogFailedError if it had before."""

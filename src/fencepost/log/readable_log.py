@@ -73,6 +73,11 @@ class ReadableLog:
     # ---- state
 
     @property
+    def log_dir(self) -> str:
+        """The log directory that its own directory is in."""
+        return self.directory.rpartition("/")[0]
+
+    @property
     def start_offset(self) -> int:
         """The first offset that may be read."""
         return self._start_offset

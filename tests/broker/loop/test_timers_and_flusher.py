@@ -68,12 +68,16 @@ class FakeLog:
         self.finished = asyncio.Event()
         self.error = error
         self.flush_is_due = False
+        self.log_dir = "/kafka"
         self.gate = threading.Event()
         self.gate.set()
 
     class Job:
         def __init__(self, log):
             self.log, self.end_offset = log, log.end_offset
+
+        def hand_over(self, threads, lane, number):
+            return False  # there is more to do than to sync a file
 
         def run(self):
             self.log.gate.wait(DEADLINE_S)

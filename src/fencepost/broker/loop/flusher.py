@@ -5,11 +5,20 @@ Theory of operation
 Whoever appended asks with `request`. Requests of one turn of the event loop become one flush per
 log; what is appended while a log is being flushed is covered by its next flush. So a flush serves
 as many waiting requests as arrived meanwhile, and no log is flushed twice at once. Different logs
-are flushed at the same time, by up to `FLUSH_THREADS` threads: file systems commit what is asked
-for together together, so eight files take a third of the time they take one after the other.
+are flushed at the same time: file systems commit what is asked for together together, so sixteen
+files take a fraction of the time they take one after the other.
+
+Every log directory has a lane, with a queue and threads of its own: a disk that is slow, or hangs,
+holds up the partitions that it has and no others. Two kinds of threads do the work:
+
+* A flush that only has to sync open files, as nearly all do, goes to threads in C
+  (`fencepost.log.sync_threads`), `SYNC_THREADS` of them in a lane. They take no interpreter lock,
+  and tell the loop once of all flushes that end together.
+* Every other flush (of a log that is new, has another epoch, was rolled), and every one where the
+  compiled module is missing, is run whole by threads in Python, `FLUSH_THREADS` of them in a lane.
 
 Handing a flush to a thread and hearing back costs two thread switches. When a single log is dirty,
-a single append waits, no flush runs and the disk has lately been quick, the flush is done on the
+a single append waits, no flush runs and its disk has lately been quick, the flush is done on the
 spot instead: nobody else is there who could use the time. `INLINE_AT_MOST_US` bounds what the loop
 may lose.
 
@@ -34,12 +43,16 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from fencepost.broker.loop.distribution import Distribution
+from fencepost.log.sync_threads import SyncThreads, new_sync_threads
 
 log = logging.getLogger(__name__)
 
 FLUSH_THREADS = 4
+"""In Python, for each log directory."""
+SYNC_THREADS = 16
+"""In C, likewise."""
 INLINE_AT_MOST_US = 1_000
-"""The loop is blocked by a flush only while flushes take less than this, on average."""
+"""The loop is blocked by a flush only while flushes of that directory take less, on average."""
 
 
 class FlushableLog(Protocol):
@@ -55,8 +68,13 @@ class FlushableLog(Protocol):
         """Whether the topic's configs want a flush now (`flush.messages`)."""
         ...
 
+    @property
+    def log_dir(self) -> str:
+        """The log directory that it is in."""
+        ...
+
     def begin_flush(self) -> Any:
-        """A job covering everything appended so far, with `end_offset` and `run()`."""
+        """A job covering everything appended so far: see `fencepost.log.flush.FlushJob`."""
         ...
 
     def finish_flush(self, job: Any) -> None:
@@ -64,14 +82,32 @@ class FlushableLog(Protocol):
         ...
 
 
+class _Lane:
+    """The logs of one log directory, which may wait for each other and for no others."""
+
+    __slots__ = ("average_us", "number", "queue", "threads", "waiting")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.average_us = 0.0
+        """How long flushes took lately; 0 before there was one."""
+        self.queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self.threads: list[threading.Thread] = []
+        self.waiting = 0
+        """Flushes that its threads in Python have to do, or do."""
+
+
 class _Work:
     """One log's part of a flush."""
 
-    __slots__ = ("error", "forgotten", "job", "key", "log", "quiet", "took_us")
+    __slots__ = ("error", "forgotten", "job", "key", "lane", "log", "quiet", "took_us")
 
-    def __init__(self, key: Hashable, log: FlushableLog, job: Any, quiet: bool) -> None:
+    def __init__(
+        self, key: Hashable, log: FlushableLog, lane: _Lane, job: Any, quiet: bool
+    ) -> None:
         self.key = key
         self.log = log
+        self.lane = lane
         self.job = job
         self.quiet = quiet
         self.error: str | None = None
@@ -86,6 +122,14 @@ class _Work:
         except (OSError, ValueError) as error:  # ValueError: the file was closed under us
             self.error = str(error) or repr(error)
         self.took_us = (time.perf_counter_ns() - began_ns) / 1_000
+
+    def settle(self, error: int, took_us: float) -> None:
+        """Threads in C have done it, with this errno or 0."""
+        self.took_us = took_us
+        try:
+            self.job.settle(error)
+        except OSError as failure:
+            self.error = str(failure)
 
 
 class Flusher:
@@ -110,13 +154,16 @@ class Flusher:
         self._in_flight: dict[Hashable, _Work] = {}
         self._requests = 0
         self._scheduled = False
-        self._average_us = 0.0
         self.flush_ms = Distribution()
         """How long flushes took, in milliseconds."""
-        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._lanes: dict[str, _Lane] = {}
         self._done: deque[_Work] = deque()
         self._told = False
-        self._threads: list[threading.Thread] = []
+        self._sync_threads: SyncThreads | None = None
+        self._is_native = True
+        """Whether there may be threads in C; they are made when there is something to do."""
+        self._handed_over: dict[int, _Work] = {}
+        self._last_number = 0
         self._closed = False
 
     def request(self, key: Hashable, target: FlushableLog, *, always: bool = False) -> None:
@@ -163,11 +210,18 @@ class Flusher:
         """Stop the threads, after the flushes that are being done; nothing is reported any more."""
         self._closed = True
         self._dirty.clear()
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        if self._sync_threads is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._sync_threads.fileno())
+            self._sync_threads.stop()
+            self._settle(self._sync_threads)
+        for lane in self._lanes.values():
+            for _ in lane.threads:
+                lane.queue.put(None)
+        for lane in self._lanes.values():
+            for thread in lane.threads:
+                thread.join()
+            lane.threads.clear()
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._closed:
@@ -181,34 +235,97 @@ class Flusher:
             return
         requests, self._requests = self._requests, 0
         dirty, self._dirty = self._dirty, {}
-        quick = requests == 1 and 0 < self._average_us < INLINE_AT_MOST_US and not self._in_flight
+        alone = requests == 1 and not self._in_flight
         for key, (target, quiet) in dirty.items():
             if key in self._in_flight:
                 self._dirty[key] = (target, quiet)
                 continue
             self._unflushed_since.pop(key, None)
+            lane = self._lane(target.log_dir)
             try:
-                work = _Work(key, target, target.begin_flush(), quiet)
+                work = _Work(key, target, lane, target.begin_flush(), quiet)
             except OSError as error:  # the log has failed before
                 self._on_failed(key, str(error))
                 continue
-            if quick:
+            if alone and 0 < lane.average_us < INLINE_AT_MOST_US:
                 work.run()
                 self._finish(work)
                 continue
             self._in_flight[key] = work
-            self._queue.put(work)
-            if len(self._threads) < min(FLUSH_THREADS, len(self._in_flight)):
-                self._start_thread()
+            if not self._hand_over(work):
+                self._queue(work)
 
-    def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._serve, name="fencepost-flush", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _lane(self, log_dir: str) -> _Lane:
+        lane = self._lanes.get(log_dir)
+        if lane is None:
+            lane = self._lanes[log_dir] = _Lane(len(self._lanes))
+        return lane
 
-    def _serve(self) -> None:
+    # -- threads in C ------------------------------------------------------------------------
+
+    def _hand_over(self, work: _Work) -> bool:
+        """Have threads in C do it, if there are any and it is for them; whether they will."""
+        if self._sync_threads is None and not self._start_sync_threads():
+            return False
+        assert self._sync_threads is not None, "they have just been made"
+        number = self._last_number + 1
+        if not work.job.hand_over(self._sync_threads, work.lane.number, number):
+            return False
+        self._last_number = number
+        self._handed_over[number] = work
+        return True
+
+    def _start_sync_threads(self) -> bool:
+        if not self._is_native:
+            return False
+        try:
+            self._sync_threads = new_sync_threads(SYNC_THREADS)
+        except OSError as error:  # too many open files: those in Python need none
+            log.warning("flushes are left to threads in Python: %s", error)
+        if self._sync_threads is None:
+            self._is_native = False
+            return False
+        self._loop.add_reader(self._sync_threads.fileno(), self._collect_synced, self._sync_threads)
+        return True
+
+    def _collect_synced(self, threads: SyncThreads) -> None:
+        """Finish what the threads in C have done."""
+        for work in self._settle(threads):
+            self._in_flight.pop(work.key, None)
+            if not self._closed:
+                self._finish(work)
+        if self._dirty:
+            self._start()
+
+    def _settle(self, threads: SyncThreads) -> list[_Work]:
+        """Note the outcome of what is done, of all of it before anything comes of any of it.
+
+        What follows a flush may close the file of another, which waits until that is settled.
+        """
+        settled = []
+        for number, error, took_us in threads.take():
+            work = self._handed_over.pop(number)
+            work.settle(error, took_us)
+            settled.append(work)
+        return settled
+
+    # -- threads in Python -------------------------------------------------------------------
+
+    def _queue(self, work: _Work) -> None:
+        """Have a thread of the lane run it."""
+        lane = work.lane
+        lane.waiting += 1
+        lane.queue.put(work)
+        if len(lane.threads) < min(FLUSH_THREADS, lane.waiting):
+            thread = threading.Thread(
+                target=self._serve, args=(lane,), name="fencepost-flush", daemon=True
+            )
+            lane.threads.append(thread)
+            thread.start()
+
+    def _serve(self, lane: _Lane) -> None:
         """What a thread does. Several flushes that end together are told of once."""
-        while (work := self._queue.get()) is not None:
+        while (work := lane.queue.get()) is not None:
             work.run()
             self._done.append(work)
             if not self._told:
@@ -223,14 +340,17 @@ class Flusher:
         self._told = False
         while self._done:
             work = self._done.popleft()
+            work.lane.waiting -= 1
             self._in_flight.pop(work.key, None)
             if not self._closed:
                 self._finish(work)
         if self._dirty:
             self._start()
 
+    # -- what comes of it --------------------------------------------------------------------
+
     def _finish(self, work: _Work) -> None:
-        self._average_us += (work.took_us - self._average_us) / 8
+        work.lane.average_us += (work.took_us - work.lane.average_us) / 8
         self.flush_ms.add(work.took_us / 1_000)
         self.flush_ms.count_if_many()
         if work.forgotten:
