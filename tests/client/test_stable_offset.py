@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.transactions_explain import _lines, release_of
+from fencepost.cli.transactions_explain import _lines, refusal_of, release_of
 from fencepost.client import stable_offset
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.stable_offset import (
@@ -55,6 +55,37 @@ LATE_MS = 1_000 + 60_000 + ENDED_EVERY_MS
 )
 def test_judge(known: TransactionDescription | None, now_ms: int, verdict: Verdict):
     assert judge(HERE, PRODUCER, known, now_ms) is verdict
+
+
+@pytest.mark.parametrize(
+    ("epoch", "verdict"),
+    [(-1, Verdict.ENDING), (1, Verdict.REFUSED), (2, Verdict.ENDING), (3, Verdict.ENDING)],
+)
+def test_a_later_coordinator_in_the_partition_refuses_the_marker(epoch: int, verdict: Verdict):
+    known = replace(KNOWN, state="PrepareCommit")
+    assert judge(HERE, PRODUCER, known, 2_000, epoch) is verdict
+    assert judge(HERE, PRODUCER, KNOWN, 2_000, epoch) is Verdict.ONGOING
+
+
+def test_a_refusal_says_by_what_and_until_when():
+    known = replace(KNOWN, state="PrepareCommit")
+    by_coordinator = OpenTransaction(HERE, PRODUCER, -1, known, Verdict.REFUSED, 1)
+    assert refusal_of(by_coordinator) == [
+        "a topic-0 refuses its marker, TRANSACTION_COORDINATOR_FENCED: somebody wrote one with"
+        " coordinator epoch 2, the coordinator's has 1",
+        "the coordinator asks again: PrepareCommit lasts until the leader epoch of the id's"
+        " partition of __transaction_state has reached 2 (every election adds one), or until"
+        " a topic-0 has forgotten the producer (producer.id.expiration.ms after"
+        " 1970-01-01T00:00:05.000Z)",
+    ]
+    later = PRODUCER._replace(producer_epoch=32_767)
+    by_producer = OpenTransaction(HERE, later, -1, known, Verdict.REFUSED, 2)
+    first, second = refusal_of(by_producer)
+    assert "INVALID_PRODUCER_EPOCH" in first and "32767, the coordinator's has 3" in first
+    assert "has forgotten the producer" in second and "leader epoch" not in second
+    assert release_of(by_producer) is None
+    lines = _lines(StableOffset(HERE, 40, 50, Verdict.REFUSED, (by_coordinator,)), 10_000)
+    assert lines[3:] == [f"  {text}" for text in refusal_of(by_coordinator)]
 
 
 def held(verdict: Verdict, known: TransactionDescription | None, *more: Verdict) -> StableOffset:

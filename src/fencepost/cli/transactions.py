@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,11 @@ def register(subparsers: Any) -> None:
 
 def _register_hanging(actions: Any) -> None:
     finding = actions.add_parser(
-        "find-hanging", help="transactions open in partitions that no coordinator will end"
+        "find-hanging",
+        help="transactions that no coordinator will end",
+        description="Transactions that are open in a partition and that no coordinator knows of"
+        " (hanging: `abort` ends them), and transactions that are decided and whose marker a"
+        " partition refuses (refused: `describe` says why, and until when).",
     )
     finding.add_argument(
         "partitions", nargs="*", metavar="PARTITION", help="TOPIC or TOPIC:PARTITION, default: all"
@@ -157,12 +162,16 @@ def list_transactions(arguments: argparse.Namespace) -> int:
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """State, producer, and the partitions in the transaction."""
+    from fencepost.cli.transactions_explain import refusal_of
     from fencepost.client.admin import Admin
 
     with open_cluster(arguments) as cluster:
-        found = Admin(cluster).describe_transaction(arguments.transactional_id)
+        admin = Admin(cluster)
+        found = admin.describe_transaction(arguments.transactional_id)
+        refusing = _refusing(admin, found)
     if arguments.json:
-        print_json(as_json(found))
+        names = [f"{one.partition.topic}:{one.partition.partition}" for one in refusing]
+        print_json({**as_json(found), "refused_by": names})
         return 0
     print(
         f"transactional id {found.transactional_id}  state {found.state}  "
@@ -176,7 +185,21 @@ def describe(arguments: argparse.Namespace) -> int:
         print(f"{began} {iso_time(found.start_ms)}, {running_ms} ms ago")
     if found.partitions:
         print_table(("topic", "partition"), found.partitions)
+    for one in refusing:
+        for line in refusal_of(one):
+            print(line)
     return 0
+
+
+def _refusing(admin: Admin, found: TransactionDescription) -> list[OpenTransaction]:
+    """The partitions that refuse the marker; none if their leaders cannot be asked just now."""
+    from fencepost.client.stable_offset import refused_by
+
+    try:
+        return refused_by(admin, found)
+    except ClientError as error:
+        print(f"warning: not known whether markers are refused: {error}", file=sys.stderr)
+        return []
 
 
 def as_json(found: TransactionDescription) -> dict[str, Any]:
@@ -229,10 +252,10 @@ def _row(one: PartitionProducer) -> tuple[object, ...]:
 
 @command
 def find_hanging(arguments: argparse.Namespace) -> int:
-    """Old open transactions that no coordinator knows of."""
+    """Old open transactions that no coordinator knows of, and ends that partitions refuse."""
     from fencepost.cli.partition_words import existing_or_all_partitions
     from fencepost.client.admin import Admin
-    from fencepost.client.stable_offset import Verdict, open_transactions
+    from fencepost.client.stable_offset import Verdict, open_transactions, refused_ends
 
     check_number("--max-transaction-timeout", arguments.max_transaction_timeout, 0, INT32_MAX)
     older_than_ms = (arguments.max_transaction_timeout + GRACE_MIN) * MINUTE_MS
@@ -244,16 +267,22 @@ def find_hanging(arguments: argparse.Namespace) -> int:
             for one in open_transactions(admin, chosen, now_ms(), older_than_ms=older_than_ms)
             if one.verdict is Verdict.HANGING
         ]
+        found += refused_ends(admin, chosen)
     if arguments.json:
         print_json([open_as_json(one) for one in found])
         return 0
     header = ("partition", "producer-id", "epoch", "coordinator-epoch", "start-offset")
     rows = [
         (f"{one.partition.topic}:{one.partition.partition}", *_row(one.producer)[:3])
-        + (one.producer.start_offset, iso_time(one.producer.last_timestamp_ms))
+        + (
+            one.producer.start_offset if one.producer.is_open else None,
+            iso_time(one.producer.last_timestamp_ms),
+            one.verdict.value,
+            one.known.transactional_id if one.known is not None else None,
+        )
         for one in found
     ]
-    print_table((*header, "last-timestamp"), rows)
+    print_table((*header, "last-timestamp", "why", "transactional-id"), rows)
     return 0
 
 

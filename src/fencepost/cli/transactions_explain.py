@@ -141,6 +141,8 @@ def _advice(one: OpenTransaction, now_ms: int) -> list[str]:
                 "if it lasts: the partition has too few in-sync replicas, or the coordinator "
                 "cannot reach its leader",
             ]
+        case Verdict.REFUSED:
+            return refusal_of(one)
         case Verdict.OVERDUE:
             return [
                 "it has taken longer than its timeout: its coordinator should have aborted it",
@@ -160,11 +162,34 @@ def _advice(one: OpenTransaction, now_ms: int) -> list[str]:
     return [ends, f"to release now: {release}"]
 
 
+def refusal_of(one: OpenTransaction) -> list[str]:
+    """Why the partition refuses the marker of a transaction that is decided, and for how long."""
+    assert one.known is not None, one
+    producer, known = one.producer, one.known
+    forgotten = f"{one.partition} has forgotten the producer (producer.id.expiration.ms after "
+    forgotten += f"{iso_time(producer.last_timestamp_ms)})"
+    if producer.producer_epoch > known.producer_epoch:
+        return [
+            f"{one.partition} refuses its marker, INVALID_PRODUCER_EPOCH: somebody wrote one with "
+            f"producer epoch {producer.producer_epoch}, the coordinator's has "
+            f"{known.producer_epoch}",
+            f"the coordinator asks again: {known.state} lasts until {forgotten}",
+        ]
+    return [
+        f"{one.partition} refuses its marker, TRANSACTION_COORDINATOR_FENCED: somebody wrote one "
+        f"with coordinator epoch {producer.coordinator_epoch}, the coordinator's has "
+        f"{one.coordinator_epoch}",
+        f"the coordinator asks again: {known.state} lasts until the leader epoch of the id's "
+        f"partition of __transaction_state has reached {producer.coordinator_epoch} (every "
+        f"election adds one), or until {forgotten}",
+    ]
+
+
 def release_of(one: OpenTransaction) -> str | None:
     """The command that releases readers; None when there is only waiting."""
     from fencepost.client.stable_offset import Verdict
 
-    if one.verdict is Verdict.ENDING:
+    if one.verdict in (Verdict.ENDING, Verdict.REFUSED):
         return None
     if one.verdict is Verdict.HANGING or one.known is None:
         where = shlex.quote(f"{one.partition.topic}:{one.partition.partition}")

@@ -58,6 +58,7 @@ from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_core import INIT_PRODUCER_ID_HIGHEST, ProduceCore, Sent
 from fencepost.client.produce_queue import Delivery, Identity, PartitionQueue, QueuedBatch
 from fencepost.client.protocol.in_flight import Token
+from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_manager import State
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
@@ -198,14 +199,18 @@ class BatchProducer:
 
     # -- transactions ----------------------------------------------------------------------------
 
-    def init_transactions(self) -> None:
+    def init_transactions(self, *, keep_prepared_txn: bool = False) -> None:
         """Get a producer id for `transactional.id`: producers that had it before are fenced, and
         what they left open is aborted. To be called once, before any transaction.
+
+        With `keep_prepared_txn` what is open is taken to be prepared (KIP-939), and kept for
+        `complete_transaction`; a broker that cannot answers UNSUPPORTED_VERSION, as Kafka up to 4.3
+        and Fencepost do.
 
         FatalTransactionError; DeadlineExceeded (`default.api.timeout.ms`): call again.
         """
         driver = self._driver()
-        driver.manager.initialize()
+        driver.manager.initialize(keep_prepared=keep_prepared_txn)
         driver.run("init_transactions")
 
     def begin_transaction(self) -> None:
@@ -224,6 +229,29 @@ class BatchProducer:
         refuses them when the group has rebalanced since; AbortableTransactionError then.
         """
         self._driver().send_offsets(offsets, group_metadata)
+
+    def prepare_transaction(self) -> PreparedTxnState:
+        """Deliver everything; from now on the transaction can only be committed, aborted or
+        completed. The first phase of a two-phase commit (KIP-939); needs
+        `transaction.two.phase.commit.enable`. Errors as `commit_transaction`.
+
+        Store the text of the state with what is to be atomic with the transaction, then call
+        `complete_transaction` with what is stored.
+        """
+        driver = self._driver()
+        driver.manager.require_two_phase_commit("prepare a transaction")
+        driver.manager.check()
+        with contextlib.suppress(ClientError):  # the transaction knows of it
+            self.flush()
+        return driver.prepare()
+
+    def complete_transaction(self, state: PreparedTxnState) -> None:
+        """Commit the prepared transaction if it is the one of `state`, else abort it. Errors as
+        `commit_transaction`; ClientError if none is prepared."""
+        if self._driver().manager.is_prepared_as(state):
+            self.commit_transaction()
+        else:
+            self.abort_transaction()
 
     def commit_transaction(self) -> None:
         """Deliver everything and commit.

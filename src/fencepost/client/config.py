@@ -81,6 +81,7 @@ class ClientConfig:
     buffer_memory: int = 32 * 1024 * 1024
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
+    two_phase_commit: bool = False  # transactions never time out (KIP-939)
 
     @property
     def compression_level(self) -> int | None:
@@ -116,6 +117,13 @@ class ClientConfig:
                 else:
                     plain[name] = one
         name_once(unused)
+        if plain.get("two_phase_commit") and "transaction_timeout_ms" in plain:
+            raise ConfigError(
+                "transaction.timeout.ms",
+                props["transaction.timeout.ms"],
+                "cannot be set with transaction.two.phase.commit.enable=true, whose transactions"
+                " never time out",
+            )
         secured = Security(**security, tokens=TokenSource(**tokens))
         config = replace(cls(), **_without_idempotence(plain), **plain, security=secured)
         config.check()
@@ -137,6 +145,8 @@ class ClientConfig:
             raise ConfigError(
                 "transactional.id", self.transactional_id, "needs enable.idempotence=true"
             )
+        if self.two_phase_commit and self.transactional_id is None:
+            raise ConfigError("transaction.two.phase.commit.enable", True, "needs transactional.id")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 "heartbeat.interval.ms",
@@ -350,6 +360,7 @@ KNOWN: dict[str, _Property] = {
     "buffer.memory": _Property("buffer_memory", _integer(1, 2**63 - 1)),
     "transactional.id": _Property("transactional_id", _text),
     "transaction.timeout.ms": _Property("transaction_timeout_ms", _integer(1)),
+    "transaction.two.phase.commit.enable": _Property("two_phase_commit", _boolean),
     "security.protocol": _Property("protocol", _one_of(PROTOCOLS, str.upper)),
     "sasl.mechanism": _Property("mechanism", _one_of(MECHANISMS, str.upper)),
     "sasl.username": _Property("username", _text),

@@ -112,7 +112,6 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "group.remote.assignor": "string",
         "internal.throw.on.fetch.stable.offset.unsupported": "boolean",
         "max.poll.records": "int",
-        "transaction.two.phase.commit.enable": "boolean",
     },
     _PARTITIONING: {
         "partitioner.adaptive.partitioning.enable": "boolean",

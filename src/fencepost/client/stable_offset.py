@@ -13,12 +13,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from fencepost.batch.header import iter_headers
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.fetch_core import FetchPosition
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.transaction_admin import PartitionProducer, TransactionDescription
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -28,7 +29,8 @@ ENDED_EVERY_MS: Final = 10_000
 (`transaction.abort.timed.out.transaction.cleanup.interval.ms`)."""
 NEVER_MS: Final = 2**31 - 1
 """The timeout of a transaction that never times out (two-phase commit, KIP-939)."""
-ENDING: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+ENDING_ON_DISK: Final = ("PrepareCommit", "PrepareAbort")
+ENDING: Final = (*ENDING_ON_DISK, "PrepareEpochFence")
 
 
 class Verdict(Enum):
@@ -44,20 +46,25 @@ class Verdict(Enum):
     """One that has timed out, and its coordinator has not ended."""
     ENDING = "ending"
     """One that is decided: its coordinator is still to write the marker here."""
+    REFUSED = "refused"
+    """One that is decided, but the partition refuses its coordinator's marker: somebody else wrote
+    one with a later epoch of the coordinator or of the producer."""
     HANGING = "hanging"
     """One that no coordinator knows of: nobody will ever end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition. `first_timestamp_ms` is of its first batch, -1
-    when that could not be read; `known` is what a coordinator knows of the producer id."""
+    """A transaction that is open in a partition, or has ended there and nowhere else (REFUSED).
+    `first_timestamp_ms` is of its first batch, -1 when that could not be read; `known` is what a
+    coordinator knows of the producer id, `coordinator_epoch` its epoch, -1 if nobody asked."""
 
     partition: TopicPartition
     producer: PartitionProducer
     first_timestamp_ms: int
     known: TransactionDescription | None
     verdict: Verdict
+    coordinator_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +84,11 @@ def judge(
     producer: PartitionProducer,
     known: TransactionDescription | None,
     now_ms: int,
+    coordinator_epoch: int = -1,
 ) -> Verdict:
     """What becomes of a transaction that is open in `partition`. A coordinator ends what it has the
-    partition in, with an epoch that is not below the one that the partition knows."""
+    partition in, with epochs that are not below those that the partition knows; its own is not
+    looked at if it is -1."""
     has_it = (
         known is not None
         and known.producer_id == producer.producer_id
@@ -89,7 +98,8 @@ def judge(
     if known is None or not has_it:
         return Verdict.HANGING
     if known.state in ENDING:
-        return Verdict.ENDING
+        is_refused = 0 <= coordinator_epoch < producer.coordinator_epoch
+        return Verdict.REFUSED if is_refused else Verdict.ENDING
     if known.state != "Ongoing":
         return Verdict.HANGING
     ends_ms = known.start_ms + known.timeout_ms + ENDED_EVERY_MS
@@ -142,6 +152,11 @@ def open_transactions(
 
     before = still_open()
     known = admin.transactions_of(one.producer_id for one in before.values())
+    epochs = {
+        producer_id: admin.coordinator_epoch(one.transactional_id)
+        for producer_id, one in known.items()
+        if one.state in ENDING
+    }
     after = still_open() if before else {}
     found = []
     for key, producer in sorted(after.items(), key=lambda item: item[0]):
@@ -149,16 +164,60 @@ def open_transactions(
             continue
         partition = key[0]
         told = known.get(producer.producer_id)
+        epoch = epochs.get(producer.producer_id, -1)
         found.append(
             OpenTransaction(
                 partition,
                 producer,
                 _timestamp_at(admin, partition, producer.start_offset),
                 told,
-                judge(partition, producer, told, now_ms),
+                judge(partition, producer, told, now_ms, epoch),
+                epoch,
             )
         )
     return found
+
+
+def refused_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
+    """The transactions that are decided, with those of `partitions` that refuse the marker."""
+    among = frozenset(partitions)
+    found: list[OpenTransaction] = []
+    for listed in admin.list_transactions(states=ENDING_ON_DISK):
+        try:
+            known = admin.describe_transaction(listed.transactional_id)
+        except BrokerError as error:
+            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            continue  # it has expired since it was listed
+        found += [one for one in refused_by(admin, known) if one.partition in among]
+    return found
+
+
+def refused_by(admin: Admin, known: TransactionDescription) -> list[OpenTransaction]:
+    """The partitions that refuse the marker of a transaction that is decided.
+
+    The coordinator is asked again afterwards: a marker that it wrote meanwhile, or one that its
+    successor wrote, is not taken for somebody else's.
+    """
+    if known.state not in ENDING or not known.partitions:
+        return []
+    described = admin.describe_producers(known.partitions)
+    epoch = admin.coordinator_epoch(known.transactional_id)
+    found = [
+        OpenTransaction(partition, producer, -1, known, Verdict.REFUSED, epoch)
+        for partition, producers in described.items()
+        for producer in producers
+        if producer.producer_id == known.producer_id
+        and (
+            producer.producer_epoch > known.producer_epoch
+            or 0 <= epoch < producer.coordinator_epoch
+        )
+    ]
+    if not found:
+        return []
+    now = admin.describe_transaction(known.transactional_id)
+    is_same = (now.state, now.producer_epoch) == (known.state, known.producer_epoch)
+    return [one for one in found if is_same and one.partition in now.partitions]
 
 
 def _offsets(

@@ -17,6 +17,7 @@ from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
 from fencepost.client.metadata import Node, TopicPartition
 from fencepost.client.retry import Deadline, retrying
+from fencepost.machines.group import partition_for
 from fencepost.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.wire.api.describe_transactions import DescribeTransactionsRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
@@ -33,6 +34,7 @@ FIRST_LIST_WITH_DURATION: Final = 1
 FIRST_LIST_WITH_PATTERN: Final = 2
 INIT_PRODUCER_ID_HIGHEST: Final = 5
 UNSET: Final = -1
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 
 class ListedTransaction(NamedTuple):
@@ -222,6 +224,15 @@ class TransactionAdmin:
                 )
             found[partition] = producers
         return found
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """The epoch that an id's coordinator stamps its markers with: the leader epoch of its
+        partition of `__transaction_state`, -1 where brokers do not tell leader epochs."""
+        (topic,) = self.cluster.describe([TRANSACTIONS_TOPIC])
+        if not topic.partitions:
+            return UNSET
+        index = partition_for(transactional_id, len(topic.partitions))
+        return topic.partitions[index].leader_epoch
 
     def abort_in_partition(
         self,

@@ -14,6 +14,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, DeadlineExceeded
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import OpenTransaction
+from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_errors import Reaction
 from fencepost.client.protocol.transaction_manager import Ask, State, TransactionManager
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
@@ -30,7 +31,9 @@ class TransactionDriver:
     """Carries a `TransactionManager`'s requests to coordinators. One thread."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
-        self.manager = TransactionManager(transactional_id, timeout_ms)
+        self.manager = TransactionManager(
+            transactional_id, timeout_ms, two_phase_commit=cluster.config.two_phase_commit
+        )
         self._cluster = cluster
         self._backoff = cluster.backoff()
         self._retry_at = 0.0
@@ -58,6 +61,11 @@ class TransactionDriver:
         """Make offsets part of the transaction."""
         self.manager.add_offsets(*offsets_of_group(offsets, group_metadata))
         self.run("send_offsets_to_transaction")
+
+    def prepare(self) -> PreparedTxnState:
+        """Every batch is decided: have the rest delivered, and prepare."""
+        self.run("prepare_transaction")
+        return self.manager.prepare()
 
     def end(self, *, commit: bool) -> None:
         """Commit or abort; every batch is decided."""

@@ -17,6 +17,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.produce_queue import Identity
+from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_errors import Kind, Reaction
 from fencepost.client.protocol.transaction_manager import (
     GROUP,
@@ -507,3 +508,97 @@ def test_what_became_of_one_transaction_says_nothing_of_the_next(tv1: Driven):
     tv1.answers()
     manager.end(commit=True)
     assert tv1.answers() is Kind.COMMIT, "the coordinator knows of this one"
+
+
+# -- two-phase commits (KIP-939) -------------------------------------------------------------------
+
+
+def two_phase(*, keep_prepared: bool = False, **response: int) -> TransactionManager:
+    manager = TransactionManager("tx", 1234, two_phase_commit=True)
+    manager.transaction_version = 2
+    manager.initialize(keep_prepared=keep_prepared)
+    ask = manager.next_request()
+    assert ask is not None and (ask.lowest, ask.highest) == (6, 6)
+    assert ask.message.enable_2pc and ask.message.keep_prepared_txn is keep_prepared
+    manager.on_response(ask, InitProducerIdResponse(producer_id=9, producer_epoch=3, **response))
+    return manager
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_prepared_transaction_can_only_be_ended(commit: bool):
+    manager = two_phase()
+    manager.begin()
+    manager.add_partition(P0)
+    prepared = manager.prepare()
+    assert (prepared, manager.state) == (PreparedTxnState(9, 3), State.PREPARED)
+    assert manager.is_open and manager.next_request() is None
+    for forbidden in (
+        manager.begin,
+        manager.initialize,
+        manager.prepare,
+        lambda: manager.add_partition(P1),
+        lambda: manager.add_offsets(OFFSETS, MEMBER),
+    ):
+        with pytest.raises(ClientError, match="in a prepared transaction"):
+            forbidden()
+    assert manager.is_prepared_as(prepared)
+    assert not manager.is_prepared_as(PreparedTxnState(9, 2))
+    manager.end(commit=commit)
+    ask = manager.next_request()
+    assert ask is not None and ask.kind is (Kind.COMMIT if commit else Kind.ABORT)
+    assert manager.is_prepared_as(prepared), "should the end be interrupted"
+    manager.on_response(ask, answer(ask, identity=(9, 4)))
+    assert (manager.state, manager.prepared) == (State.READY, PreparedTxnState())
+    with pytest.raises(ClientError, match="call begin_transaction first"):
+        manager.is_prepared_as(prepared)
+
+
+def test_what_another_producer_prepared_is_kept_and_ended_with_the_new_epoch():
+    manager = two_phase(keep_prepared=True, ongoing_txn_producer_id=7, ongoing_txn_producer_epoch=2)
+    assert (manager.state, manager.prepared) == (State.PREPARED, PreparedTxnState(7, 2))
+    manager.end(commit=True)
+    ask = manager.next_request()
+    assert ask is not None and ask.kind is Kind.COMMIT
+    assert (ask.message.producer_id, ask.message.producer_epoch) == (9, 3)
+
+
+def test_without_a_kept_transaction_the_producer_is_ready():
+    manager = two_phase(keep_prepared=True)
+    assert (manager.state, manager.prepared.has_transaction) == (State.READY, False)
+
+
+def test_a_transaction_that_is_not_prepared_is_not_completed():
+    manager = two_phase()
+    manager.begin()
+    with pytest.raises(ClientError, match="committed or aborted first"):
+        manager.is_prepared_as(PreparedTxnState(9, 3))
+    manager.end(commit=False)
+    with pytest.raises(ClientError, match="none is prepared"):
+        manager.is_prepared_as(PreparedTxnState(9, 3))
+
+
+def test_two_phase_commits_have_to_be_asked_for():
+    manager = TransactionManager("tx", 1234)
+    for forbidden in (lambda: manager.initialize(keep_prepared=True), manager.prepare):
+        with pytest.raises(ClientError, match=r"two\.phase\.commit\.enable=true"):
+            forbidden()
+
+
+def test_a_broker_without_version_6_is_told_of_by_name():
+    manager = TransactionManager("tx", 1234, two_phase_commit=True)
+    manager.initialize()
+    ask = manager.next_request()
+    assert ask is not None
+    manager.on_failure(ask, UnsupportedApi("it serves versions 0-5"))
+    with pytest.raises(FatalTransactionError, match=r"needs InitProducerId version 6 .*0-5"):
+        manager.check()
+
+
+def test_a_broker_that_cannot_keep_a_prepared_transaction_is_told_of():
+    manager = TransactionManager("tx", 1234, two_phase_commit=True)
+    manager.initialize(keep_prepared=True)
+    ask = manager.next_request()
+    assert ask is not None
+    manager.on_response(ask, answer(ask, E.UNSUPPORTED_VERSION))
+    with pytest.raises(FatalTransactionError, match="cannot keep a prepared transaction"):
+        manager.check()

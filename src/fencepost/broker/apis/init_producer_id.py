@@ -1,8 +1,10 @@
-"""InitProducerId (key 22) v0-5: an id for an idempotent or a transactional producer.
+"""InitProducerId (key 22) v0-6: an id for an idempotent or a transactional producer.
 
 Without a transactional id every request gets a new id with epoch 0, also one that names an older
-id. With one, its coordinator decides (`machines.transaction.initialization`). Version 6, two-phase
-commit, is not stable in Kafka 4.3 and not advertised.
+id. With one, its coordinator decides (`machines.transaction.initialization`). v6 is for two-phase
+commits (KIP-939). Kafka 4.3 calls it unstable, so as there it is served with
+`unstable.api.versions.enable` alone; a request to keep a prepared transaction is answered
+UNSUPPORTED_VERSION, as there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ FENCED_FROM: Final = 4
 """Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
 
 
-@handles(InitProducerIdRequest, versions="0-5")
+@handles(InitProducerIdRequest, versions="0-5", unstable=6)
 def handle(
     context: RequestContext,
     request: InitProducerIdRequest,

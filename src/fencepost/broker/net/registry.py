@@ -77,6 +77,8 @@ class Route:
     max_elements: int = MAX_ELEMENTS
     take_bytes: BytesHandler | None = None
     """What is asked first, before the request is decoded."""
+    unstable_max_version: int | None = None
+    """The highest version with `unstable.api.versions.enable`, if that is another one."""
 
 
 class DuplicateRouteError(Exception):
@@ -102,6 +104,7 @@ def handles(
     versions: str,
     advertise_from: int | None = None,
     max_elements: int | None = None,
+    unstable: int | None = None,
     listeners: tuple[str, ...] = (BROKER,),
     take_bytes: BytesHandler | None = None,
 ) -> Callable[[Handler], Handler]:
@@ -113,9 +116,14 @@ def handles(
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
     nothing else happens until it has returned. `listeners` are the kinds of
     listeners that serve it. `take_bytes` is asked first about each request, before it is decoded.
+    listeners that serve it. `unstable` is a version behind `versions` that Kafka may still change:
+    it is served with `unstable.api.versions.enable` alone.
     """
     min_version, max_version = parse_versions(versions)
     assert request_class.min_version <= min_version <= max_version <= request_class.max_version
+    assert unstable is None or (
+        request_class.latest_unstable and unstable == request_class.max_version == max_version + 1
+    )
     api_key = request_class.api_key
     assert api_key is not None
 
@@ -132,6 +140,7 @@ def handles(
             handler=handler,
             max_elements=usual_max if max_elements is None else max_elements,
             take_bytes=take_bytes,
+            unstable_max_version=unstable,
         )
         for kind in listeners:
             if api_key in ROUTES_BY_KIND[kind]:
@@ -146,16 +155,21 @@ class MissingPartError(Exception):
     """A handler needs what the node of its listener does not have: a mistake of ours."""
 
 
-def bind_routes(routes: Mapping[int, Route], parts: Parts) -> dict[int, Route]:
-    """The routes with handlers that have what they need. MissingPartError if `parts` lacks it."""
-    return {
-        key: replace(
-            r,
-            handler=_bind(r.handler, parts),
-            take_bytes=None if r.take_bytes is None else _bind(r.take_bytes, parts),
+def bind_routes(
+    routes: Mapping[int, Route], parts: Parts, *, unstable: bool = False
+) -> dict[int, Route]:
+    """The routes with handlers that have what they need, and with versions that Kafka may still
+    change if `unstable`. MissingPartError if `parts` lacks something."""
+    bound = {}
+    for key, route in routes.items():
+        highest = route.unstable_max_version if unstable else None
+        bound[key] = replace(
+            route,
+            handler=_bind(route.handler, parts),
+            take_bytes=None if route.take_bytes is None else _bind(route.take_bytes, parts),
+            max_version=route.max_version if highest is None else highest,
         )
-        for key, r in routes.items()
-    }
+    return bound
 
 
 def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:

@@ -328,7 +328,11 @@ class BrokerPart:
         self._core.storage.rename_strays()
         self.moves.resume()
         self.compactor.start()
-        self.listener.routes = bind_routes(self.listener.routes, self._parts())
+        self.listener.routes = bind_routes(
+            self.listener.routes,
+            self._parts(),
+            unstable=bool(self._core.config.get("unstable.api.versions.enable")),
+        )
         await self.listener.start()
 
     def _parts(self) -> Parts:

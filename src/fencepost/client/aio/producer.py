@@ -29,6 +29,7 @@ from fencepost.client.errors import ClientError, DeadlineExceeded, UnknownTopic
 from fencepost.client.metadata import CommittedOffset, Node, TopicPartition
 from fencepost.client.produce_core import INIT_PRODUCER_ID_HIGHEST, ProduceCore, Sent
 from fencepost.client.produce_queue import Identity, PartitionQueue, QueuedBatch
+from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_manager import State
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
@@ -198,10 +199,10 @@ class AsyncProducer:
 
     # -- transactions ----------------------------------------------------------------------------
 
-    async def init_transactions(self) -> None:
-        """As `Producer.init_transactions`; `start` does it."""
+    async def init_transactions(self, *, keep_prepared_txn: bool = False) -> None:
+        """As `Producer.init_transactions`; `start` does it, unless it is done before."""
         driver = self._driver()
-        driver.manager.initialize()
+        driver.manager.initialize(keep_prepared=keep_prepared_txn)
         await driver.run("init_transactions")
 
     async def begin_transaction(self) -> None:
@@ -216,6 +217,22 @@ class AsyncProducer:
     ) -> None:
         """Commit a group's offsets with the transaction; see `Producer`."""
         await self._driver().send_offsets(offsets, group_metadata)
+
+    async def prepare_transaction(self) -> PreparedTxnState:
+        """Deliver everything and prepare; see `Producer.prepare_transaction`."""
+        driver = self._driver()
+        driver.manager.require_two_phase_commit("prepare a transaction")
+        driver.manager.check()
+        with contextlib.suppress(ClientError):  # the transaction knows of it
+            await self.flush()
+        return await driver.prepare()
+
+    async def complete_transaction(self, state: PreparedTxnState) -> None:
+        """Commit what is prepared as `state`, abort another; see `Producer`."""
+        if self._driver().manager.is_prepared_as(state):
+            await self.commit_transaction()
+        else:
+            await self.abort_transaction()
 
     async def commit_transaction(self) -> None:
         """Deliver everything and commit; errors as `Producer.commit_transaction`."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.errors import ClientError, DeadlineExceeded
 from fencepost.client.metadata import CommittedOffset, TopicPartition
+from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_errors import Reaction
 from fencepost.client.protocol.transaction_manager import Ask, State, TransactionManager
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
@@ -19,7 +20,11 @@ class AsyncTransactionDriver:
     """Carries a `TransactionManager`'s requests to coordinators, one at a time."""
 
     def __init__(self, cluster: AsyncCluster, transactional_id: str) -> None:
-        self.manager = TransactionManager(transactional_id, cluster.config.transaction_timeout_ms)
+        self.manager = TransactionManager(
+            transactional_id,
+            cluster.config.transaction_timeout_ms,
+            two_phase_commit=cluster.config.two_phase_commit,
+        )
         self._cluster = cluster
         self._backoff = cluster.backoff()
         self._retry_at = 0.0
@@ -39,6 +44,11 @@ class AsyncTransactionDriver:
         """Make offsets part of the transaction."""
         self.manager.add_offsets(*offsets_of_group(offsets, group_metadata))
         await self.run("send_offsets_to_transaction")
+
+    async def prepare(self) -> PreparedTxnState:
+        """Every batch is decided: have the rest delivered, and prepare."""
+        await self.run("prepare_transaction")
+        return self.manager.prepare()
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; every batch is decided."""

@@ -3,6 +3,7 @@
     UNINITIALIZED --initialize--> INITIALIZING --InitProducerId--> READY
     READY --begin--> IN_TRANSACTION --end--> COMMITTING or ABORTING --EndTxn--> READY
     IN_TRANSACTION or COMMITTING --an error--> ABORTABLE_ERROR --end(abort)--> ABORTING
+    IN_TRANSACTION --prepare--> PREPARED --end--> COMMITTING or ABORTING
     any --fenced, or what nothing helps--> FATAL_ERROR
 
 A face (blocking or asyncio) calls what the application wants (`begin`, `add_partition`,
@@ -22,6 +23,10 @@ The level counts between transactions only; going from TV1 to TV2 the epoch is r
 late TV1 batch does not become part of a TV2 transaction (KAFKA-18227). After a failed batch the
 epoch is raised too, so that nothing of it appears later (KIP-360): by EndTxn in TV2, by
 InitProducerId with the current id and epoch in TV1.
+
+With two-phase commits (KIP-939) the coordinator never aborts a transaction that lasts long. A
+prepared one can only be ended; `initialize` may keep the one that an earlier producer prepared,
+where the broker can, and then it is PREPARED here, too.
 """
 
 from __future__ import annotations
@@ -38,10 +43,12 @@ from fencepost.client.errors import (
     FatalTransactionError,
     ProducerFenced,
     TransactionError,
+    UnsupportedApi,
     refusal,
 )
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.produce_queue import Identity
+from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_errors import Kind, Reaction, reaction_to, worst
 from fencepost.client.protocol.transaction_requests import (
     ConsumerGroupMetadata,
@@ -61,7 +68,8 @@ FIRST_TV2: Final = 2
 """Level of the feature `transaction.version` from which on clients speak TV2."""
 
 INIT_LOWEST_FOR_BUMP: Final = 3
-INIT_HIGHEST: Final = 5  # 6 is for two-phase commits
+INIT_HIGHEST: Final = 5
+INIT_FIRST_2PC: Final = 6
 ADD_PARTITIONS_HIGHEST: Final = 3  # later versions are for brokers
 END_FIRST_TV2: Final = 5
 OFFSET_COMMIT_FIRST_TV2: Final = 5  # 6 has ids of topics
@@ -76,6 +84,7 @@ class State(Enum):
     INITIALIZING = auto()
     READY = auto()
     IN_TRANSACTION = auto()
+    PREPARED = auto()
     COMMITTING = auto()
     ABORTING = auto()
     ABORTABLE_ERROR = auto()
@@ -105,9 +114,12 @@ class _Offsets:
 class TransactionManager:
     """The state of one producer with a transactional id; see the module."""
 
-    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, transactional_id: str, timeout_ms: int, *, two_phase_commit: bool = False
+    ) -> None:
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
+        self.two_phase_commit = two_phase_commit
         self.state = State.UNINITIALIZED
         self.identity: Identity | None = None
         self.is_tv2 = False
@@ -116,6 +128,9 @@ class TransactionManager:
         """Level of the feature as the face last saw it; it counts from the next transaction on."""
         self.error: TransactionError | None = None
         """Why the state is ABORTABLE_ERROR or FATAL_ERROR."""
+        self.prepared = PreparedTxnState()
+        """The transaction that is prepared."""
+        self._keeps_prepared = False
         self._new: list[TopicPartition] = []
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
@@ -128,10 +143,14 @@ class TransactionManager:
 
     # -- what the application wants --------------------------------------------------------------
 
-    def initialize(self) -> None:
+    def initialize(self, *, keep_prepared: bool = False) -> None:
         """Get a producer id, fence other producers of the transactional id, and end what they left
-        open. Again after an error of the way: go on with it."""
+        open; not if it is to be kept, because it is prepared. Again after an error of the way: go
+        on with it."""
         self._require("initialize", State.UNINITIALIZED, State.INITIALIZING)
+        if keep_prepared:
+            self.require_two_phase_commit("keep a prepared transaction")
+        self._keeps_prepared = keep_prepared
         self.state = State.INITIALIZING
 
     def adopt(self, identity: Identity, *, is_tv2: bool, is_open: bool) -> None:
@@ -173,13 +192,31 @@ class TransactionManager:
         if offsets:
             self._offsets.append(_Offsets(group, dict(offsets)))
 
+    def prepare(self) -> PreparedTxnState:
+        """From now on the transaction can only be ended. All batches and offsets are delivered."""
+        self.require_two_phase_commit("prepare a transaction")
+        self._require("prepare a transaction", State.IN_TRANSACTION)
+        assert not self._new and not self._offsets, "what is not delivered cannot be prepared"
+        self.state = State.PREPARED
+        self.prepared = PreparedTxnState(*self._known)
+        return self.prepared
+
+    def is_prepared_as(self, state: PreparedTxnState) -> bool:
+        """Whether `state` is the transaction that is prepared. ClientError if none is."""
+        ending = State.COMMITTING, State.ABORTING  # `complete_transaction` was interrupted
+        self._require("complete a transaction", State.PREPARED, *ending)
+        if not self.prepared.has_transaction:
+            raise ClientError("cannot complete a transaction: none is prepared")
+        return state == self.prepared
+
     def end(self, *, commit: bool) -> None:
         """Commit, or abort; to be repeated when it was interrupted. All batches are decided."""
         if self.state is State.INITIALIZING and self._ended is commit:
             return
         wanted = State.COMMITTING if commit else State.ABORTING
         from_error = () if commit else (State.ABORTABLE_ERROR,)
-        self._require("commit" if commit else "abort", State.IN_TRANSACTION, wanted, *from_error)
+        begun = State.IN_TRANSACTION, State.PREPARED
+        self._require("commit" if commit else "abort", *begun, wanted, *from_error)
         self.state = wanted
         if not commit:
             self._new, self._offsets, self.error = [], [], None
@@ -187,7 +224,8 @@ class TransactionManager:
     @property
     def is_open(self) -> bool:
         """Whether a transaction was begun and is not ended."""
-        return self.state in (*_SENDING, State.ABORTING, State.ABORTABLE_ERROR)
+        ending = State.PREPARED, State.ABORTING, State.ABORTABLE_ERROR
+        return self.state in (*_SENDING, *ending)
 
     @property
     def is_started(self) -> bool:
@@ -235,12 +273,20 @@ class TransactionManager:
             return Reaction.DONE if self._carry_out(ask, response) else Reaction.AGAIN
         if ask.kind is Kind.OFFSET_COMMIT:
             self._take_off(response)
-        error = BrokerError.of(code, f"{ask.kind.value} was refused: {refusal(code)}")
+        what = f"{ask.kind.value} was refused: {refusal(code)}"
+        if self._keeps_prepared and code == ErrorCode.UNSUPPORTED_VERSION:
+            what = "the coordinator cannot keep a prepared transaction (keep_prepared_txn)"
+        error = BrokerError.of(code, what)
         self._react(reaction, error)
         return reaction
 
     def on_failure(self, ask: Ask, error: ClientError) -> Reaction:
         """There was no answer, or no coordinator to ask."""
+        if isinstance(error, UnsupportedApi) and ask.lowest == INIT_FIRST_2PC:
+            error = UnsupportedApi(
+                f"{NEEDS_2PC}, which the coordinator does not offer: {error.message}",
+                host=error.host,
+            )
         if error.code is not None:
             reaction = reaction_to(Kind.FIND_COORDINATOR, error.code)
         else:
@@ -267,9 +313,19 @@ class TransactionManager:
         return Ask(kind, message, TRANSACTION, self.transactional_id, lowest, highest)
 
     def _initialize(self) -> Ask:
-        lowest = INIT_LOWEST_FOR_BUMP if self.identity is not None else None
-        message = init_request(self.transactional_id, self.timeout_ms, self.identity)
-        return self._ask(Kind.INIT_PRODUCER_ID, message, lowest, INIT_HIGHEST)
+        lowest, highest = None, INIT_HIGHEST
+        if self.two_phase_commit:
+            lowest = highest = INIT_FIRST_2PC
+        elif self.identity is not None:
+            lowest = INIT_LOWEST_FOR_BUMP
+        message = init_request(
+            self.transactional_id,
+            self.timeout_ms,
+            self.identity,
+            two_phase_commit=self.two_phase_commit,
+            keep_prepared=self._keeps_prepared,
+        )
+        return self._ask(Kind.INIT_PRODUCER_ID, message, lowest, highest)
 
     def _add_partitions(self) -> Ask:
         message = add_partitions_request(self.transactional_id, self._known, self._new)
@@ -309,6 +365,12 @@ class TransactionManager:
                 self._needs_bump = False
                 self._settle_version(may_bump=False)
                 self.state = State.READY
+                if self._keeps_prepared and response.ongoing_txn_producer_id >= 0:
+                    self.prepared = PreparedTxnState(
+                        response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
+                    )
+                    self.state, self._is_started = State.PREPARED, True
+                self._keeps_prepared = False
             case Kind.ADD_PARTITIONS:
                 self._partitions.update(
                     TopicPartition(topic.name, entry.partition_index)
@@ -367,6 +429,7 @@ class TransactionManager:
     def _complete(self) -> None:
         """The transaction is over; the level of `transaction.version` counts anew."""
         self._partitions, self._groups = set(), set()
+        self.prepared = PreparedTxnState()
         self._is_started = self._is_in_doubt = self._is_unknown_to_coordinator = False
         self._ended = self.state is State.COMMITTING
         self._settle_version(may_bump=True)
@@ -377,6 +440,11 @@ class TransactionManager:
         if may_bump and self.is_tv2 and not before:
             self._needs_bump = True
 
+    def require_two_phase_commit(self, what: str) -> None:
+        """ClientError unless the producer takes part in two-phase commits."""
+        if not self.two_phase_commit:
+            raise ClientError(f"cannot {what} without transaction.two.phase.commit.enable=true")
+
     def _require(self, what: str, *allowed: State) -> None:
         if self.state in allowed:
             return
@@ -384,6 +452,7 @@ class TransactionManager:
         raise ClientError(f"cannot {what}: the producer is {_STANDING[self.state]}")
 
 
+NEEDS_2PC: Final = "transaction.two.phase.commit.enable needs InitProducerId version 6 (KIP-939)"
 _SENDING: Final = (State.IN_TRANSACTION, State.COMMITTING)
 _UNKNOWN_PRODUCER: Final = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID)
 _STANDING: Final = {
@@ -391,6 +460,7 @@ _STANDING: Final = {
     State.INITIALIZING: "being initialized; call init_transactions again, or what was interrupted",
     State.READY: "not in a transaction; call begin_transaction first",
     State.IN_TRANSACTION: "in a transaction, which has to be committed or aborted first",
+    State.PREPARED: "in a prepared transaction, which has to be committed, aborted or completed",
     State.COMMITTING: "committing; call commit_transaction again",
     State.ABORTING: "aborting; call abort_transaction again",
 }

@@ -33,15 +33,23 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 def init_request(
-    transactional_id: str, timeout_ms: int, identity: Identity | None
+    transactional_id: str,
+    timeout_ms: int,
+    identity: Identity | None,
+    *,
+    two_phase_commit: bool = False,
+    keep_prepared: bool = False,
 ) -> InitProducerIdRequest:
-    """A first identity, or with `identity` the next epoch of it (KIP-360)."""
+    """A first identity, or with `identity` the next epoch of it (KIP-360); for transactions of
+    two-phase commits, and without aborting one that is prepared (KIP-939)."""
     producer_id, epoch = identity or NO_IDENTITY
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         producer_id=producer_id,
         producer_epoch=epoch,
+        enable_2pc=two_phase_commit,
+        keep_prepared_txn=keep_prepared,
     )
 
 

@@ -21,10 +21,18 @@ from fencepost.broker.config.quorum_config import ROLES
 from fencepost.log.configdef import LONG_MAX, Validator, at_least, between, distinct, one_of
 
 _CLASSES = "Java classes cannot be loaded here"
-_UNSTABLE = "nothing unreleased is served"
+_UNSTABLE = "no unreleased feature is served"
 
 _NODE = (
     honoured("node.id", INT, 1, at_least(0), "Number of this node in its cluster."),
+    honoured(
+        "unstable.api.versions.enable",
+        BOOLEAN,
+        False,
+        None,
+        "Whether versions of APIs are served that Kafka may still change: InitProducerId v6.",
+        internal=True,
+    ),
     honoured("broker.id", INT, 1, at_least(0), "Older name of node.id."),
     honoured(
         "process.roles",
@@ -128,7 +136,6 @@ _REFUSED = (
     default_only("alter.config.policy.class.name", CLASS, None, _CLASSES),
     default_only("config.providers", LIST, (), _CLASSES, CLUSTER_WIDE),
     default_only("create.topic.policy.class.name", CLASS, None, _CLASSES),
-    default_only("unstable.api.versions.enable", BOOLEAN, False, _UNSTABLE, internal=True),
     default_only("unstable.feature.versions.enable", BOOLEAN, False, _UNSTABLE, internal=True),
 )
 
