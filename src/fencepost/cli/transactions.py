@@ -180,8 +180,7 @@ def describe(arguments: argparse.Namespace) -> int:
     )
     if found.start_ms >= 0:
         running_ms = max(0, now_ms() - found.start_ms)
-        is_over = found.state in ("CompleteCommit", "CompleteAbort")
-        began = "the last transaction began" if is_over else "began"
+        began = "the last transaction began" if found.is_over else "began"
         print(f"{began} {iso_time(found.start_ms)}, {running_ms} ms ago")
     if found.partitions:
         print_table(("topic", "partition"), found.partitions)
@@ -283,6 +282,13 @@ def find_hanging(arguments: argparse.Namespace) -> int:
         for one in found
     ]
     print_table((*header, "last-timestamp", "why", "transactional-id"), rows)
+    if not found:
+        print(
+            "(a transaction whose producer wrote in the last"
+            f" {arguments.max_transaction_timeout + GRACE_MIN} minutes is not looked at;"
+            " `fencepost transactions explain` looks at all)",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -340,14 +346,32 @@ def _producer_to_abort(
 ) -> PartitionProducer:
     from fencepost.client.transaction_admin import PartitionProducer
 
+    described = admin.describe_producers([partition])[partition]
     if arguments.start_offset is None:
-        return PartitionProducer(
+        found = PartitionProducer(
             arguments.producer_id, arguments.producer_epoch, -1, -1, arguments.coordinator_epoch, -1
         )
-    for one in admin.describe_producers([partition])[partition]:
+        _check_coordinator_epoch(admin, found, described)
+        return found
+    for one in described:
         if one.start_offset == arguments.start_offset:
             return one
     raise ClientError(f"{partition} has no open transaction from offset {arguments.start_offset}")
+
+
+def _check_coordinator_epoch(
+    admin: Admin, producer: PartitionProducer, described: list[PartitionProducer]
+) -> None:
+    """ClientError for an epoch that no coordinator has: the partition would refuse the producer's
+    own coordinator from then on."""
+    known = [one for one in described if one.producer_id == producer.producer_id]
+    seen = max((one.coordinator_epoch for one in known), default=-1)
+    highest = max(0, seen, admin.newest_coordinator_epoch())
+    if producer.coordinator_epoch > highest:
+        raise ClientError(
+            f"--coordinator-epoch {producer.coordinator_epoch}: no coordinator has an epoch above"
+            f" {highest}; `describe-producers` shows the one that the partition knows"
+        )
 
 
 def _refuse_known(admin: Admin, partition: TopicPartition, producer: PartitionProducer) -> None:

@@ -118,7 +118,7 @@ def _coordinator(one: OpenTransaction, now_ms: int) -> str:
         return "none knows the producer id"
     text = f"broker {known.coordinator_id} has it as transactional id {known.transactional_id}, "
     text += f"{known.state}, epoch {known.producer_epoch}"
-    if known.start_ms >= 0:
+    if known.start_ms >= 0 and not known.is_over:
         running_s = max(0, now_ms - known.start_ms) // 1000
         text += f", for {running_s} s of at most {known.timeout_ms // 1000}"
     if one.partition not in known.partitions:

@@ -60,6 +60,11 @@ class TransactionDescription:
     start_ms: int
     partitions: tuple[TopicPartition, ...]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether `start_ms` is of a transaction that is complete."""
+        return self.state in ("CompleteCommit", "CompleteAbort")
+
 
 class PartitionProducer(NamedTuple):
     """A producer that the leader of a partition remembers; -1 for what there is not."""
@@ -228,11 +233,16 @@ class TransactionAdmin:
     def coordinator_epoch(self, transactional_id: str) -> int:
         """The epoch that an id's coordinator stamps its markers with: the leader epoch of its
         partition of `__transaction_state`, -1 where brokers do not tell leader epochs."""
+        epochs = self._coordinator_epochs()
+        return epochs[partition_for(transactional_id, len(epochs))] if epochs else UNSET
+
+    def newest_coordinator_epoch(self) -> int:
+        """The latest epoch that a marker of any coordinator can have; -1 if there is none."""
+        return max(self._coordinator_epochs().values(), default=UNSET)
+
+    def _coordinator_epochs(self) -> dict[int, int]:
         (topic,) = self.cluster.describe([TRANSACTIONS_TOPIC])
-        if not topic.partitions:
-            return UNSET
-        index = partition_for(transactional_id, len(topic.partitions))
-        return topic.partitions[index].leader_epoch
+        return {index: one.leader_epoch for index, one in topic.partitions.items()}
 
     def abort_in_partition(
         self,

@@ -20,9 +20,10 @@ from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.errors import ErrorCode
 
 from ...ended_transactions import stable_ends
+from ...waiting import eventually
 from ..conftest import RunningNode
 from ..topic_requests import make_topic
-from .transaction_requests import coordinated, describe, new_id
+from .transaction_requests import coordinated, describe, new_id, state_of
 
 NEVER_MS = 2**31 - 1
 Connect = Callable[..., Cluster]
@@ -102,7 +103,9 @@ def test_a_prepared_transaction_never_times_out(
     producer.prepare_transaction()
     with preparing.connect() as client:
         assert describe(client, txn).transaction_timeout_ms == NEVER_MS
-    producer.commit_transaction()
+        producer.commit_transaction()
+        # KIP-890 from the first transaction on: no InitProducerId has to raise the epoch.
+        assert eventually(lambda: state_of(client, txn) == "CompleteCommit")
     assert committed(connect(preparing, isolation_level="read_committed"), part) == [b"kept"]
 
 

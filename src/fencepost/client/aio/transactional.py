@@ -100,7 +100,8 @@ class AsyncTransactionDriver:
             self._last = error
             cluster.note_failure(error)
             reaction = self.manager.on_failure(ask, error)
-        else:
+        else:  # the first connection told the level
+            self.manager.transaction_version = cluster.finalized_features.level(FEATURE)
             reaction = self.manager.on_response(ask, response)
             self._last = None
         if reaction is Reaction.FIND_COORDINATOR:
