@@ -98,6 +98,17 @@ def test_another_producer_id_cannot_take_a_transaction_over() -> None:
     assert world.present.state is S.ONGOING
 
 
+@pytest.mark.parametrize("epoch", [0, 2, EPOCH_MAX])
+def test_who_was_fenced_cannot_abort_the_transaction_of_the_next(epoch: int) -> None:
+    """Kafka looks at the producer id alone, and both producers are fenced then."""
+    world = TransactionWorld()
+    world.put(at(S.ONGOING, Identity(7, 1, 0, 7), 0))
+    assert world.init(expected=(7, epoch)) == Granted(FENCED)
+    assert world.present.state is S.ONGOING and not world.sent
+    assert world.init(expected=(7, 1)).error is BUSY
+    assert world.present.state is S.PREPARE_ABORT
+
+
 def test_an_overflow_by_a_fence() -> None:
     for level in (0, 2):
         world = TransactionWorld(level=level)
@@ -501,6 +512,17 @@ def test_what_is_looked_for_is_looked_for_again(timer: tuple[str, ...], interval
     assert world.timers.pop(timer) == interval_ms
     world.carry_out(world.coordinator.decide_timer(timer, world.wall_ms))
     assert world.timers[timer] == interval_ms
+
+
+def test_made_up_ids_leave_room_for_those_that_are_there() -> None:
+    world = TransactionWorld(memory=TransactionMemory(100_000))
+    producer = world.begun()
+    new = [world.init(transactional_id=f"id-{n}").error for n in range(100)]
+    refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert new.index(refused) > 70 and set(new[new.index(refused) :]) == {refused}
+    assert world.memory.used_bytes <= 90_000
+    assert world.add(producer, *(("orders", index) for index in range(20))) is NONE
+    assert world.init(transactional_id="id-0").error is NONE
 
 
 def test_an_id_whose_memory_is_loaded_over_the_bound_may_take_less() -> None:

@@ -64,8 +64,9 @@ def handle(
         if outstanding == 0:
             all_answered.set_result(None)
 
-    for one in coordinators:
+    for one in coordinators:  # each may have ten thousand ids
         one.submit(decide, on_reply)
+        yield None
     if outstanding:
         yield all_answered
     if failure is not ErrorCode.NONE:

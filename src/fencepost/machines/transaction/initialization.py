@@ -1,7 +1,10 @@
 """InitProducerId with a transactional id: a producer takes the id over, or goes on after an error.
 
 Whoever held the id before is fenced by the next epoch. A transaction that is still open is aborted
-first: the caller hears CONCURRENT_TRANSACTIONS and comes again until that is done.
+first: the caller hears CONCURRENT_TRANSACTIONS and comes again until that is done. A producer that
+says which id and epoch it has (KIP-360) and has another epoch than the transaction that is open is
+fenced, and the transaction goes on. Kafka looks at the id alone then: there a producer that was
+fenced takes the transaction of the one that fenced it along.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from fencepost.machines.transaction.epochs import (
     NEEDS_PRODUCER_ID,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    Claim,
     Identity,
     NeedsProducerId,
+    claim_of,
     initialized,
-    may_go_on,
 )
 from fencepost.machines.transaction.model import NEVER_MS, NO_TIME, Transaction
 from fencepost.machines.transaction.shard import Decision, Shard
@@ -86,7 +90,8 @@ def _fence(
     wall_ms: int,
 ) -> None:
     """Abort what is open, if the caller may take the id over."""
-    if request.expected is not None and not may_go_on(present.identity, *request.expected):
+    expected = request.expected
+    if expected is not None and claim_of(present.identity, *expected) is not Claim.CURRENT:
         decision.reply(token, Granted(ErrorCode.PRODUCER_FENCED))
     elif abort(shard, decision, present, fresh, wall_ms):
         decision.reply(token, Granted(ErrorCode.CONCURRENT_TRANSACTIONS))

@@ -2,7 +2,8 @@
 
 Counted is what clients decide the size of: the id, and each partition of a transaction, with an
 allowance for the objects around them. Whoever would need more is told to come again
-(COORDINATOR_NOT_AVAILABLE); what is loaded from the log is always taken.
+(COORDINATOR_NOT_AVAILABLE); what is loaded from the log is always taken. The last tenth is for ids
+that are there: a stranger who makes up ids stops no producer that is at work.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from fencepost.machines.transaction.model import Transaction
 DEFAULT_BYTES_MAX: Final = 512 * 1024 * 1024
 TRANSACTION_BYTES: Final = 1024
 """Allowance for the objects of one transactional id, and its entry of the marker queue."""
+NEW_IDS_SHARE: Final = 0.9
+"""Of the memory, that new ids may use up."""
 PARTITION_BYTES: Final = 200
 """Allowance for one partition: a tuple, its number, and a place in a set."""
 
@@ -29,7 +32,8 @@ class TransactionMemory:
     def admits(self, before: Transaction | None, after: Transaction) -> bool:
         """Whether a transactional id may become that."""
         more_bytes = bytes_of(after) - bytes_of(before)
-        return more_bytes <= 0 or self.used_bytes + more_bytes <= self.max_bytes
+        most_bytes = self.max_bytes if before is not None else NEW_IDS_SHARE * self.max_bytes
+        return more_bytes <= 0 or self.used_bytes + more_bytes <= most_bytes
 
 
 def bytes_of(transaction: Transaction | None) -> int:
