@@ -116,8 +116,8 @@ def handles(
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
     nothing else happens until it has returned. `listeners` are the kinds of
     listeners that serve it. `take_bytes` is asked first about each request, before it is decoded.
-    listeners that serve it. `unstable` is a version behind `versions` that Kafka may still change:
-    it is served with `unstable.api.versions.enable` alone.
+    `unstable` is a version behind `versions` that Kafka may still change: it is served with
+    `unstable.api.versions.enable` alone.
     """
     min_version, max_version = parse_versions(versions)
     assert request_class.min_version <= min_version <= max_version <= request_class.max_version
