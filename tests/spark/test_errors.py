@@ -10,14 +10,18 @@ from pyspark.errors import PySparkException
 
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.errors import (
+    END_BEHIND_LATEST,
+    LOST_PARTITIONS,
+    AvailableNowError,
     BoundsError,
     Condition,
     DataLossError,
     OptionError,
     SparkError,
+    TimestampError,
     condition_of,
 )
-from fencepost.spark.loss import Loss, recreated, unseen_beginning
+from fencepost.spark.loss import Loss, never_seen, recreated, unseen_beginning
 from fencepost.spark.sink_errors import (
     DecisionError,
     IncompleteBatchError,
@@ -31,6 +35,7 @@ added = unseen_beginning(P0, 5)
 assert added is not None
 LOSSES = {
     "PARTITIONS_DELETED": (Loss("deleted", P0, 3, -1, ""), {"partitions": "t-0, t-1"}),
+    "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS": (never_seen(P0), {"partitions": "t-0"}),
     "TOPIC_RECREATED": (
         recreated(P0, 3, 7, "then", "now", 0),
         {**RANGE, "previousTopicId": "then", "currentTopicId": "now"},
@@ -54,6 +59,9 @@ ERRORS = [
     OptionError("startingOffsets", "soon", "no"),
     DataLossError([LOSSES["TOPIC_RECREATED"][0]]),
     BoundsError("RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", "x", {"startOffset": 5}),
+    AvailableNowError(LOST_PARTITIONS, "x", {"tpsForEndOffset": "t-0"}),
+    AvailableNowError(END_BEHIND_LATEST, "x", {"latestOffset": "{}"}),
+    TimestampError(P0, 3, 2**60),
     SinkFencedError("s", "x"),
     IncompleteBatchError("s", 3, 2, ["s-1"]),
     UnfinishedBatchError("s", 3, 2, 1, "x"),

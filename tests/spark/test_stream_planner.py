@@ -12,7 +12,7 @@ import pytest
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import survey as survey_module
-from fencepost.spark.errors import DataLossError
+from fencepost.spark.errors import AvailableNowError, Condition, DataLossError, condition_of
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
 from fencepost.spark.stream_planner import Json, StreamPlanner
@@ -205,6 +205,100 @@ def test_available_now_stops_at_what_was_there(fake: FakeCluster, options: Any):
         pass
     assert query.read == [(0, 0, 4), (0, 4, 8), (0, 8, 10)]
     assert query.sleeps == 0
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_available_now_refuses_a_target_that_vanished(fake: FakeCluster, options: Any, fails: str):
+    fake.create_topic("u", 1)
+    fill(fake, 10)
+    fill(fake, 2, topic="u")
+    chosen = {"subscribe": "t,u", "maxOffsetsPerTrigger": "4", "failOnDataLoss": fails}
+    query = Query(options(startingOffsets="earliest", **chosen))
+    query.planner.freeze()
+    assert query.trigger()
+    del fake.topics["u"]
+    with pytest.raises(AvailableNowError, match="u-0 vanished") as raised:
+        query.trigger()
+    assert condition_of(raised.value) == Condition(
+        "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
+        {"tpsForLatestOffset": "t-0, t-1", "tpsForEndOffset": "t-0, t-1, u-0"},
+    )
+    query.restart(fail_on_data_loss=False)
+    query.planner.freeze()
+    while query.trigger():
+        pass
+    assert query.committed is not None
+    assert query.committed["t"] == {"0": 10, "1": 0}
+
+
+def test_available_now_refuses_a_target_that_was_cut(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    chosen = {"maxOffsetsPerTrigger": "4", "failOnDataLoss": "false"}
+    query = Query(options(startingOffsets="earliest", **chosen))
+    query.planner.freeze()
+    assert query.trigger()
+    fake.partition("t").elect(2, cut_to=6)
+    with pytest.raises(AvailableNowError, match="t-0 ended at 10") as raised:
+        query.trigger()
+    assert condition_of(raised.value) == Condition(
+        "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
+        {"latestOffset": '{"t": {"0": 6, "1": 0}}', "endOffset": '{"t": {"0": 10, "1": 0}}'},
+    )
+
+
+def test_available_now_goes_on_while_a_high_watermark_lags(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    fill(fake, 10)
+    ends = Survey._latest
+    lags = False
+
+    def latest(self: Survey, partitions: Any) -> Any:
+        found = ends(self, partitions)
+        return found | {P0: found[P0]._replace(offset=6)} if lags else found
+
+    monkeypatch.setattr(Survey, "_latest", latest)
+    query = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="4"))
+    query.planner.freeze()
+    assert query.trigger()
+    lags = True
+    assert query.trigger()
+    lags = False
+    while query.trigger():
+        pass
+    assert query.read == [(0, 0, 4), (0, 4, 6), (0, 6, 10)]
+
+
+def test_a_new_partition_that_is_deleted_before_its_first_look(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest", subscribe=None, subscribePattern="t|u"))
+    query.trigger()
+    fake.create_topic("u", 1)
+    query.time += 10
+    asked = Survey.earliest
+
+    def earliest(self: Survey, partitions: Any) -> Any:
+        wanted = list(partitions)
+        if TopicPartition("u", 0) in wanted:
+            fake.topics.pop("u", None)
+            raise UnknownTopic("gone", topic="u", partition=0)
+        return asked(self, wanted)
+
+    monkeypatch.setattr(Survey, "earliest", earliest)
+    query.restart()
+    with pytest.raises(DataLossError) as raised:
+        query.trigger()
+    found = condition_of(raised.value)
+    assert found is not None
+    assert found.name == "KAFKA_DATA_LOSS.INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS"
+    assert found.parameters == {"partitions": "u-0"}
+    fill(fake, 2)
+    fake.create_topic("u", 1)
+    query.restart(fail_on_data_loss=False)
+    assert query.trigger()
+    assert query.read[-1] == (0, 3, 5)
 
 
 def test_a_restart_goes_on_where_it_was(fake: FakeCluster, options: Any):

@@ -14,7 +14,7 @@ from fencepost.batch.records import Record, build_batch
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
-from fencepost.spark.errors import DataLossError, SinkError
+from fencepost.spark.errors import Condition, DataLossError, SinkError, TimestampError, condition_of
 from fencepost.spark.filters import Narrowing
 from fencepost.spark.options import SourceOptions, sink_options
 from fencepost.spark.planning import OffsetRange
@@ -59,6 +59,25 @@ def test_messages_of_before_kafka_0_11_are_read(fake: FakeCluster, options: Any)
     fill(fake, 3)
     planned = OffsetRange(P0, 5, 32)
     assert offsets(options(), planned) == list(range(5, 32))
+
+
+@pytest.mark.parametrize("timestamp_ms", [2**62, -(2**62), 1_700_000_000_000_000_000])
+def test_a_timestamp_that_microseconds_cannot_hold(
+    fake: FakeCluster, options: Any, timestamp_ms: int
+):
+    fill(fake, 2)
+    items = [(b"k", b"v"), (b"k", b"w")]
+    fake.partition("t").append(bytes(build_batch(items, timestamp_ms=timestamp_ms)))
+    with pytest.raises(TimestampError, match="at offset 2 of t-0") as raised:
+        list(read_range(options(), EVERYTHING, OffsetRange(P0, 0, 4)))
+    assert condition_of(raised.value) == Condition(
+        "KAFKA_MALFORMED_RECORD_TIMESTAMP",
+        {"topic": "t", "partition": "0", "offset": "2", "timestamp": str(timestamp_ms)},
+    )
+    assert raised.value.getSqlState() == "22008"
+    with pytest.raises(TimestampError, match="at offset 3 of t-0"):
+        list(read_range(options(), EVERYTHING, OffsetRange(P0, 3, 4)))
+    assert offsets(options(), OffsetRange(P0, 0, 2)) == [0, 1]
 
 
 def test_rows_have_sparks_columns_and_types(fake: FakeCluster, options: Any):

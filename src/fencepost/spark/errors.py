@@ -17,16 +17,23 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 
+from fencepost.client.metadata import TopicPartition
 from fencepost.spark.loss import UNKNOWN_END, Loss
 
 DATA_LOSS: Final = "KAFKA_DATA_LOSS"
 INVALID_OPTION: Final = "FENCEPOST_INVALID_OPTION"
 INVALID_ROWS: Final = "FENCEPOST_INVALID_ROWS"
 NULL_TOPIC: Final = "KAFKA_NULL_TOPIC_IN_DATA"
-SQL_STATES: Final = {DATA_LOSS: "22000", INVALID_OPTION: "42616"}
+MALFORMED_TIMESTAMP: Final = "KAFKA_MALFORMED_RECORD_TIMESTAMP"
+LOST_PARTITIONS: Final = "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW"
+END_BEHIND_LATEST: Final = (
+    "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW"
+)
+SQL_STATES: Final = {DATA_LOSS: "22000", INVALID_OPTION: "42616", MALFORMED_TIMESTAMP: "22008"}
 _PARAMETERS: Final = "parameters: "
 _IN_TEXT: Final = re.compile(
-    r"\[((?:KAFKA|FENCEPOST|RESOLVED_START|UNRESOLVED_START)_[A-Z_]+(?:\.[A-Z_]+)?)\]"
+    r"\[((?:KAFKA|FENCEPOST|RESOLVED_START|UNRESOLVED_START|LOST_TOPIC|END_OFFSET)_[A-Z_]+"
+    r"(?:\.[A-Z_]+)?)\]"
 )
 # How much of a text is searched for our parameters: Spark's texts hold whole Java stacks.
 _TEXT_MAX: Final = 1_000_000
@@ -80,6 +87,33 @@ class BoundsError(SparkError, ValueError):
     """Starts or ends do not fit the partitions there are, or each other."""
 
 
+class AvailableNowError(SparkError):
+    """What Trigger.AvailableNow was to read is not there any more; whatever failOnDataLoss says, as
+    with Spark's connector. A restart of the query reads what there is then."""
+
+    def __init__(self, condition: str, message: str, parameters: Mapping[str, object]) -> None:
+        super().__init__(condition, f"{message}. Start the query again", parameters)
+
+
+class TimestampError(SparkError, ValueError):
+    """A record's timestamp, in ms since 1970, does not fit into Spark's microseconds."""
+
+    def __init__(self, where: TopicPartition, offset: int, timestamp_ms: int) -> None:
+        super().__init__(
+            MALFORMED_TIMESTAMP,
+            f"the record at offset {offset} of {where} has the timestamp {timestamp_ms} ms, which "
+            "Spark's microseconds cannot hold; perhaps its producer takes smaller units. Name the "
+            "columns you need without `timestamp` "
+            "(.schema) to read the record without it",
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "offset": offset,
+                "timestamp": timestamp_ms,
+            },
+        )
+
+
 class DataLossError(SparkError):
     """Offsets a query counted on are lost or have been rewritten; `losses` has them all.
 
@@ -109,6 +143,10 @@ def loss_condition(loss: Loss, losses: Sequence[Loss]) -> tuple[str, dict[str, o
     if loss.kind == "deleted":
         gone = [one.partition for one in losses if one.kind == "deleted"]
         return "PARTITIONS_DELETED", {"partitions": ", ".join(map(str, gone))}
+    if loss.kind == "never seen":
+        gone = [one.partition for one in losses if one.kind == "never seen"]
+        names: dict[str, object] = {"partitions": ", ".join(map(str, gone))}
+        return "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", names
     if loss.kind == "recreated":
         ids = {"previousTopicId": loss.topic_ids[0], "currentTopicId": loss.topic_ids[1]}
         return "TOPIC_RECREATED", {**range_, **ids}

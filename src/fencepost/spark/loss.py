@@ -129,6 +129,12 @@ def _truncated(
     return Loss(kind, partition, end.end_offset, stored.offset, detail), onward
 
 
+def never_seen(partition: TopicPartition) -> Loss:
+    """A partition that was deleted again before it could be asked where it begins."""
+    detail = "the partition was new to the query and is deleted already"
+    return Loss("never seen", partition, 0, UNKNOWN_END, detail, is_new_partition=True)
+
+
 def unseen_beginning(partition: TopicPartition, earliest: int) -> Loss | None:
     """A partition that appeared while the query ran should begin at offset 0; what was deleted
     before its first look was never read."""

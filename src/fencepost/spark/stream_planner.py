@@ -16,6 +16,7 @@ Before offsets move on, and when a query comes back, the start is compared with 
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import deque
@@ -24,8 +25,13 @@ from typing import Any, Protocol
 
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.errors import DataLossError
-from fencepost.spark.loss import Loss, PartitionState, judge, unseen_beginning
+from fencepost.spark.errors import (
+    END_BEHIND_LATEST,
+    LOST_PARTITIONS,
+    AvailableNowError,
+    DataLossError,
+)
+from fencepost.spark.loss import Loss, PartitionState, judge, never_seen, unseen_beginning
 from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.spark.options import AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.spark.planning import OffsetRange, limit_offsets, split_ranges
@@ -80,6 +86,7 @@ class StreamPlanner:
         self._verified: Json | None = None  # the start that was compared with the log
         self._verified_epochs: dict[TopicPartition, int] = {}
         self._target: Mapping[TopicPartition, Position] | None = None
+        self._target_ids: Mapping[str, str] = {}
         self._latest: Look | None = None
         self._last_batch_at = float("-inf")
 
@@ -107,7 +114,8 @@ class StreamPlanner:
 
     def freeze(self) -> None:
         """Let the ends of this moment be the last ones planned (Trigger.AvailableNow)."""
-        self._target = self.survey.look().latest
+        look = self.survey.look()
+        self._target, self._target_ids = look.latest, look.topic_ids
 
     def latest(self) -> Json | None:
         """The ends last seen, for progress reports."""
@@ -134,6 +142,7 @@ class StreamPlanner:
             return start_json
         look = self.survey.look()
         self._latest = look
+        self._require_target(look)
         begins = self._begins(start, look)
         self._note_verified(start_json, look)
         end = self._end(start, begins, look, limited=limited)
@@ -260,7 +269,7 @@ class StreamPlanner:
                 begins[partition] = onward
         new = [partition for partition in look.latest if partition not in start.positions]
         known_topics = {partition.topic for partition in start.positions}
-        for partition, earliest in (self.survey.earliest(new) if new else {}).items():
+        for partition, earliest in self._earliest(new, losses).items():
             begins[partition] = earliest
             # Of a topic that is new as a whole nobody expects what it had before.
             loss = unseen_beginning(partition, earliest)
@@ -268,6 +277,54 @@ class StreamPlanner:
                 losses.append(loss)
         self.report(losses)
         return begins
+
+    def _earliest(
+        self, new: Sequence[TopicPartition], losses: list[Loss]
+    ) -> dict[TopicPartition, int]:
+        """Where new partitions begin; those that are deleted meanwhile join the losses."""
+        if not new:
+            return {}
+        try:
+            return self.survey.earliest(new)
+        except UnknownTopic:
+            there = self.survey.look().latest
+            gone = [partition for partition in new if partition not in there]
+            if not gone:
+                raise
+            losses += map(never_seen, gone)
+            return self._earliest([one for one in new if one in there], losses)
+
+    def _require_target(self, look: Look) -> None:
+        """What Trigger.AvailableNow is to read must still be there. AvailableNowError."""
+        target = self._target or {}
+        gone = sorted(set(target) - set(look.latest))
+        if gone:
+            raise AvailableNowError(
+                LOST_PARTITIONS,
+                f"{', '.join(map(str, gone))} vanished while Trigger.AvailableNow ran",
+                {
+                    "tpsForLatestOffset": ", ".join(map(str, sorted(look.latest))),
+                    "tpsForEndOffset": ", ".join(map(str, sorted(target))),
+                },
+            )
+        shorter = {p: end for p, end in target.items() if look.latest[p].offset < end.offset}
+        if not shorter:
+            return
+        # A new leader's high watermark may lag; epochs tell that from a log that was cut.
+        wanted = StreamOffset(shorter, self._target_ids)
+        for partition, state in self.survey.states(wanted, look).items():
+            stored_id = self._target_ids.get(partition.topic, "")
+            loss, _ = judge(partition, shorter[partition], stored_id, state)
+            if loss is not None and loss.kind != "recreated":
+                raise AvailableNowError(
+                    END_BEHIND_LATEST,
+                    f"{partition} ended at {shorter[partition].offset} when Trigger.AvailableNow "
+                    f"began and ends at {look.latest[partition].offset} now: {loss.detail}",
+                    {
+                        "latestOffset": json.dumps(StreamOffset(look.latest).to_json(plain=True)),
+                        "endOffset": json.dumps(StreamOffset(target).to_json(plain=True)),
+                    },
+                )
 
     def report(self, losses: Sequence[Loss]) -> None:
         """Raise the losses, or log them where the user chose to go on."""

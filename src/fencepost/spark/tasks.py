@@ -15,8 +15,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from fencepost.batch.columns import decode_columns
+from fencepost.batch.errors import BatchError
 from fencepost.batch.header import iter_headers
-from fencepost.batch.records import first_offset
+from fencepost.batch.records import first_offset, read_records
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import (
     ClientError,
@@ -28,7 +29,7 @@ from fencepost.client.fetch_core import Fetched
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
 from fencepost.spark.connections import cluster_for, drop
-from fencepost.spark.errors import DataLossError
+from fencepost.spark.errors import DataLossError, TimestampError
 from fencepost.spark.loss import UNKNOWN_END, Loss, recreated
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
@@ -40,6 +41,7 @@ log = logging.getLogger("fencepost.spark")
 
 # JVM and Python spend least per record with 16 to 64 thousand rows in a batch.
 ROWS_PER_BATCH = 32_768
+MICROS_MAX = 2**63 - 1
 
 
 def read_range(
@@ -93,17 +95,22 @@ class _Task:
     def _decode(self, left: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         if 0 <= left.leader_epoch < fetched.last_epoch:
             self._check_epochs(left, fetched)
-        return decode_columns(
-            fetched.records,
-            topic=left.partition.topic,
-            partition=left.partition.partition,
-            start_offset=left.start,
-            end_offset=left.end,
-            columns=self.columns,
-            max_rows=ROWS_PER_BATCH,
-            aborted=fetched.aborted,
-            check_crc=self.options.client.check_crcs,
-        )
+        try:
+            yield from decode_columns(
+                fetched.records,
+                topic=left.partition.topic,
+                partition=left.partition.partition,
+                start_offset=left.start,
+                end_offset=left.end,
+                columns=self.columns,
+                max_rows=ROWS_PER_BATCH,
+                aborted=fetched.aborted,
+                check_crc=self.options.client.check_crcs,
+            )
+        except BatchError as error:
+            if error.code is ErrorCode.INVALID_TIMESTAMP:
+                _raise_timestamp(left, fetched, error)
+            raise
 
     def _check_beginning(self, left: OffsetRange, fetched: Fetched) -> None:
         """Retention may have overtaken the read. Other gaps (compaction, markers, aborted
@@ -186,3 +193,12 @@ class _Task:
         if self.options.fail_on_data_loss:
             raise DataLossError([loss]) from cause
         log.warning("data loss: %s", loss)
+
+
+def _raise_timestamp(left: OffsetRange, fetched: Fetched, error: BatchError) -> None:
+    """Raise the error of the first record whose time does not fit; damage is somebody else's."""
+    records = read_records(fetched.records, start_offset=max(left.start, error.offset or 0))
+    for record in records:
+        if record.offset < left.end and not -MICROS_MAX <= record.timestamp_ms * 1000 <= MICROS_MAX:
+            where = left.partition
+            raise TimestampError(where, record.offset, record.timestamp_ms) from error
