@@ -178,6 +178,13 @@ def test_sinks():
         sink_options({"kafka.bootstrap.servers": "a:1", "topic": " "})
 
 
+def test_sinks_take_what_spark_says_of_the_query(caplog: pytest.LogCaptureFixture):
+    query = {"queryname": "copy", "checkpointlocation": "/tmp/x"}
+    with caplog.at_level(logging.WARNING):
+        sink_options({"kafka.bootstrap.servers": "a:1", "topic": "t", **query})
+    assert caplog.text == ""
+
+
 def test_options_can_be_pickled():
     options = source(startingOffsets='{"t":{"0":23}}')
     assert pickle.loads(pickle.dumps(options)) == options

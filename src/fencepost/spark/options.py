@@ -59,6 +59,8 @@ NAMES = (
     "transactionalIdPrefix",
     "checkpointLocation",
 )
+# Of a query as a whole; Spark hands it on to the sink, where it says nothing.
+SPARKS_OWN = ("queryName",)
 # Accepted for the sake of existing programs; they steer parts that this connector has not.
 WITHOUT_EFFECT = ("groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
 
@@ -202,7 +204,7 @@ class _Options:
 
     def check_names(self) -> None:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
-        known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT)}
+        known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
         for key, value in self._given.items():
             if key in known or key.startswith(PREFIX):
                 continue
