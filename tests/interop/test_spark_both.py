@@ -1,4 +1,5 @@
-"""One suite for both: this data source and Spark's own connector, on the same broker.
+"""One suite for both: this data source and Spark's own connector, on the same broker, ours or
+Apache Kafka's.
 
 Each case runs under both formats against the same topic and must give the same rows, the same
 offsets in checkpoints, the same refusal. What may differ is in the table of docs/SPARK.md.
@@ -18,8 +19,11 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
+from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
+from ..waiting import eventually
+from . import apache
 from .conftest import SPARK_KAFKA, jars_or_skip
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow]
@@ -33,13 +37,21 @@ COLUMNS = (
 )
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
+@pytest.fixture(scope="module", params=["fencepost", "apache"])
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A broker of ours, and Apache Kafka's."""
     from fencepost.testing import Cluster as Served
 
     jars_or_skip(SPARK_KAFKA)
-    with Served(faults=False, group_initial_rebalance_delay_ms=0) as served:
-        yield served.bootstrap_servers
+    if request.param == "apache":
+        jars_or_skip(apache.KAFKA)
+        with apache.apache_broker(tmp_path_factory.mktemp("apache")) as broker:
+            yield broker.bootstrap_servers
+    else:
+        with Served(faults=False, group_initial_rebalance_delay_ms=0) as served:
+            yield served.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
@@ -230,20 +242,23 @@ class Stream:
 
     def run(self, kind: str, **options: str) -> list[int]:
         """Rows of each batch of a run to the end of what there is."""
+        query = self.start(kind, {"availableNow": True}, **options)
+        query.awaitTermination()
+        return [progress["numInputRows"] for progress in query.recentProgress]
+
+    def start(self, kind: str, trigger: dict[str, Any], **options: str) -> Any:
         source = self.spark.readStream.format(kind).options(**options)
         source = source.option("kafka.bootstrap.servers", self.servers)
-        query = (
+        return (
             source.option("subscribe", self.topic)
             .load()
             .select("partition", "offset")
             .writeStream.format("parquet")
             .option("path", str(self.folder / "out"))
             .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(availableNow=True)
+            .trigger(**trigger)
             .start()
         )
-        query.awaitTermination()
-        return [progress["numInputRows"] for progress in query.recentProgress]
 
     @property
     def offsets(self) -> list[int]:
@@ -284,6 +299,84 @@ def test_batches_of_a_stream_are_the_same(
         assert query.places == [(p, offset) for p in (0, 1) for offset in range(25)]
     assert stored[1] == stored[0]
     assert counts[1] == counts[0]
+
+
+def batches_of(query: Any) -> list[int]:
+    return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
+
+
+def seen_end(query: Any, topic: str) -> int:
+    """Records that the source was last seen to have."""
+    last = query.lastProgress
+    latest = json.loads(last["sources"][0]["latestOffset"] or "{}") if last else {}
+    return sum(latest.get(topic, {}).values())
+
+
+@pytest.fixture
+def idle_progress(spark: Any) -> Iterator[None]:
+    """Queries report where the log ends soon after they saw it, also when they read nothing."""
+    name = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(name, "100")
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("idle_progress")
+@pytest.mark.parametrize("kind", FORMATS)
+def test_small_batches_wait_for_more(spark: Any, servers: str, tmp_path: Path, kind: str):
+    topic = new_topic(servers, 2)
+    append(servers, topic, 4)
+    stream = Stream(spark, servers, topic, tmp_path)
+    chosen = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "10"}
+    query = stream.start(kind, {"processingTime": "0 seconds"}, **chosen)
+    try:
+        eventually(lambda: batches_of(query) == [4], "the first batch does not wait")
+        append(servers, topic, 6)
+        eventually(lambda: seen_end(query, topic) == 10, "the query sees what is too little")
+        assert batches_of(query) == [4]
+        append(servers, topic, 6)
+        eventually(lambda: batches_of(query) == [4, 12], "there is enough")
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_small_batches_wait_no_longer_than_they_may(
+    spark: Any, servers: str, tmp_path: Path, kind: str
+):
+    topic = new_topic(servers, 2)
+    append(servers, topic, 4)
+    stream = Stream(spark, servers, topic, tmp_path)
+    chosen = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "1000"}
+    chosen["maxTriggerDelay"] = "1s"
+    query = stream.start(kind, {"processingTime": "0 seconds"}, **chosen)
+    try:
+        eventually(lambda: batches_of(query) == [4])
+        append(servers, topic, 6)
+        eventually(lambda: sum(batches_of(query)) == 10, "the delay has passed")
+    finally:
+        query.stop()
+
+
+def test_records_that_were_deleted_unread(spark: Any, servers: str, tmp_path: Path):
+    """Both fail, and go on at the beginning of the log where they are told to."""
+    topic = new_topic(servers, 2)
+    append(servers, topic, 20)
+    streams = {kind: Stream(spark, servers, topic, tmp_path / kind) for kind in FORMATS}
+    for kind, stream in streams.items():
+        assert sum(stream.run(kind, startingOffsets="earliest")) == 20
+    append(servers, topic, 20)
+    with Cluster(servers) as cluster:
+        Admin(cluster).delete_records({TopicPartition(topic, 0): 15})
+    told = {kind: outcome(lambda k=kind, s=stream: s.run(k)) for kind, stream in streams.items()}
+    assert told == {"kafka": "fails", "fencepost": "fails"}
+    for kind, stream in streams.items():
+        assert sum(stream.run(kind, failOnDataLoss="false")) == 15
+        assert [offset for partition, offset in stream.places if partition == 0] == [
+            *range(10),
+            *range(15, 20),
+        ]
+        assert stream.stored[topic] == {"0": 20, "1": 20}
 
 
 def test_a_checkpoint_moves_over_and_back_at_its_exact_offsets(
