@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ def test_a_project_has_what_its_readme_names(tmp_path: Path, capsys: pytest.Capt
         "spark-pipeline.yml",
         "conf/spark-defaults.conf",
         "conf/log4j2.properties",
+        "run",
         "transformations/raw.py",
         "transformations/cleaned.py",
         "transformations/aggregates.py",
@@ -77,3 +81,18 @@ def test_directories_that_it_leaves_alone(tmp_path: Path, capsys: pytest.Capture
     assert main(["pipeline", "init", str(tmp_path / "a;b")]) == 1
     assert "take letters, digits" in capsys.readouterr().err
     assert written(tmp_path) == {"mine"}
+
+
+def test_run_gives_any_command_the_projects_settings(tmp_path: Path):
+    place = tmp_path / "flow"
+    assert main(["pipeline", "init", str(place)]) == 0
+    asked = ["sh", "-c", 'echo "$SPARK_CONF_DIR $PYSPARK_PYTHON $PWD $1"', "sh", "a b"]
+    for chosen, expected in ({}, sys.executable), ({"PYSPARK_PYTHON": "/other"}, "/other"):
+        done = subprocess.run(
+            [str(place / "run"), *asked],
+            env={"PATH": os.environ["PATH"], **chosen},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == f"{place}/conf {expected} {place} a b\n"

@@ -17,16 +17,15 @@ TIMEOUT_S = 800
 
 def run_project(place: Path, servers: str) -> None:
     """One run, as its README says; nothing of it is left running."""
-    import pyspark
-
     from fencepost.cli.demo.pipeline import environment
     from fencepost.testing.sessions import stop_session
 
-    launcher = Path(pyspark.__file__).parent / "bin" / "spark-pipelines"
+    chosen = environment(place, servers, "")
+    del chosen["SPARK_CONF_DIR"], chosen["PYSPARK_PYTHON"]  # that is what `run` is for
     with subprocess.Popen(
-        [str(launcher), "run"],
+        [str(place / "run")],
         cwd=place,
-        env=environment(place, servers, ""),  # SPARK_CONF_DIR is its conf
+        env=chosen,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

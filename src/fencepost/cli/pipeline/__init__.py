@@ -14,8 +14,7 @@ from fencepost.cli.pipeline.project_files import write_project
 EXAMPLES = """\
 examples:
   fencepost pipeline init flow --topic orders --output-topic order-sums
-  cd flow
-  SPARK_CONF_DIR="$PWD/conf" spark-pipelines run
+  flow/run
 """
 
 
@@ -53,6 +52,5 @@ def init(arguments: argparse.Namespace) -> int:
         topic=arguments.topic,
         output_topic=arguments.output_topic or f"{arguments.topic}-sums",
     )
-    print(f"{directory}: run it there with")
-    print('  SPARK_CONF_DIR="$PWD/conf" spark-pipelines run')
+    print(f"run it with {directory / 'run'}")
     return 0

@@ -2,15 +2,18 @@
 
 Spark takes the settings of a pipeline's specification into a session that runs already, so what
 has to be known before (which catalog there is, and where) stands in `conf/spark-defaults.conf`, and
-SPARK_CONF_DIR has to name that directory. The catalog is Spark's Hive catalog over an embedded
-Derby: PySpark comes with both, and tables made by one run are there in the next.
+SPARK_CONF_DIR has to name that directory: the project's script `run` sees to it. The catalog is
+Spark's Hive catalog over an embedded Derby: PySpark comes with both, and tables made by one run are
+there in the next.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +29,20 @@ appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+_RUN: Final = """\
+#!/bin/sh
+# Runs `spark-pipelines run`, or the command that it is given, with this project's settings and
+# catalog, and with the Python that has Fencepost unless PYSPARK_PYTHON names another.
+cd "$(dirname "$0")" || exit
+export SPARK_CONF_DIR="$PWD/conf"
+[ -n "$PYSPARK_PYTHON" ] || PYSPARK_PYTHON=%s
+export PYSPARK_PYTHON
+PATH="$PATH:$(dirname "$PYSPARK_PYTHON")"
+[ $# -gt 0 ] || set -- spark-pipelines run
+exec "$@"
 """
 
 
@@ -58,6 +75,8 @@ def write_project(location: str, *, servers: str, topic: str, output_topic: str)
     (directory / "conf").mkdir()
     (directory / "conf" / "spark-defaults.conf").write_text(_defaults(directory))
     (directory / "conf" / "log4j2.properties").write_text(_LOG_SETTINGS)
+    (directory / "run").write_text(_RUN % shlex.quote(sys.executable))
+    (directory / "run").chmod(0o755)
     return directory
 
 
