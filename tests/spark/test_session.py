@@ -15,6 +15,7 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
+from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
@@ -176,8 +177,9 @@ def test_a_stream_keeps_to_its_limit_and_goes_on_after_a_restart(
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "150"}
     counts = copy.run(**options)
     assert sum(counts) == 400
-    assert all(count <= 153 for count in counts)
-    assert len(counts) >= 3
+    if HAS_ADMISSION_CONTROL:  # PySpark 4.2 and newer
+        assert all(count <= 153 for count in counts)
+        assert len(counts) >= 3
     assert copy.run(**options) in ([], [0])
     produce(cluster, made, 400, 450)
     assert sum(copy.run(**options)) == 50

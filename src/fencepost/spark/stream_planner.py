@@ -159,7 +159,12 @@ class StreamPlanner:
         limits = {partition: position.offset for partition, position in end.positions.items()}
         begins = {partition: position.offset for partition, position in start.positions.items()}
         if end_json != self._last_end:
-            limits = self._still_there(end)
+            look = self.survey.look()
+            limits = self._still_there(end, look)
+            # PySpark 4.1 has ends planned without their start: that is compared now.
+            unknown = {p: at for p, at in start.positions.items() if p not in end.begins}
+            onward = self._onward(StreamOffset(unknown, start.topic_ids), look)
+            begins.update({p: min(at, limits.get(p, at)) for p, at in onward.items()})
         elif start_json != self._verified:
             look = self.survey.look()
             begins = self._begins(start, look)
@@ -258,15 +263,7 @@ class StreamPlanner:
 
     def _begins(self, start: StreamOffset, look: Look) -> dict[TopicPartition, int]:
         """Where each partition goes on from; raises or logs what was lost."""
-        losses: list[Loss] = []
-        begins: dict[TopicPartition, int] = {}
-        for partition, state in self.survey.states(start, look).items():
-            stored_id = start.topic_ids.get(partition.topic, "")
-            loss, onward = judge(partition, start.positions[partition], stored_id, state)
-            if loss is not None:
-                losses.append(loss)
-            if onward is not None:
-                begins[partition] = onward
+        losses, begins = self._judged(start, look)
         new = [partition for partition in look.latest if partition not in start.positions]
         known_topics = {partition.topic for partition in start.positions}
         for partition, earliest in self._earliest(new, losses).items():
@@ -277,6 +274,26 @@ class StreamPlanner:
                 losses.append(loss)
         self.report(losses)
         return begins
+
+    def _onward(self, start: StreamOffset, look: Look) -> dict[TopicPartition, int]:
+        """Where partitions go on from; raises or logs what was lost."""
+        losses, begins = self._judged(start, look)
+        self.report(losses)
+        return begins
+
+    def _judged(
+        self, start: StreamOffset, look: Look
+    ) -> tuple[list[Loss], dict[TopicPartition, int]]:
+        losses: list[Loss] = []
+        begins: dict[TopicPartition, int] = {}
+        for partition, state in self.survey.states(start, look).items():
+            stored_id = start.topic_ids.get(partition.topic, "")
+            loss, onward = judge(partition, start.positions[partition], stored_id, state)
+            if loss is not None:
+                losses.append(loss)
+            if onward is not None:
+                begins[partition] = onward
+        return losses, begins
 
     def _earliest(
         self, new: Sequence[TopicPartition], losses: list[Loss]
@@ -384,10 +401,9 @@ class StreamPlanner:
         waited_ms = (self._clock() - self._last_batch_at) * 1000
         return there < least and waited_ms < self.options.max_trigger_delay_ms
 
-    def _still_there(self, end: StreamOffset) -> dict[TopicPartition, int]:
+    def _still_there(self, end: StreamOffset, look: Look) -> dict[TopicPartition, int]:
         """Ends of a batch that another process planned, checked and, where records are gone,
         clipped to what is left."""
-        look = self.survey.look()
         losses: list[Loss] = []
         limits: dict[TopicPartition, int] = {}
         for partition, state in self.survey.states(end, look).items():
