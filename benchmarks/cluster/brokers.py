@@ -98,6 +98,20 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
+def waited_s(quorum: Quorum) -> float:
+    """Seconds that the brokers' threads, all together, were ready to run and had no core.
+
+    Of threads that have ended nothing is known. 0 where the system does not tell.
+    """
+    found = 0
+    for id_ in BROKERS:
+        process = quorum.nodes[id_].process
+        for task in () if process is None else Path(f"/proc/{process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += int((task / "schedstat").read_text().split()[1])
+    return found / 1e9
+
+
 def resident_mb(quorum: Quorum) -> float:
     """The most memory that any broker has resident now."""
     found = 0.0

@@ -33,6 +33,8 @@ class Load(NamedTuple):
     """CPU that the brokers used for each transaction."""
     others_cores: float
     """Cores that processes which are none of the benchmark's kept busy meanwhile."""
+    waiting: float
+    """How many of the brokers' threads were ready to run and had no core, on average."""
 
 
 class Used(NamedTuple):
@@ -42,6 +44,8 @@ class Used(NamedTuple):
     """By the brokers that are measured, all together."""
     others_s: float
     """By whatever else runs on this machine and is no part of the benchmark."""
+    waited_s: float
+    """Not used: the brokers' threads were ready to run meanwhile, and had no core."""
 
 
 class Confluent:
@@ -163,4 +167,5 @@ def run(
         commits_ms,
         (after.brokers_s - before.brokers_s) * 1000 / len(commits_ms),
         max(0.0, (after.others_s - before.others_s) / took_s),
+        max(0.0, (after.waited_s - before.waited_s) / took_s),
     )
