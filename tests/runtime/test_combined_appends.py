@@ -198,6 +198,19 @@ def test_requests_fail_when_the_machine_breaks_down(
     assert "appending to t-0 failed" in caplog.text
 
 
+def test_each_producer_of_a_group_is_judged_by_its_own_batches() -> None:
+    world = Appends()
+    world.add(0, producer=(7, 0, 0))
+    world.end_turn()
+    world.add(1, producer=(8, 0, 0))
+    world.add(2, producer=(7, 0, 5))
+    world.end_turn()
+    world.leader.flush()
+    assert world.log.asked == [2], "they were a group"
+    assert world.answers[1].error_code is ErrorCode.NONE
+    assert world.answers[2].error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_failed_write_is_answered_to_all() -> None:
     world = Appends()
     world.leader.log.refuses = "no space left"

@@ -1,0 +1,136 @@
+"""CPU time of one Produce request from the bytes that arrive to the bytes of its answer.
+
+    python benchmarks/broker/produce_path.py [--batch-bytes N] [--connections C] [--depth D]
+
+A node in this process, and connections whose transports only count: no sockets, no generator beside
+it. Logs are in memory (/dev/shm where there is such), so that the disk does not matter either, and
+appends count in the page cache unless --flush. Each connection is given `depth` requests at a time,
+and all of them are answered before the next. Of several rounds the least is shown, too: a busy
+machine makes the others longer. `FENCEPOST_PURE=1` shows the same without the compiled modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.broker import loadgen
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.connection import Connection
+from fencepost.broker.node.node import Node
+
+PARTITIONS = 8
+MEMORY = "/dev/shm"
+
+
+class CountingTransport(asyncio.Transport):
+    """Takes whatever it is given."""
+
+    sent_bytes = 0
+
+    def write(self, data: Any) -> None:
+        self.sent_bytes += len(data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def receive(connection: Connection, data: bytes) -> None:
+    """Have the bytes arrive, as many at a time as there is room for."""
+    at = 0
+    while at < len(data):
+        room = connection.get_buffer(-1)
+        count = min(len(room), len(data) - at)
+        room[:count] = data[at : at + count]
+        connection.buffer_updated(count)
+        at += count
+
+
+async def run(connections: list[Connection], frames: list[bytes], rounds: int) -> None:
+    """Give every connection its requests, and wait for the answers, so many times."""
+    for _ in range(rounds):
+        for connection, frame in zip(connections, frames, strict=True):
+            receive(connection, frame)
+        while not all(connection.idle for connection in connections):  # noqa: ASYNC110 - turns
+            await asyncio.sleep(0)
+
+
+async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
+    """Microseconds of CPU time per request, of each round."""
+    config = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": directory,
+        "log.flush.before.ack": str(arguments.flush).lower(),
+    }
+    node = Node(BrokerConfig.load(None, config), asyncio.get_running_loop())
+    await node.start()
+    port = node.bound[0].port
+    load = loadgen.Load(
+        "127.0.0.1", port, "path", PARTITIONS, arguments.batch_bytes, -1, 1, 1, 1.0, 0
+    )
+    await asyncio.to_thread(loadgen.create_topic, "127.0.0.1", port, "path", PARTITIONS)
+    await asyncio.to_thread(loadgen.wait_until_led, load)
+    connections = [Connection(node.listener, "PLAINTEXT") for _ in range(arguments.connections)]
+    for connection in connections:
+        connection.connection_made(CountingTransport())
+    frames = [
+        loadgen.build_frame(load, number % PARTITIONS) * arguments.depth
+        for number in range(arguments.connections)
+    ]
+    in_flight = arguments.connections * arguments.depth
+    times = max(1, arguments.requests // in_flight)
+    await run(connections, frames, times)
+    took_us = []
+    for _ in range(arguments.rounds):
+        began = time.process_time()
+        await run(connections, frames, times)
+        took_us.append((time.process_time() - began) * 1e6 / (times * in_flight))
+    for connection in connections:
+        connection.connection_lost(None)
+    await node.stop()
+    return took_us
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--batch-bytes", type=int, default=1)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--depth", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=1600, help="of each round")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--flush", action="store_true", help="fsync before the answer")
+    arguments = parser.parse_args()
+    place = MEMORY if Path(MEMORY).is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        took_us = asyncio.run(measure(arguments, directory))
+    least, median = min(took_us), statistics.median(took_us)
+    print(f"CPU us per request: {least:.1f} at least, {median:.1f} in the median")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
