@@ -98,3 +98,11 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path, monkeypatch) -> N
     assert contents(log) == before and log.end_offset == 1
     append(log)
     assert len(contents(log)) == 2
+
+
+def test_each_batch_begins_where_the_one_before_it_ends(tmp_path) -> None:
+    log = open_log(OsDisk(), str(tmp_path / "topic-0"))
+    append(log, make_batch(timestamp_ms=NOW_MS))
+    log.append_all_as_leader(made([(1, 10, 0), (2, 20, 0), (3, 5, 0)]), 0, NOW_MS)
+    assert [offset for offset, _ in contents(log)] == [0, 1, 2, 4]
+    assert log.end_offset == 7
