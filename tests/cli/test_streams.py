@@ -24,6 +24,8 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
+from fencepost.spark.archive.layout import Layout
+from fencepost.spark.archive.query import prepare
 
 from ..ports import address_of, refusing_port
 from ..spark.checkpoints import write_checkpoint
@@ -83,6 +85,7 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("transactions", "explain"): [TOPIC],
     ("spark", "watch"): ["{checkpoint}", "--once"],
     ("spark", "sinks"): ["--json"],
+    ("archive", "status"): ["{archive}"],
     ("wire", "apis"): [],
     ("wire", "show"): ["FetchRequest"],
     ("wire", "errors"): [],
@@ -126,6 +129,9 @@ NOT_RUN = {
     ("sim", "ablations"),
     ("pipeline", "init"),
     ("audit",),
+    *(("archive", action) for action in ("run", "compact", "verify", "replay")),
+    ("archive", "offsets"),
+    ("archive", "translate"),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or
@@ -158,7 +164,10 @@ def files(tmp_path: Path) -> dict[str, str]:
     document = tmp_path / "document.json"
     document.write_text('{"message": "HeartbeatResponse", "version": 0, "body": {}}')
     scenario = Path(__file__).parents[1] / "transcripts" / "quorum" / "s36_leader_restarts.txt"
+    archive = Layout(tmp_path / "archive")
+    prepare(archive, "parquet")
     return {
+        "archive": str(archive.directory),
         "segment": str(segment),
         "directory": str(partition.parent),
         "document": str(document),

@@ -492,6 +492,12 @@ def test_frames_that_cannot_be_written(ddl: str, topic: str | None, complaint: s
 def test_frames_with_the_right_columns_are_written(fake: FakeCluster):
     check_schema(schema("value binary, key string, partition int, headers headers"), "t")
     check_schema(schema("value string, topic string, other double"), None)
+    check_schema(schema("value string, timestamp string"), "t")
+    check_schema(schema("value string, timestamp timestamp"), "t", keep_timestamps=True)
+    with pytest.raises(SinkError, match="keepTimestamps=true needs a column 'timestamp'"):
+        check_schema(schema("value string"), "t", keep_timestamps=True)
+    with pytest.raises(SinkError, match="'timestamp' must be timestamp, not string"):
+        check_schema(schema("value string, timestamp string"), "t", keep_timestamps=True)
 
 
 def test_what_was_written_is_all_there(fake: FakeCluster, options: Any):

@@ -123,14 +123,21 @@ def client_config(arguments: argparse.Namespace, servers: str, **defaults: objec
         "request.timeout.ms": API_TIMEOUT_MS,
     }
     props.update({key.replace("_", "."): value for key, value in defaults.items()})
+    props.update(given_properties(arguments))
+    props["bootstrap.servers"] = servers
+    return ClientConfig.from_props(props)
+
+
+def given_properties(arguments: argparse.Namespace) -> dict[str, object]:
+    """The client properties that --timeout, --client-config and -X give. UsageError."""
+    props: dict[str, object] = {}
     if arguments.timeout is not None:
         limit_ms = max(1, round(arguments.timeout * 1000))
         props.update({"default.api.timeout.ms": limit_ms, "request.timeout.ms": limit_ms})
     if arguments.client_config is not None:
         props.update(_properties_in(arguments.client_config))
     props.update(pair(text, "-X") for text in arguments.properties)
-    props["bootstrap.servers"] = servers
-    return ClientConfig.from_props(props)
+    return props
 
 
 def _properties_in(path: Path) -> dict[str, str]:

@@ -76,6 +76,11 @@ COMMANDS: tuple[Command, ...] = (
         "fencepost.cli.pipeline",
         "a Spark Declarative Pipelines project from topic to tables and back",
     ),
+    Command(
+        "archive",
+        "fencepost.cli.archive",
+        "topics into partitioned files by Spark, and back into topics",
+    ),
     Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON"),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),
     Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults"),

@@ -58,5 +58,5 @@ class FencepostDataSource(DataSource):
 
     def _sink(self, schema: StructType) -> StreamWriter:
         options = sink_options(self.options)
-        check_schema(schema, options.topic)
+        check_schema(schema, options.topic, keep_timestamps=options.keep_timestamps)
         return StreamWriter(options)

@@ -57,6 +57,7 @@ NAMES = (
     "commitOffsetsToGroup",
     "deliveryGuarantee",
     "transactionalIdPrefix",
+    "keepTimestamps",
     "checkpointLocation",
 )
 # Of a query as a whole; Spark hands it on to the sink, where it says nothing.
@@ -175,6 +176,8 @@ class SinkOptions:
     topic: str | None
     exactly_once: ExactlyOnce | None = None
     """None: at least once."""
+    keep_timestamps: bool = False
+    """Records have the timestamps of the column, not the time of writing."""
 
 
 class _Options:
@@ -298,7 +301,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     if topic is not None and not topic.strip():
         raise OptionError("topic", topic, "must not be empty")
     client = options.client(REJECTED_FOR_SINKS, **defaults)
-    return SinkOptions(client, topic, _exactly_once(options, client))
+    keep_timestamps = options.boolean("keepTimestamps", False)
+    return SinkOptions(client, topic, _exactly_once(options, client), keep_timestamps)
 
 
 def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from fencepost.batch.columns import EncodedBatch, encode_columns, partition_columns
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
+from fencepost.client.produce_queue import Delivery
 from fencepost.spark.errors import NULL_TOPIC, SinkError
 from fencepost.spark.options import SinkOptions
 
@@ -36,6 +38,21 @@ BATCHES_MIN = 4
 FILL = 0.9
 
 _COLUMNS = ("key", "value", "headers", "partition")
+NO_TIMESTAMP = -1
+"""What Kafka calls it when a record has none."""
+
+
+class Sent(NamedTuple):
+    """A batch of rows on its way: so many of those that go to the partition, in their order."""
+
+    partition: int
+    records: int
+    delivery: Delivery
+
+
+OnSent = Callable[[pa.RecordBatch, Any, Sequence[Sent]], None]
+"""Is told of rows with their column `offset`, of the partition of each, and of the batches made of
+them. Partitions are None where batches have the rows in their order, whatever their partitions."""
 
 
 @dataclass(slots=True)
@@ -52,8 +69,20 @@ class WriteTask:
     Raises SinkError for rows that cannot be written, and what the producer raises.
     """
 
-    def __init__(self, options: SinkOptions, cluster: Cluster, producer: BatchProducer) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        cluster: Cluster,
+        producer: BatchProducer,
+        on_sent: OnSent | None = None,
+    ) -> None:
         self.options = options
+        self.on_sent = on_sent
+        self._columns = set(_COLUMNS)
+        if options.keep_timestamps:
+            self._columns.add("timestamp")
+        if on_sent is not None:
+            self._columns.add("offset")
         self.cluster = cluster
         self.producer = producer
         self.records: dict[str, int] = {}
@@ -92,7 +121,7 @@ class WriteTask:
     # -- waiting ---------------------------------------------------------------------------------
 
     def _add(self, topic: str, rows: pa.RecordBatch) -> None:
-        rows = rows.select([name for name in _COLUMNS if name in rows.schema.names])
+        rows = rows.select([name for name in rows.schema.names if name in self._columns])
         enough_bytes = self._enough_bytes(topic, rows)
         pending = self._pending.setdefault(topic, _Pending())
         size_bytes, begin = rows.nbytes, 0
@@ -126,10 +155,12 @@ class WriteTask:
         count = len(self.cluster.topic(topic).partitions)
         turn = self._turns.setdefault(topic, random.randrange(count))
         by_row = self._by_row(rows)
+        partitions = self._partitions(topic, rows, turn, count) if by_row else None
+        now_ms = time.time_ns() // 1_000_000
         encoded = encode_columns(
             rows,
-            self._partitions(topic, rows, turn, count) if by_row else turn,
-            timestamp_ms=time.time_ns() // 1_000_000,
+            turn if partitions is None else partitions,
+            timestamp_ms=NO_TIMESTAMP if self.options.keep_timestamps else now_ms,
             max_batch_bytes=self._batch_bytes,
             compression=client.compression_type,
             level=client.compression_level,
@@ -141,7 +172,13 @@ class WriteTask:
         else:
             encoded = [_moved(one, (turn + index) % count) for index, one in enumerate(encoded)]
             self._turns[topic] = (turn + len(encoded)) % count
-        self.producer.send_batches(topic, ((batch.partition, batch.data) for batch in encoded))
+        deliveries = self.producer.send_batches(
+            topic, ((batch.partition, batch.data) for batch in encoded)
+        )
+        if self.on_sent is not None:
+            each = zip(encoded, deliveries, strict=True)
+            sent = [Sent(one.partition, one.records_count, delivery) for one, delivery in each]
+            self.on_sent(rows, partitions, sent)
         self.records[topic] = self.records.get(topic, 0) + rows.num_rows
 
     def _by_row(self, rows: pa.RecordBatch) -> bool:

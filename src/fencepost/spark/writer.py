@@ -1,9 +1,9 @@
 """Writing: `df.write.format("fencepost")` and `df.writeStream.format("fencepost")`.
 
 Columns, as for Spark's Kafka sink: `value` (string or binary, required), `key`, `headers`, `topic`
-and `partition`; others are left alone. The option `topic` beats the column. Rows go to the
-partition they name, else by the hash of their key as with Kafka's own clients, else a batch at a
-time to one partition after the other.
+and `partition`, and with `keepTimestamps=true` also `timestamp`; others are left alone. The option
+`topic` beats the column. Rows go to the partition they name, else by the hash of their key as with
+Kafka's own clients, else a batch at a time to one partition after the other.
 
 Tasks turn Arrow batches into record batches (`write_task`) and send them idempotently with
 acks=all; a task succeeds when every batch is acknowledged. Delivery is at least once by default:
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     IntegerType,
     StringType,
     StructType,
+    TimestampType,
 )
 
 from fencepost.client.cluster import Cluster
@@ -42,7 +43,7 @@ from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions
 from fencepost.spark.sinks import finish_unnamed
 from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
-from fencepost.spark.write_task import WriteTask
+from fencepost.spark.write_task import OnSent, WriteTask
 
 log = logging.getLogger("fencepost.spark")
 
@@ -55,7 +56,7 @@ class WrittenMessage(WriterCommitMessage):
     result: TaskResult | None = None
 
 
-def check_schema(schema: StructType, topic: str | None) -> None:
+def check_schema(schema: StructType, topic: str | None, *, keep_timestamps: bool = False) -> None:
     """Raise SinkError unless rows of `schema` can be written."""
     columns = {one.name: one.dataType for one in schema.fields}
     if "value" not in columns:
@@ -66,6 +67,10 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         _require(columns, name, (StringType, BinaryType), "string or binary")
     _require(columns, "topic", (StringType,), "string")
     _require(columns, "partition", (IntegerType,), "int")
+    if keep_timestamps:
+        if "timestamp" not in columns:
+            raise SinkError("keepTimestamps=true needs a column 'timestamp'")
+        _require(columns, "timestamp", (TimestampType,), "timestamp")
     headers = columns.get("headers")
     if headers is not None and not _are_headers(headers):
         raise SinkError(
@@ -109,6 +114,7 @@ def write_in_transaction(
     attempt: Attempt,
     batches: Iterator[pa.RecordBatch],
     cluster: Cluster | None = None,
+    on_sent: OnSent | None = None,
 ) -> WrittenMessage:
     """A task's work, exactly once: send all rows in a transaction and leave it open."""
     transaction = TaskTransaction(cluster or cluster_for(options.client), grant, attempt)
@@ -120,7 +126,9 @@ def write_in_transaction(
     try:
         for batch in batches:
             if batch.num_rows:
-                task = task or WriteTask(options, transaction.cluster, transaction.producer())
+                task = task or WriteTask(
+                    options, transaction.cluster, transaction.producer(), on_sent
+                )
                 task.write(batch)
         if task is not None:
             task.finish()

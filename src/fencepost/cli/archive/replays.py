@@ -1,0 +1,138 @@
+"""`fencepost archive replay`, `offsets` and `translate`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fencepost.cli.cluster_options import client_config, command, given_properties, open_cluster
+from fencepost.cli.failures import InputError
+from fencepost.cli.output import print_json, print_table
+from fencepost.cli.rates import Rates, duration
+from fencepost.cli.spark_session import open_session, reason_of
+
+if TYPE_CHECKING:
+    from fencepost.spark.archive.replaying import StepDone
+
+OFFSET_COLUMNS = (
+    "topic", "topic_id", "partition", "offset", "new_topic", "new_partition", "new_offset",
+)  # fmt: skip
+
+
+@command
+def replay(arguments: argparse.Namespace) -> int:
+    """By Spark's tasks, in transactions."""
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.replaying import STEP_RECORDS, replay as replay_archive
+    from fencepost.spark.archive.running import in_tasks
+    from fencepost.spark.options import sink_options
+    from fencepost.spark.sink_errors import ExactlyOnceError
+
+    options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    options |= {
+        "kafka.bootstrap.servers": arguments.bootstrap_server,
+        "topic": arguments.to,
+        "deliveryGuarantee": "exactly-once",
+        "keepTimestamps": "true",
+    }
+    layout = Layout(Path(arguments.directory))
+    rates = Rates(None, quiet=arguments.quiet)
+
+    def on_step(done: StepDone) -> None:
+        rates.total = done.steps
+        rates.done = done.step
+        rates.add(done.rows, done.data_bytes, 1)
+
+    try:
+        layout.require()
+        sink = sink_options(options)
+        with open_session(arguments, "fencepost archive replay") as spark:
+            plan = replay_archive(
+                layout,
+                sink,
+                in_tasks(spark),
+                name=arguments.name or arguments.to,
+                topic=arguments.topic,
+                keep_partitions=not arguments.by_key,
+                step_records=arguments.step_records or STEP_RECORDS,
+                on_step=on_step,
+            )
+    except (ArchiveError, ExactlyOnceError, OSError) as error:
+        raise InputError(str(error)) from error
+    except PySparkException as error:
+        raise InputError(reason_of(error)) from error
+    finally:
+        rates.close()
+    if arguments.json:
+        took_s = round(rates.took_s, 3)
+        print_json({"records": rates.rows, "data_bytes": rates.data_bytes, "took_s": took_s})
+        return 0
+    print(
+        f"replayed {rates.rows:,} records of {plan.topic} into {plan.new_topic} in "
+        f"{len(plan.steps)} steps, {duration(rates.took_s)}, "
+        f"{rates.data_bytes / 1e6 / rates.took_s:,.1f} MB/s"
+    )
+    return 0
+
+
+@command
+def offsets(arguments: argparse.Namespace) -> int:
+    """As runs, or a row for each record in a CSV file."""
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.offset_map import each_offset
+    from fencepost.spark.archive.replaying import read_offsets
+
+    try:
+        table = read_offsets(Layout(Path(arguments.directory)), arguments.name)
+        if arguments.csv:
+            with Path(arguments.csv).open("w", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(OFFSET_COLUMNS)
+                writer.writerows(each_offset(table))
+            return 0
+    except (ArchiveError, OSError) as error:
+        raise InputError(str(error)) from error
+    if arguments.json:
+        print_json(table.to_pylist())
+    else:
+        print_table(table.column_names, [tuple(row.values()) for row in table.to_pylist()])
+    return 0
+
+
+@command
+def translate(arguments: argparse.Namespace) -> int:
+    """A group's offsets in the new topic, committed there if asked."""
+    from fencepost.client.cluster import Cluster
+    from fencepost.client.groups import GroupAdmin
+    from fencepost.client.metadata import CommittedOffset
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.offset_map import translate as translated
+    from fencepost.spark.archive.replaying import last_topic_id, read_offsets
+
+    layout = Layout(Path(arguments.directory))
+    try:
+        table = read_offsets(layout, arguments.name)
+        with open_cluster(arguments) as cluster:
+            known = GroupAdmin(cluster).group_offsets(arguments.group)
+        committed = {where: one.offset for where, one in known.items()}
+        found = translated(table, committed, last_topic_id(layout, arguments.name))
+    except (ArchiveError, OSError) as error:
+        raise InputError(str(error)) from error
+    group = arguments.new_group or arguments.group
+    if arguments.commit_to:
+        config = client_config(arguments, arguments.commit_to)
+        with Cluster(config=config) as target:
+            GroupAdmin(target).alter_group_offsets(
+                group, {where: CommittedOffset(offset) for where, offset in found.items()}
+            )
+    rows = [(group, where.topic, where.partition, offset) for where, offset in found.items()]
+    header = ("group", "topic", "partition", "offset")
+    if arguments.json:
+        print_json([dict(zip(header, row, strict=True)) for row in rows])
+    else:
+        print_table(header, rows)
+    return 0

@@ -1,0 +1,118 @@
+"""`fencepost archive run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.cli.cluster_options import command, given_properties
+from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.key_values import pair
+from fencepost.cli.output import print_json
+from fencepost.cli.rates import Rates, duration
+from fencepost.cli.spark_session import open_session, reason_of
+
+if TYPE_CHECKING:
+    from fencepost.spark.archive.batches import Written
+
+POLL_S: Final = 0.5
+
+
+def source_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Options of the source as the command line gives them. UsageError."""
+    if bool(arguments.topics) == bool(arguments.pattern):
+        raise UsageError("name topics, or give a --pattern")
+    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    source["kafka.bootstrap.servers"] = arguments.bootstrap_server
+    if arguments.pattern:
+        source["subscribePattern"] = arguments.pattern
+    else:
+        source["subscribe"] = ",".join(arguments.topics)
+    if arguments.batch_records is not None:
+        source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
+    source.update(pair(text, "--option") for text in arguments.option)
+    return source
+
+
+@command
+def run(arguments: argparse.Namespace) -> int:
+    """Until what was there is archived; with --every until it is interrupted."""
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.errors import SparkError
+
+    source = source_of(arguments)
+    layout = Layout(Path(arguments.directory))
+    try:
+        with layout.lock("writer", wait=False, holder="another run that archives"):
+            return _run(arguments, layout, source)
+    except (ArchiveError, SparkError, OSError) as error:
+        raise InputError(str(error)) from error
+
+
+def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> int:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark.archive.progress import offsets_to_read
+    from fencepost.spark.archive.query import archive_topics, prepare, source_options_of
+
+    options = source_options_of(source)
+    prepare(layout, arguments.format)
+    total = offsets_to_read(layout, options) if arguments.every is None else None
+    rates = Rates(total, quiet=arguments.quiet)
+    batches: list[Written] = []
+
+    def on_batch(written: Written) -> None:
+        batches.append(written)
+        done = sum(end - start for start, end in written.read.values())
+        rates.add(written.rows, written.data_bytes, done)
+
+    try:
+        with open_session(arguments, "fencepost archive") as spark:
+            query = archive_topics(
+                spark,
+                source,
+                layout.directory,
+                format=arguments.format,
+                interval=arguments.every,
+                on_batch=on_batch,
+            )
+            try:
+                while not query.awaitTermination(POLL_S):
+                    rates.show()
+            finally:
+                query.stop()
+    except (PySparkException, Py4JError) as error:
+        raise InputError(reason_of(error)) from error
+    finally:
+        rates.close()
+    _summary(arguments, rates, batches)
+    return 0
+
+
+def _summary(arguments: argparse.Namespace, rates: Rates, batches: list[Written]) -> None:
+    file_bytes = sum(one.file_bytes for one in batches)
+    files = sum(one.files for one in batches)
+    if arguments.json:
+        print_json(
+            {
+                "batches": len(batches),
+                "records": rates.rows,
+                "data_bytes": rates.data_bytes,
+                "file_bytes": file_bytes,
+                "files": files,
+                "took_s": round(rates.took_s, 3),
+            }
+        )
+        return
+    if arguments.format != "parquet":
+        print(f"archived as {arguments.format} in {arguments.directory}/table")
+        return
+    print(
+        f"archived {rates.rows:,} records ({rates.data_bytes / 1e6:,.1f} MB, in files "
+        f"{file_bytes / 1e6:,.1f} MB) in {len(batches)} batches and {files} files, "
+        f"{duration(rates.took_s)}, {rates.data_bytes / 1e6 / rates.took_s:,.1f} MB/s"
+    )
+    sys.stdout.flush()

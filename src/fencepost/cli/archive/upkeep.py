@@ -1,0 +1,179 @@
+"""`fencepost archive compact`, `status` and `verify`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import command, given_properties, open_cluster
+from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.output import counted, print_json, print_table
+from fencepost.cli.rates import Rates, duration
+from fencepost.cli.spark_session import open_session, reason_of
+
+if TYPE_CHECKING:
+    from fencepost.spark.archive.checking import Status
+    from fencepost.spark.archive.comparing import Compared
+
+MB = 1_000_000
+
+
+@command
+def compact(arguments: argparse.Namespace) -> int:
+    """Compaction by Spark's tasks."""
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark.archive.compaction import compact as compact_archive
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.running import in_tasks
+
+    if not 0 < arguments.target_mb <= 1 << 20:
+        raise UsageError(f"--target-mb {arguments.target_mb:g}: must be more than 0")
+    rates = Rates(None, quiet=arguments.quiet)
+
+    def on_progress(done: int, total: int) -> None:
+        rates.total = total
+        rates.add(0, done - rates.done, done - rates.done)
+
+    layout = Layout(Path(arguments.directory))
+    try:
+        layout.require()
+        with open_session(arguments, "fencepost archive compact") as spark:
+            done = compact_archive(
+                layout,
+                in_tasks(spark),
+                target_bytes=int(arguments.target_mb * MB),
+                discard=arguments.discard,
+                on_progress=on_progress,
+            )
+    except (ArchiveError, OSError) as error:
+        raise InputError(str(error)) from error
+    except PySparkException as error:
+        raise InputError(reason_of(error)) from error
+    finally:
+        rates.close()
+    if arguments.json:
+        print_json(asdict(done))
+        return 0
+    print(
+        f"{counted(done.files_before, 'file')} became {done.files_after} in "
+        f"{done.directories} directories, {done.rows:,} records, {done.bytes_before / MB:,.1f} MB "
+        f"to {done.bytes_after / MB:,.1f} MB, {duration(rates.took_s)}"
+    )
+    return 0
+
+
+@command
+def status(arguments: argparse.Namespace) -> int:
+    """Without Spark."""
+    from fencepost.spark.archive.checking import status as status_of
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+
+    try:
+        found = status_of(Layout(Path(arguments.directory)))
+    except (ArchiveError, OSError) as error:
+        raise InputError(str(error)) from error
+    _print(arguments, found, None)
+    return 1 if found.all_problems else 0
+
+
+@command
+def verify(arguments: argparse.Namespace) -> int:
+    """By all that is in the files, and in the topics if asked."""
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark.archive.checking import verify as verify_archive
+    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.running import in_tasks
+
+    layout = Layout(Path(arguments.directory))
+    compared: list[Compared] | None = None
+    try:
+        layout.require()
+        with open_session(arguments, "fencepost archive verify") as spark:
+            found = verify_archive(layout, in_tasks(spark))
+            if arguments.against_topic:
+                compared = _compare(arguments, spark, layout)
+    except (ArchiveError, OSError) as error:
+        raise InputError(str(error)) from error
+    except PySparkException as error:
+        raise InputError(reason_of(error)) from error
+    _print(arguments, found, compared)
+    differs = any(not one.same for one in compared or [])
+    return 1 if found.all_problems or differs else 0
+
+
+def _compare(arguments: argparse.Namespace, spark: Any, layout: Any) -> list[Compared]:
+    from fencepost.spark.archive.comparing import compare
+
+    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    source["kafka.bootstrap.servers"] = arguments.bootstrap_server
+    with open_cluster(arguments) as cluster:
+        return compare(spark, layout, source, cluster)
+
+
+def _print(arguments: argparse.Namespace, found: Status, compared: list[Compared] | None) -> None:
+    if arguments.json:
+        partitions = [
+            {**asdict(one), "gaps": one.gaps, "without_record": one.without_record}
+            for one in found.partitions
+        ]
+        document: dict[str, Any] = {
+            "batch": found.batch,
+            "format": found.format,
+            "dates": [asdict(one) for one in found.dates],
+            "partitions": partitions,
+            "problems": found.all_problems,
+        }
+        if compared is not None:
+            document["compared"] = [asdict(one) for one in compared]
+        print_json(document)
+        return
+    print(f"{found.format}, last batch {found.batch}")
+    print_table(
+        ("topic", "date", "files", "records", "MB"),
+        [
+            (one.topic, one.date, one.files, one.records, f"{one.file_bytes / MB:.1f}")
+            for one in found.dates
+        ],
+    )
+    print()
+    print_table(
+        ("topic", "id", "partition", "offsets", "records", "without-record", "gaps"),
+        [
+            (
+                one.topic,
+                one.topic_id or None,
+                one.partition,
+                f"{one.read[0][0]}-{one.read[-1][1] - 1}" if one.read else None,
+                one.file_records,
+                one.without_record,
+                [f"{start}-{end - 1}" for start, end in one.gaps],
+            )
+            for one in found.partitions
+        ],
+    )
+    if compared is not None:
+        print()
+        _print_compared(compared)
+    for text in found.all_problems:
+        print(text)
+
+
+def _print_compared(compared: list[Compared]) -> None:
+    print_table(
+        ("topic", "partition", "offsets", "archived", "in-topic", "contents"),
+        [
+            (
+                one.topic,
+                one.partition,
+                None if one.condition else f"{one.start}-{one.end - 1}",
+                None if one.condition else one.archived,
+                None if one.condition else one.in_topic,
+                one.condition or ("same" if one.same else "DIFFERENT"),
+            )
+            for one in compared
+        ],
+    )

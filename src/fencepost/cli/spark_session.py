@@ -1,0 +1,87 @@
+"""Spark sessions of commands: where tasks run, settings, and failures in a line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.key_values import pair
+
+LOCAL: Final = "local[*]"
+_REASON: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.+)$")
+_REASON_MAX: Final = 2_000
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which a command finds Spark."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument(
+        "--master",
+        default=LOCAL,
+        metavar="URL",
+        help=f"where tasks run, such as spark://HOST:7077 (default: {LOCAL}, this machine)",
+    )
+    group.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark",
+    )
+    group.add_argument("--packages", metavar="COORDINATES", help="Maven packages that Spark loads")
+
+
+@contextlib.contextmanager
+def open_session(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
+    """A session that ends with the block. UsageError for settings, InputError where there is no
+    Spark, or it cannot start."""
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        from fencepost.spark.java import JavaNotFoundError, ensure_java_home
+    except ImportError as error:
+        raise InputError(f"this needs PySpark (pip install 'fencepost[spark]'): {error}") from error
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        **dict(pair(text, "--conf") for text in arguments.conf),
+    }
+    if arguments.packages:
+        settings["spark.jars.packages"] = arguments.packages
+    if wrong := [key for key in settings if not key.startswith("spark.")]:
+        raise UsageError(f"--conf {wrong[0]}: settings of Spark begin with spark.")
+    try:
+        ensure_java_home()
+    except JavaNotFoundError as error:
+        raise InputError(str(error)) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(arguments.master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkException as error:
+        raise InputError(f"Spark does not start: {reason_of(error)}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something failed in Spark: what Python raised in one of its processes, else the first
+    line of what Spark says, which is followed by pages of stacks."""
+    lines = str(error).splitlines()
+    found = [match for match in map(_REASON.match, map(str.strip, lines)) if match]
+    own = [one for one in found if not one[1].startswith(("Py4J", "PySpark"))]
+    text = own[-1][2] if own else next(filter(str.strip, lines), type(error).__name__)
+    return text[:_REASON_MAX]

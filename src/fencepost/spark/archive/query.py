@@ -1,0 +1,148 @@
+"""The streaming query from topics into an archive.
+
+    source = {"kafka.bootstrap.servers": "kafka-1:9092", "subscribe": "orders"}
+    query = archive_topics(spark, source, "/data/archive")
+    query.awaitTermination()
+
+Parquet goes through `batches`, exactly once for every reader. Other formats (`delta`, `iceberg`)
+are written by their own streaming sinks, which keep their own logs of what counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fencepost.spark.archive.batches import (
+    COLUMNS,
+    DATE,
+    Written,
+    archive_batch,
+    recover,
+    write_frame,
+)
+from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
+from fencepost.spark.archive.state import State, write_state
+from fencepost.spark.options import SourceOptions, source_options
+
+BATCH_RECORDS: Final = 1_000_000
+TASK_RECORDS: Final = 250_000
+PARQUET: Final = "parquet"
+PACKAGES: Final = {
+    "delta": "io.delta:delta-spark_2.13:VERSION (and its settings spark.sql.extensions and "
+    "spark.sql.catalog.spark_catalog)",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION (and a catalog)",
+}
+_REFUSED: Final = {"includeheaders", "plainoffsets", "topic", "checkpointlocation"}
+
+
+def archive_topics(
+    spark: Any,
+    source: Mapping[str, str],
+    directory: str | Path,
+    *,
+    format: str = PARQUET,
+    interval: str | None = None,
+    on_batch: Callable[[Written], None] | None = None,
+) -> Any:
+    """Start the query; a StreamingQuery.
+
+    `source` are options of `.format("fencepost")` for streams: brokers, topics, where to start
+    (`startingOffsets`, here earliest unless told), `failOnDataLoss`, limits. Without `interval` the
+    query ends when it has archived what was there when it began; with one ("10 seconds") it goes
+    on. `on_batch` is told of every batch (Parquet only).
+
+    One run at a time may write to an archive: hold `Layout(directory).lock("writer", ...)`.
+    ArchiveError; what the query itself fails with is raised by `awaitTermination`.
+    """
+    options = _options(source)
+    layout = Layout(Path(directory))
+    prepare(layout, format)
+    frame = spark.readStream.format("fencepost").options(**options).load()
+    writer = _writer(frame, layout, format, on_batch)
+    writer = writer.option("checkpointLocation", for_spark(layout.checkpoint))
+    if interval is None:
+        return _started(writer.trigger(availableNow=True), format)
+    return _started(writer.trigger(processingTime=interval), format)
+
+
+def source_options_of(source: Mapping[str, str]) -> SourceOptions:
+    """The source's options with the archive's defaults, checked. ArchiveError, OptionError."""
+    return source_options(_options(source), streaming=True)
+
+
+def _options(source: Mapping[str, str]) -> dict[str, str]:
+    for name in source:
+        if name.lower() in _REFUSED:
+            raise ArchiveError(f"option {name} is the archive's own")
+    given = {name.lower(): value for name, value in source.items()}
+    defaults = {
+        "startingoffsets": "earliest",
+        "maxoffsetspertrigger": str(BATCH_RECORDS),
+        "maxrecordsperpartition": str(TASK_RECORDS),
+    }
+    return {**defaults, **given, "includeheaders": "true"}
+
+
+def prepare(layout: Layout, format: str) -> None:
+    """Make the archive's own directory, or put right what an earlier run left in it.
+
+    ArchiveError for a directory that has something else in it, or an archive of another format.
+    """
+    if not layout.state_path.is_file():
+        _require_empty(layout)
+        layout.private.mkdir(parents=True, exist_ok=True)
+        write_state(layout, State(settings={"format": format}))
+    with layout.lock("layout", wait=True):
+        state = recover(layout)
+    kept = state.settings.get("format")
+    if kept != format:
+        raise ArchiveError(f"{layout.directory}: is an archive of format {kept}, not {format}")
+    layout.clear(layout.staging)
+    layout.staging.mkdir()
+
+
+def _require_empty(layout: Layout) -> None:
+    if not layout.directory.exists():
+        return
+    if not layout.directory.is_dir():
+        raise ArchiveError(f"{layout.directory}: is no directory")
+    others = [path for path in layout.directory.iterdir() if path != layout.private]
+    if others:
+        raise ArchiveError(
+            f"{layout.directory}: is no archive and not empty: there is {others[0].name}"
+        )
+
+
+def _writer(
+    frame: Any, layout: Layout, format: str, on_batch: Callable[[Written], None] | None
+) -> Any:
+    if format != PARQUET:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        dated = frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
+        table = dated.writeStream.format(format).partitionBy("topic", "date").outputMode("append")
+        return table.option("path", for_spark(layout.directory / "table"))
+
+    def write(batch_frame: Any, batch: int) -> None:
+        written = archive_batch(layout, batch, lambda place: write_frame(batch_frame, place))
+        if written is not None and on_batch is not None:
+            on_batch(written)
+
+    return frame.writeStream.foreachBatch(write)
+
+
+def _started(writer: Any, format: str) -> Any:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        return writer.start()
+    except (PySparkException, Py4JJavaError) as error:
+        if re.search(r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source", str(error)):
+            hint = PACKAGES.get(format)
+            text = f"; give it with --packages {hint}" if hint else ""
+            raise ArchiveError(f"Spark has no format {format!r}{text}") from error
+        raise

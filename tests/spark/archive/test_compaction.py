@@ -1,0 +1,203 @@
+"""Compaction: fewer files, the same records at every moment, nothing to repair after a crash."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from fencepost.spark.archive import compaction, layout as layouts
+from fencepost.spark.archive.batches import recover
+from fencepost.spark.archive.checking import status, verify
+from fencepost.spark.archive.compaction import compact
+from fencepost.spark.archive.layout import ArchiveError
+from fencepost.spark.archive.running import here
+
+from .worlds import World, expected, record
+
+ALL = {0: (0, 30), 1: (0, 30)}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Ten batches of three records per partition."""
+    made = World(tmp_path / "a")
+    for start in range(0, 30, 3):
+        made.archive({0: (start, start + 3), 1: (start, start + 3)})
+    return made
+
+
+def files_of(world: World) -> list[Path]:
+    return [one.path for one in world.layout.listing()[0]]
+
+
+def test_small_files_become_one_per_partition_and_date(world: World):
+    before = world.records()
+    assert len(files_of(world)) == 40
+    done = compact(world.layout)
+    assert (done.directories, done.files_before, done.files_after, done.rows) == (2, 40, 4, 60)
+    assert world.records() == before == [record(p, offset) for p, offset in expected(ALL)]
+    assert verify(world.layout).all_problems == []
+    assert {one.files for one in status(world.layout).dates} == {2}
+    assert compact(world.layout).files_before == 0
+    world.archive({0: (30, 33), 1: (30, 33)})
+    assert compact(world.layout, discard=True).files_before == 8
+    assert not world.layout.compaction.exists()
+    assert world.offsets() == expected({0: (0, 33), 1: (0, 33)})
+
+
+def test_files_are_no_larger_than_the_target(world: World):
+    size = max(path.stat().st_size for path in files_of(world))
+    done = compact(world.layout, target_bytes=3 * size)
+    assert 4 < done.files_after < 20
+    assert verify(world.layout).all_problems == []
+    compact(world.layout, target_bytes=size)  # what is half as large stays
+    assert verify(world.layout).all_problems == []
+
+
+def test_topics_of_one_name_are_kept_apart(world: World):
+    world.topic_id = "id-2"
+    world.archive({0: (0, 3), 1: (0, 3)}, begins={0: 0, 1: 0})
+    world.archive({0: (3, 6), 1: (3, 6)})
+    compact(world.layout)
+    assert verify(world.layout).all_problems == []
+    assert [one.records for one in verify(world.layout).partitions] == [30, 30, 6, 6]
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+STEPS = [
+    (compaction, "merge_files"),
+    (compaction, "sync"),
+    (compaction.os, "link"),
+    (compaction, "exchange"),
+    (layouts, "sync"),
+    (layouts.Layout, "clear"),
+]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", range(len(STEPS)))
+def test_a_compaction_that_dies_at_any_step_changes_nothing_for_readers(
+    world: World, monkeypatch: pytest.MonkeyPatch, number: int, count: int, after: bool
+):
+    size = max(path.stat().st_size for path in files_of(world))
+    compact(world.layout, target_bytes=4 * size)
+    for start in range(30, 36, 3):
+        world.archive({0: (start, start + 3), 1: (start, start + 3)})
+    records = world.records()
+    place, name = STEPS[number]
+    original = getattr(place, name)
+    calls = 0
+
+    def dying(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == count and not after:
+            raise KilledError
+        result = original(*arguments, **options)
+        if calls == count:
+            raise KilledError
+        return result
+
+    died = False
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, dying)
+        try:
+            compact(world.layout, target_bytes=4 * size, discard=True)
+        except KilledError:
+            died = True
+    assert died or name in ("link", "sync")  # these may have had nothing to do
+    assert world.records() == records
+    assert verify(world.layout).all_problems == []
+    compact(world.layout, discard=True)
+    assert world.records() == records
+    assert len(files_of(world)) == 4
+    assert not world.layout.compaction.exists()
+
+
+def test_batches_that_come_meanwhile_stay(world: World):
+    more = {0: (30, 36), 1: (30, 36)}
+
+    def run(work: Any, pieces: Any) -> Any:
+        done = here(work, pieces)
+        world.archive(more)
+        return done
+
+    compact(world.layout, run)
+    assert world.offsets() == expected({0: (0, 36), 1: (0, 36)})
+    assert verify(world.layout).all_problems == []
+    assert len(files_of(world)) == 8
+
+
+def test_a_batch_whose_files_were_not_all_in_place_is_finished_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(layouts.Path, "rename", lambda *paths: (_ for _ in ()).throw(KilledError()))
+        with pytest.raises(KilledError):
+            world.archive({0: (30, 33), 1: (30, 33)})
+    compact(world.layout)
+    assert world.offsets() == expected({0: (0, 33), 1: (0, 33)})
+    recover(world.layout)
+    assert world.offsets() == expected({0: (0, 33), 1: (0, 33)})
+    assert verify(world.layout).all_problems == []
+
+
+def test_a_file_that_is_damaged_stops_it_and_nothing_is_lost(world: World):
+    names = {path.name for path in files_of(world)}
+    damaged = files_of(world)[7]
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    damaged.write_bytes(data)
+    with pytest.raises(ArchiveError, match=rf"{damaged.name}: cannot be read"):
+        compact(world.layout)
+    assert {path.name for path in files_of(world)} == names
+
+
+def test_a_file_that_went_away_meanwhile_stops_it(world: World):
+    def run(work: Any, pieces: Any) -> Any:
+        done = here(work, pieces)
+        files_of(world)[0].unlink()
+        return done
+
+    with pytest.raises(ArchiveError, match="files went away while they were compacted"):
+        compact(world.layout, run)
+
+
+def test_where_directories_cannot_be_exchanged_it_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    class NoSuchCall:
+        def renameat2(self, *arguments: Any) -> int:
+            return -1
+
+    monkeypatch.setattr(layouts.ctypes, "CDLL", lambda *a, **k: NoSuchCall())
+    monkeypatch.setattr(layouts.ctypes, "get_errno", lambda: errno.EINVAL)
+    records = world.records()
+    with pytest.raises(ArchiveError, match="cannot exchange two directories in one step"):
+        compact(world.layout)
+    assert world.records() == records
+
+
+def test_one_compaction_at_a_time(world: World):
+    running = pytest.raises(ArchiveError, match="another compaction is running")
+    with world.layout.lock("compaction", wait=True), running:
+        compact(world.layout)
+
+
+def test_a_reader_that_has_listed_the_old_files_is_told_not_fooled(world: World):
+    listed = files_of(world)
+    compact(world.layout)
+    with pytest.raises(FileNotFoundError):
+        pq.ParquetFile(listed[0])
+    kept = world.layout.compaction.rglob("*.parquet")
+    assert sorted(path.name for path in kept) == sorted(path.name for path in listed)
+    assert os.listdir(world.layout.compaction)

@@ -1,0 +1,131 @@
+"""Archives without Spark: batches as its tasks would write them, into files of an archive."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fencepost.batch.columns import HEADERS_TYPE
+from fencepost.spark.archive.batches import Written, archive_batch
+from fencepost.spark.archive.layout import Layout
+from fencepost.spark.archive.query import prepare
+from fencepost.spark.archive.state import read_state
+
+DAY_MS = 86_400_000
+NOW_MS = 1_700_000_000_000
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS_TYPE),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+
+
+def record(partition: int, offset: int, *, days: int | None = None) -> dict[str, Any]:
+    """A record that shows where it was; every third offset is of the day before."""
+    back = (offset % 3 == 2) if days is None else days
+    stamp_ms = NOW_MS - back * DAY_MS + offset
+    return {
+        "key": b"k%d" % (offset % 7) if offset % 5 else None,
+        "value": b"%d/%d" % (partition, offset) if offset % 11 else None,
+        "headers": [{"key": "h", "value": b"%d" % offset}] if offset % 2 else None,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": datetime.fromtimestamp(stamp_ms / 1000, UTC),
+        "timestampType": 0,
+    }
+
+
+def write_as_tasks(topic: str, records: Iterable[dict[str, Any]]) -> Callable[[Path], None]:
+    """Writes records as Spark does: a file per partition and date."""
+
+    def write(place: Path) -> None:
+        files: dict[tuple[int, str], list[dict[str, Any]]] = {}
+        for one in records:
+            date = one["timestamp"].date().isoformat()
+            files.setdefault((one["partition"], date), []).append(one)
+        for (partition, date), rows in files.items():
+            folder = place / f"topic={topic}" / f"date={date}"
+            folder.mkdir(parents=True, exist_ok=True)
+            table = pa.Table.from_pylist(rows, SCHEMA)
+            name = f"part-{partition:05}-{uuid.uuid4()}.zstd.parquet"
+            pq.write_table(table, folder / name, write_page_checksum=True)
+
+    return write
+
+
+class World:
+    """An archive of the topic t with two partitions, of which batches read what they are told."""
+
+    def __init__(self, directory: Path, topic: str = "t", topic_id: str = "id-1") -> None:
+        self.layout = Layout(directory)
+        self.topic, self.topic_id = topic, topic_id
+        self.ends: dict[str, int] = {}
+        prepare(self.layout, "parquet")
+
+    @property
+    def next_batch(self) -> int:
+        return read_state(self.layout).batch + 1
+
+    def plan(self, batch: int, ends: dict[int, int], begins: dict[int, int] | None = None) -> None:
+        """The checkpoint as it is while a batch runs."""
+        offsets = self.layout.checkpoint / "offsets"
+        offsets.mkdir(parents=True, exist_ok=True)
+        (self.layout.checkpoint / "metadata").write_text('{"id":"q-1"}')
+        named = {str(partition): end for partition, end in ends.items()}
+        extra: dict[str, Any] = {"id": self.topic_id}
+        if begins:
+            extra["from"] = {str(partition): start for partition, start in begins.items()}
+        line = json.dumps({"#fencepost": {self.topic: extra}, self.topic: named})
+        (offsets / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{line}\n')
+        if batch:
+            commits = self.layout.checkpoint / "commits"
+            commits.mkdir(exist_ok=True)
+            (commits / str(batch - 1)).write_text("v1\n{}\n")
+
+    def archive(
+        self,
+        ranges: dict[int, tuple[int, int]],
+        *,
+        batch: int | None = None,
+        skipped: Callable[[int], bool] = lambda offset: False,
+        days: int | None = None,
+        begins: dict[int, int] | None = None,
+    ) -> Written | None:
+        """Run a batch that reads ranges of offsets of partitions; some have no record."""
+        number = self.next_batch if batch is None else batch
+        self.plan(number, {partition: end for partition, (_, end) in ranges.items()}, begins)
+        records = [
+            record(partition, offset, days=days)
+            for partition, (start, end) in ranges.items()
+            for offset in range(start, end)
+            if not skipped(offset)
+        ]
+        return archive_batch(self.layout, number, write_as_tasks(self.topic, records))
+
+    def records(self) -> list[dict[str, Any]]:
+        """What a reader sees that lists directories and knows nothing else, by offsets."""
+        paths = sorted(self.layout.directory.glob("topic=*/date=*/*.parquet"))
+        rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+        return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+    def offsets(self) -> list[tuple[int, int]]:
+        return [(row["partition"], row["offset"]) for row in self.records()]
+
+
+def expected(ranges: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    return [
+        (p, offset) for p, (start, end) in sorted(ranges.items()) for offset in range(start, end)
+    ]
