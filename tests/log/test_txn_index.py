@@ -166,11 +166,12 @@ def test_the_stable_offset_waits_for_the_markers_replication():
     assert log.last_stable_offset(marker) == marker
 
 
-def filled(disk: SimDisk, **kw) -> tuple[PartitionLog, Producers]:
-    """A log of several segments, transactions across them, producer 5's still open."""
-    log = open_log(disk, DIR, config(**SMALL), **kw)
+def filled(disk: SimDisk, *, with_open: bool = True) -> tuple[PartitionLog, Producers]:
+    """A log of several segments, transactions across them; producer 5's is open from the start."""
+    log = open_log(disk, DIR, config(**SMALL))
     producers = Producers(log)
-    producers.write(5)
+    if with_open:
+        producers.write(5)
     for turn in range(12):
         for producer in (1, 2, 3):
             producers.write(producer, value_bytes=150)
@@ -180,6 +181,35 @@ def filled(disk: SimDisk, **kw) -> tuple[PartitionLog, Producers]:
             producers.end(2, commit=False)
     assert len(log.segment_base_offsets) > 5
     return log, producers
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_opened_knows_which_markers_may_yet_be_lost(clean):
+    """A snapshot of producers has only what is open; the high watermark may be below it."""
+    disk = SimDisk()
+    log, producers = filled(disk, with_open=False)
+    end = log.end_offset
+    log.flush()
+    log.close(clean=clean)
+    for checkpointed in range(0, end + 1, 5):
+        log = open_log(
+            disk, DIR, config(**SMALL), clean_shutdown=True, recovery_point=end,
+            high_watermark=checkpointed,
+        )  # fmt: skip
+        for high_watermark in range(checkpointed, end + 1):
+            assert log.last_stable_offset(high_watermark) == producers.stable(high_watermark)
+        log.close()
+
+
+def test_a_log_that_is_cut_knows_which_markers_may_yet_be_lost():
+    for cut in range(1, 61, 2):
+        log, producers = filled(SimDisk(), with_open=False)
+        log.truncate_to(cut)
+        for high_watermark in range(cut + 1):
+            begun = [(first, marker) for _, first, marker, _ in producers.done]
+            begun += [(first, cut) for first in producers.open.values()]
+            unstable = [f for f, marker in begun if f < cut and marker >= min(high_watermark, cut)]
+            assert log.last_stable_offset(high_watermark) == min([*unstable, high_watermark])
 
 
 def test_transactions_across_segments_are_found_from_everywhere():

@@ -185,6 +185,9 @@ def s72(rules: TransactionRules) -> None:
         assert len(world.sent) == 1
         leaders.take(world.sent.pop(), P1)
         leaders.check(producer[1], P0, P1)
+        is_committed = leaders.outcomes[P0, producer[1]]
+        answer = world.end(producer, committed=True, version=version)
+        assert (answer.error is NONE) is is_committed, "the producer hears what it came to"
 
 
 SCENARIOS: dict[str, Callable[[TransactionRules], None]] = {
@@ -200,6 +203,21 @@ def test_a_scenario_holds(number: str) -> None:
 class AddsForFormerEpochs(TransactionRules):
     def may_add(self, claim: Claim) -> bool:
         return claim in (Claim.CURRENT, Claim.RETRY)
+
+
+class EndsForFormerEpochs(TransactionRules):
+    def may_end(self, claim: Claim) -> bool:
+        return claim in (Claim.CURRENT, Claim.RETRY)
+
+
+class AgreesWithAnyEnd(TransactionRules):
+    def has_ended_so(self, was_committed: bool, committed: bool) -> bool:
+        return True
+
+
+class AbortsWhatIsDecided(TransactionRules):
+    def may_time_out(self, transaction: Transaction) -> bool:
+        return transaction.is_ending or transaction.state is S.ONGOING
 
 
 class DoesNotWait(TransactionRules):
@@ -230,6 +248,9 @@ class SendsNothingAgain(TransactionRules):
 
 ABLATIONS = [
     ("may_add", AddsForFormerEpochs(), ("S60",)),
+    ("may_end", EndsForFormerEpochs(), ("S58",)),
+    ("has_ended_so", AgreesWithAnyEnd(), ("S72",)),
+    ("may_time_out", AbortsWhatIsDecided(), ("S72",)),
     ("must_wait", DoesNotWait(), ("S71", "S72")),
     ("fence", BumpsTwice(), ("S63",)),
     ("is_over", IsOverAtTheFirstMarker(), ("S61", "S72")),

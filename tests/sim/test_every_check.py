@@ -137,13 +137,13 @@ def test_an_invariant_of_partitions_turns_red(kind: str, wrong: partition_histor
     assert caught.value.kind == kind
 
 
-def test_i32_what_a_delayed_end_of_version_1_did_is_not_held_against_it() -> None:
-    check, oracle = check_of("I32"), Oracle()
-    one = transaction_histories.begin(oracle, bumps=False)
-    transaction_histories.write(oracle, one)
-    transaction_histories.end(check, oracle, commits=True, epoch=4)
-    assert one.is_torn
-    check.at_end(oracle)
+@pytest.mark.parametrize(
+    "told", [pytest.param(told, id=what) for what, told in transaction_histories.RISKS_OF_VERSION_1]
+)
+def test_i32_what_is_late_in_version_1_is_not_held_against_it(
+    told: partition_histories.Wrong,
+) -> None:
+    told(check_of("I32"))
 
 
 def test_i33_a_reader_stops_before_what_is_undecided() -> None:

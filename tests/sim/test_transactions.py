@@ -27,7 +27,7 @@ def run_small(seed: int, **options: Any) -> Run:
 
 
 def test_transactions_commit_and_abort_records_and_offsets() -> None:
-    world = run_small(1, transact_every_ms=60).world
+    world = run_small(3, transact_every_ms=60).world
     all_ = world.observer.oracle.transactions.all
     told = Counter((one.bumps, one.told) for one in all_)
     assert all(told[bumps, ended] > 1 for bumps in (True, False) for ended in (True, False)), told

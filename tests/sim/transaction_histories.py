@@ -52,19 +52,32 @@ def write(
 
 
 def end(
-    check: Check, oracle: Oracle, commits: bool, key: PartitionKey = KEY, epoch: int = 5
+    check: Check,
+    oracle: Oracle,
+    commits: bool,
+    key: PartitionKey = KEY,
+    epoch: int = 5,
+    offset: int = 1,
 ) -> None:
     """A marker may be read."""
-    marked = oracle.transactions.marked(key, marker(1, commits, epoch))
+    marked = oracle.transactions.marked(key, marker(offset, commits, epoch))
     check.marked(oracle, marked)
     for one in marked.ended:
         one.outcomes[key] = commits
 
 
-def decide(check: Check, oracle: Oracle, *steps: tuple[TransactionState, int]) -> None:
-    """The coordinator's log says these states and epochs, one after the other."""
+def decide(
+    check: Check,
+    oracle: Oracle,
+    *steps: tuple[TransactionState, int],
+    version: int = 2,
+    took_ms: int = 0,
+) -> None:
+    """The coordinator's log says these states and epochs, one after the other, each so long after
+    the transaction has begun that may take a second."""
     for number, (state, epoch) in enumerate(steps):
-        said = Coordinated("x", Identity(9, epoch), 1_000, state, client_version=2)
+        said = Coordinated("x", Identity(9, epoch), 1_000, state, client_version=version)
+        said = said._replace(start_ms=0, last_update_ms=took_ms)
         at = batch(number)
         oracle.transactions.appended(STATE, at, (TransactionRecord("x", said),))
         for decided in oracle.transactions.decided_in(STATE, at):
@@ -162,6 +175,98 @@ def bumped_twice(check: Check) -> None:
     decide(check, Oracle(), (S.ONGOING, 4), (S.PREPARE_ABORT, 6))
 
 
+def aborted_for_no_reason(check: Check) -> None:
+    oracle = Oracle()
+    begin(oracle)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 5))
+
+
+# -- version 1 of transactions: an epoch has many --------------------------------------------------
+
+
+def after_an_abort(check: Check, oracle: Oracle, *, bumps: bool = False) -> Transaction:
+    """A transaction was aborted, here and in another partition, and the next one has written."""
+    first = begin(oracle, bumps=bumps)
+    first.wanted.add(False)
+    write(oracle, first)
+    oracle.transactions.end_asked(9, 4, False)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 4), version=0)
+    end(check, oracle, commits=False, epoch=4)
+    decide(check, oracle, (S.COMPLETE_ABORT, 4), version=0)
+    second = begin(oracle, "2", bumps=bumps)
+    write(oracle, second, offset=2)
+    return second
+
+
+def late_end(*, bumps: bool = False) -> Wrong:
+    """The abort of the first transaction comes again, and ends the second one."""
+
+    def told(check: Check) -> None:
+        oracle = Oracle()
+        second = after_an_abort(check, oracle, bumps=bumps)
+        oracle.transactions.end_asked(9, 4, False)
+        decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 4), version=0)
+        end(check, oracle, commits=False, epoch=4, offset=3)
+        assert second.is_torn
+
+    return told
+
+
+def late_marker(check: Check) -> None:
+    """The marker of the first transaction comes again, and ends the second one there."""
+    oracle = Oracle()
+    second = after_an_abort(check, oracle)
+    end(check, oracle, commits=False, epoch=4, offset=3)
+    assert second.is_torn
+
+
+def ended_by_nobody(check: Check) -> None:
+    oracle = Oracle()
+    after_an_abort(check, oracle)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 4), version=0)
+
+
+def ended_by_a_late_end_that_was_refused(check: Check) -> None:
+    oracle = Oracle()
+    after_an_abort(check, oracle)
+    oracle.transactions.end_asked(9, 4, False)
+    oracle.transactions.end_refused(9, 4, False)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_ABORT, 4), version=0)
+
+
+def ended_otherwise_than_the_late_end_says(check: Check) -> None:
+    oracle = Oracle()
+    after_an_abort(check, oracle)
+    oracle.transactions.end_asked(9, 4, False)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_COMMIT, 4), version=0)
+
+
+def ended_by_a_stranger(check: Check) -> None:
+    """Nobody has ever asked for the end that arrives."""
+    oracle = Oracle()
+    begin(oracle, bumps=False)
+    oracle.transactions.end_asked(9, 4, True)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_COMMIT, 4), version=0)
+
+
+def marked_where_none_was(check: Check) -> None:
+    """A marker like that of the first transaction, in a partition where that had none."""
+    oracle = Oracle()
+    second = after_an_abort(check, oracle)
+    write(oracle, second, OTHER)
+    end(check, oracle, commits=False, key=OTHER, epoch=4)
+
+
+def written_late(check: Check) -> None:
+    """A batch of the first transaction is committed with the second one."""
+    oracle = Oracle()
+    second = after_an_abort(check, oracle)
+    write(oracle, oracle.transactions.all[0], offset=3)
+    second.wanted.add(True)
+    decide(check, oracle, (S.ONGOING, 4), (S.PREPARE_COMMIT, 4), version=0)
+    end(check, oracle, commits=True, epoch=4, offset=4)
+
+
 def hanging(check: Check) -> None:
     oracle = Oracle()
     write(oracle, begin(oracle))
@@ -174,6 +279,14 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ("I32", "committed, and nobody asked", committed_unasked),
     ("I32", "committed in one partition of two", half_committed),
     ("I32", "committed without its offsets", without_its_offsets),
+    ("I32", "aborted, and nobody asked", aborted_for_no_reason),
+    ("I32", "of version 1, aborted for no reason", ended_by_nobody),
+    ("I32", "of version 1, a late end that was refused", ended_by_a_late_end_that_was_refused),
+    ("I32", "of version 1, a late end and another", ended_otherwise_than_the_late_end_says),
+    ("I32", "of version 1, an end that nobody sent", ended_by_a_stranger),
+    ("I32", "of version 1, a marker in another partition", marked_where_none_was),
+    ("I32", "of version 1, a batch of the one before", written_late),
+    ("I32", "of version 2, a late end", late_end(bumps=True)),
     ("I33", "aborted data are given", read(False, 0)),
     ("I33", "undecided data are given", read(None, 0)),
     ("I33", "undecided data are passed over", read(None)),
@@ -186,3 +299,8 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ("I35", "an end that begins two epochs", bumped_twice),
     ("I37", "a transaction that nobody ends", hanging),
 ]
+RISKS_OF_VERSION_1: list[tuple[str, Wrong]] = [
+    ("a late end", late_end()),
+    ("a late marker", late_marker),
+]
+"""What KIP-890 is for, and nothing but a new epoch with every end can prevent."""

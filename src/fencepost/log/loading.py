@@ -64,6 +64,7 @@ def load_log(
     *,
     recovery_point: int,
     clean_shutdown: bool,
+    high_watermark: int | None,
     start_offset: int,
     cleaned_offset: int,
     wall_ms: int,
@@ -90,6 +91,7 @@ def load_log(
         return _finish(
             loader,
             recovery_point=recovery_point,
+            high_watermark=high_watermark,
             start_offset=start_offset,
             wall_ms=wall_ms,
             topic_id=known_id,
@@ -117,6 +119,7 @@ def _finish(
     loader: SegmentRecovery,
     *,
     recovery_point: int,
+    high_watermark: int | None,
     start_offset: int,
     wall_ms: int,
     topic_id: Uuid | None,
@@ -143,7 +146,7 @@ def _finish(
     producers = ProducerStates()
     row = SegmentRow(disk, loader.cache, directory, loader.segments, loader.snapshots)
     row.remove_stray_snapshots(end_offset)
-    _replay(disk, row, producers, end_offset, loader.scanned_from)
+    _replay(disk, row, producers, end_offset, loader.scanned_from, high_watermark)
     producers.remove_expired(wall_ms, producer_id_expiration_ms)
     must_settle = loader.report.was_unclean and not loader.is_untouched
     if loader.report.was_unclean and topic_id is not None:
@@ -179,10 +182,11 @@ def _replay(
     producers: ProducerStates,
     end_offset: int,
     scanned_from: int | None,
+    high_watermark: int | None,
 ) -> None:
     """Producer state, and the transaction indexes of scanned segments, which become durable."""
     index_from = settle_active(row, end_offset) if scanned_from is None else scanned_from
-    load_producers(disk, row, producers, end_offset, index_from)
+    load_producers(disk, row, producers, end_offset, index_from, high_watermark)
     if scanned_from is None:
         return
     for segment in row.segments:

@@ -257,6 +257,7 @@ class LogDir:
                 partition,
                 config,
                 recovery_point=self._recovery_point(key),
+                high_watermark=self.high_watermark(topic, partition),
                 start_offset=self._starts.offsets.get(key, 0),
                 cleaned_offset=self._cleaned.offsets.get(key, 0),
                 clean_shutdown=self.was_clean and not is_new and key not in self._given_up,

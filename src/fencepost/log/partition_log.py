@@ -112,6 +112,7 @@ class PartitionLog(ReadableLog):
         *,
         recovery_point: int = 0,
         clean_shutdown: bool = False,
+        high_watermark: int | None = None,
         start_offset: int = 0,
         cleaned_offset: int = 0,
         wall_ms: int,
@@ -125,7 +126,8 @@ class PartitionLog(ReadableLog):
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
 
-        `recovery_point`, `start_offset` and `cleaned_offset` are what was checkpointed. With
+        `recovery_point`, `high_watermark` (None for who reads no committed data), `start_offset`
+        and `cleaned_offset` are what was checkpointed. With
         `clean_shutdown` the files are trusted; without, everything from the recovery point on is
         checked, cut at the first batch that is not whole and sound, and synced. In a log that
         `is_gapless`, a batch must begin where the one before it ends; others may be compacted.
@@ -142,6 +144,7 @@ class PartitionLog(ReadableLog):
             config,
             recovery_point=recovery_point,
             clean_shutdown=clean_shutdown,
+            high_watermark=high_watermark,
             start_offset=start_offset,
             cleaned_offset=cleaned_offset,
             wall_ms=wall_ms,

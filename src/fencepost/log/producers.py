@@ -363,10 +363,14 @@ class ProducerStates:
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
-        """Forget everybody; the state is now that of an empty log up to `end_offset`."""
+        """Forget everybody; the state is now that of an empty log up to `end_offset`.
+
+        Transactions whose markers are below it stay decided: snapshots do not have them.
+        """
         self._states.clear()
         self._ongoing.clear()
-        self._decided.clear()
+        while self._decided and self._decided[-1][0] >= end_offset:
+            self._decided.pop()
         self.end_offset = end_offset
 
     def load(self, entries: Iterable[ProducerState], end_offset: int) -> None:

@@ -65,14 +65,20 @@ def load_producers(
     producers: ProducerStates,
     end_offset: int,
     index_from: int | None = None,
+    high_watermark: int | None = None,
 ) -> None:
     """Make `producers` the state at `end_offset`, from the newest sound snapshot and the log.
 
     Batches below the log's start count as long as they are there. Snapshots that are not sound are
     removed. With `index_from`, the transaction indexes of segments that begin there or behind are
-    made anew, in memory, from a snapshot in front of them. CorruptFileError (the log), OSError.
+    made anew, in memory, from a snapshot in front of them. With `high_watermark`, which is of a log
+    that is opened, the transactions with markers from there on are known, too, whose ends may yet
+    be cut off: if there are any, a snapshot behind them will not do, since it has only what is
+    open. CorruptFileError (the log), OSError.
     """
     latest = end_offset if index_from is None else min(index_from, end_offset)
+    if high_watermark is not None and _has_markers(row, high_watermark, latest):
+        latest = high_watermark
     begin = _load_snapshot(disk, row, producers, latest)
     for offset in sorted(at for at in row.snapshots if at > begin):
         _read_snapshot(disk, row, offset)
@@ -111,14 +117,27 @@ def settle_active(row: SegmentRow, end_offset: int) -> int | None:
 
 def _load_snapshot(disk: Disk, row: SegmentRow, producers: ProducerStates, latest: int) -> int:
     """Load the newest sound snapshot that is not behind `latest`; where the replay begins."""
-    begin = row.segments[0].base_offset
-    producers.clear(begin)
     for offset in sorted((at for at in row.snapshots if at <= latest), reverse=True):
         entries = _read_snapshot(disk, row, offset)
         if entries is not None:
             producers.load(entries, offset)
             return offset
+    begin = row.segments[0].base_offset
+    producers.clear(begin)
     return begin
+
+
+def _has_markers(row: SegmentRow, begin: int, end: int) -> bool:
+    """Whether a control batch of a producer lies from `begin` to below `end`, where the newest
+    snapshot is, if there is one in between. CorruptFileError, OSError."""
+    newest = max((at for at in row.snapshots if at <= end), default=0)
+    for segment in row.from_offset(begin) if newest > begin else ():
+        for _, header in segment.headers(segment.position_of(begin), segment.size_bytes):
+            if header.base_offset >= newest:
+                return False
+            if header.is_control and header.producer_id >= 0:
+                return True
+    return False
 
 
 def _read_snapshot(disk: Disk, row: SegmentRow, offset: int) -> list[ProducerState] | None:

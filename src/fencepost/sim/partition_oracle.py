@@ -15,11 +15,14 @@ from typing import Final, NamedTuple
 from fencepost.batch.control import read_control
 from fencepost.batch.header import check_crc, iter_headers, read_header
 from fencepost.log.disk import Buffer
+from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.sim.log_contents import LogContents, position
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
 
 NO_BROKER: Final = -1
+FIRST_SEQUENCES: Final = (0, SEQUENCE_MAX - 20)
+"""Where the sequences of an idempotent producer begin: also so that they soon begin again at 0."""
 
 PartitionKey = tuple[Uuid, int]
 ReplicaKey = tuple[int, PartitionKey]

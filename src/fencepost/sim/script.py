@@ -150,14 +150,18 @@ class Script:
         return [flight.event for flight in self.hand.flights()]
 
     def flight(self, words: list[str]) -> Event:
-        """The first message on the named way, of the named kind if one is named."""
+        """The first message on the named way, of the named kind if one is named; or that kind's
+        second, and so on."""
         way = f"{words[0]} {words[1]}" if len(words) > 1 else words[0]
+        earlier = int(words[2]) - 1 if len(words) > 2 else 0
         for event in self.flights():
             call: Call = event.about
             source, target = ends_of(call, event.kind)
             named = f"{source}->{target} {kind_of(call, event.kind)}"
             if named == way or (len(words) == 1 and named.startswith(f"{way} ")):
-                return event
+                if not earlier:
+                    return event
+                earlier -= 1
         there = [describe(event.about, event.kind) for event in self.flights()]
         raise Violation("script", f"no message {way}; there are {there}")
 

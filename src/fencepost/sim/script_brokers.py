@@ -141,13 +141,14 @@ def producer_id(script: Script, words: list[str]) -> None:
 
 @command
 def produce(script: Script, words: list[str]) -> None:
-    """`produce P TOPIC-N [COUNT]`: producer P sends a batch to the partition's leader, and again
-    whenever it may, until it knows what has become of it; see `outcomes`."""
+    """`produce P TOPIC-N [COUNT [SEQUENCE]]`: producer P sends a batch to the partition's leader,
+    and again whenever it may, until it knows what has become of it; see `outcomes`."""
     producer, key = _producer_of(script, words[0]), partition_of(script, words[1])
     if producer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last batch")
     note_outcome(script, producer, f"{words[0]} {words[1]}")
-    script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
+    count, sequence = int((words[2:] or ["1"])[0]), int(words[3]) if len(words) > 3 else None
+    script.world.guard(lambda: producer.produce(key, count, sequence), None)
 
 
 def note_outcome(

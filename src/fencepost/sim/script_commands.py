@@ -212,10 +212,16 @@ def let_go(script: Script, words: list[str]) -> None:
 
 def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
     if "->" in words[0]:
-        source, target = (node_of(script, word).id for word in words[0].split("->"))
+        source, target = (_end_of(script, word) for word in words[0].split("->"))
         return [(source, target)]
-    a, b = (node_of(script, word).id for word in words[:2])
+    a, b = (_end_of(script, word) for word in words[:2])
     return [(a, b), (b, a)]
+
+
+def _end_of(script: Script, word: str) -> int:
+    """The id of a node, or of a client of brokers. ScriptError."""
+    is_client = word.isdigit() and int(word) in script.world.options.client_ids
+    return int(word) if is_client else node_of(script, word).id
 
 
 @command

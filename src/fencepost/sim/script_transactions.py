@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.machines.coordinator import Decision
-from fencepost.machines.transaction import TransactionCoordinator
-from fencepost.machines.transaction.records import FLEXIBLE_FROM, TransactionRecord
-from fencepost.runtime.coordinator import Coordinator
+from fencepost.client.errors import ClientError
 from fencepost.sim.clients.transactor import Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.script import Script, ScriptError
@@ -64,7 +61,14 @@ def end(script: Script, words: list[str]) -> None:
     if words[1] not in ("commit", "abort"):
         raise ScriptError("`end X commit` or `end X abort`")
     transactor = _transactor_of(script, words[0])
-    _do(script, words[0], words[1], lambda: transactor.end(commit=words[1] == "commit"))
+
+    def act() -> None:
+        try:
+            transactor.end(commit=words[1] == "commit")
+        except ClientError as error:
+            transactor.on_outcome(type(error).__name__)
+
+    _do(script, words[0], words[1], act)
 
 
 @command
@@ -78,20 +82,17 @@ def give_up(script: Script, words: list[str]) -> None:
 def age(script: Script, words: list[str]) -> None:
     """`age X EPOCH B`: broker B, which coordinates X's transactional id, writes that it has that
     epoch, as after so many transactions; X must ask for its producer id again."""
-    transactor, epoch = _transactor_of(script, words[0]), int(words[1])
-    broker = broker_of(script, words[2])
-    id_ = transactor.transactional_id
-    coordinator = broker.transactions.coordinators.coordinator_of(id_)
-    if not isinstance(coordinator, Coordinator):
-        raise ScriptError(f"{broker.id} does not coordinate {id_}")
+    id_, broker = _transactor_of(script, words[0]).transactional_id, broker_of(script, words[2])
+    script.world.guard(lambda: broker.transactions.age(id_, int(words[1])), broker)
 
-    def decide(machine: TransactionCoordinator) -> Decision[TransactionRecord]:
-        present = machine.transactions[id_]
-        aged = present._replace(identity=present.identity._replace(epoch=epoch))
-        return Decision(records=[TransactionRecord(id_, aged, FLEXIBLE_FROM)])
 
-    script.world.observer.oracle.transactions.may_jump.add(id_)
-    script.world.guard(lambda: coordinator.tell(decide), broker)
+@command
+def expire(script: Script, words: list[str]) -> None:
+    """`expire B`: broker B forgets the producers that have been silent for a day by its clock, as
+    it does every ten minutes."""
+    broker = broker_of(script, words[0])
+    for hosted in broker.replicas.all():
+        hosted.log.producers.remove_expired(broker.clocks.wall_ms())
 
 
 @command

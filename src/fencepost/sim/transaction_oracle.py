@@ -5,9 +5,11 @@ what they hear of it; of partitions, which batches consumers may read by now, ma
 the order of the log; and what the coordinators' log, `__transaction_state`, says by then. It judges
 nothing; the checks do.
 
-With version 1 of transactions one epoch serves many of them, so what is delayed on its way can
-change a later one: an EndTxn, a marker (the reason for KIP-890). A transaction that was ended as
-its producer has not asked for, in its own epoch, `is_torn`, and nothing is promised of it.
+With version 1 of transactions one epoch serves many of them, so what is delayed on its way can end
+a later one (the reason for KIP-890). Two histories do, and the later transaction `is_torn` then, of
+which nothing is promised: a coordinator decides, in its epoch, an end that its producer has not
+asked for, after an EndTxn of an earlier transaction of that epoch has arrived that did; or, before
+its own end is decided, a partition gets a marker once more that an earlier one has there already.
 """
 
 from __future__ import annotations
@@ -45,7 +47,16 @@ class Transaction:
     """Offsets that its producer was told are part of it."""
     outcomes: dict[PartitionKey, bool] = field(default_factory=dict)
     """How it has ended, by partition."""
+    gave_up: bool = False
+    """Whether its producer does not know of a batch whether it is written, and must abort."""
+    decided: bool | None = None
+    """How its coordinator has decided, in its own epoch; of version 1 alone."""
+    late_ends: set[bool] = field(default_factory=set)
+    """Ends that were asked for in earlier transactions of its epoch, and not in it, when an EndTxn
+    arrived that asks for them."""
     is_torn: bool = False
+    fences_before: int = 0
+    """How often a producer id had been asked for, under its transactional id, when it began."""
 
 
 class Marked(NamedTuple):
@@ -89,19 +100,26 @@ class TransactionOracle:
         None while it has not."""
         self.coordinated: dict[str, Coordinated] = {}
         """By transactional id, what its coordinator's log says."""
-        self.may_jump: set[str] = set()
-        """Transactional ids of which somebody has set the epoch."""
+        self.jumps: set[tuple[str, int]] = set()
+        """Epochs of transactional ids that somebody has set."""
         self._of_batch: dict[Written, Transaction] = {}
         self._of_offset: dict[OffsetWrite, Transaction] = {}
         self._open: dict[tuple[PartitionKey, int], dict[Transaction, list[int]]] = {}
         self._records: dict[Written, tuple[TransactionRecord, ...]] = {}
         self._decided: dict[tuple[int, int], dict[bool, int]] = {}
+        self._of_epoch: dict[tuple[int, int], list[Transaction]] = {}
+        self._torn_by: dict[Written, list[Transaction]] = {}
+        self._markers: set[tuple[PartitionKey, int, int, bool]] = set()
+        self._fences: dict[str, int] = {}
 
     # -- told by producers ---------------------------------------------------------------------
 
     def begun(self, transaction: Transaction) -> None:
         """A producer begins a transaction."""
+        transaction.fences_before = self._fences.get(transaction.transactional_id, 0)
         self.all.append(transaction)
+        of_epoch = (transaction.producer_id, transaction.producer_epoch)
+        self._of_epoch.setdefault(of_epoch, []).append(transaction)
 
     def sends(self, transaction: Transaction, key: PartitionKey, crc: int) -> None:
         """The batch with this checksum is part of the transaction."""
@@ -113,14 +131,53 @@ class TransactionOracle:
 
     # -- told by brokers -----------------------------------------------------------------------
 
+    def id_asked(self, transactional_id: str) -> None:
+        """A request for a producer id has arrived: it may fence whoever has the id."""
+        self._fences[transactional_id] = self._fences.get(transactional_id, 0) + 1
+
+    def end_asked(self, producer_id: int, epoch: int, commits: bool) -> None:
+        """A request to end a transaction has arrived: of the latest one of that epoch, or late."""
+        latest = self.latest(producer_id, epoch)
+        if latest is None or latest.bumps or commits in latest.wanted:
+            return
+        if any(commits in one.wanted for one in self._of_epoch[producer_id, epoch]):
+            latest.late_ends.add(commits)
+
+    def end_refused(self, producer_id: int, epoch: int, commits: bool) -> None:
+        """The coordinator has answered such a request with an error, and decided nothing."""
+        latest = self.latest(producer_id, epoch)
+        if latest is not None:
+            latest.late_ends.discard(commits)
+
     def appended(
         self, key: PartitionKey, batch: PartitionBatch, records: tuple[TransactionRecord, ...]
     ) -> None:
         """A replica of `__transaction_state` has a batch that says this."""
-        self._records[key, batch.crc] = records
+        written = key, batch.crc
+        if written not in self._records:
+            ends = (one.transaction for one in records if one.transaction is not None)
+            self._torn_by[written] = [
+                torn
+                for end in ends
+                if end.state in ENDING
+                and (torn := self.latest(*end.identity[:2])) is not None
+                and end.is_committed in torn.late_ends - torn.wanted
+            ]
+        self._records[written] = records
+
+    def latest(self, producer_id: int, epoch: int) -> Transaction | None:
+        """The transaction that a producer has begun last in an epoch."""
+        begun = self._of_epoch.get((producer_id, epoch))
+        return begun[-1] if begun else None
+
+    def is_fenced(self, transaction: Transaction) -> bool:
+        """Whether somebody has asked for its transactional id since it began."""
+        return self._fences.get(transaction.transactional_id, 0) > transaction.fences_before
 
     def decided_in(self, key: PartitionKey, batch: PartitionBatch) -> Iterable[Decided]:
         """What a batch that becomes committed says of transactional ids, one after the other."""
+        for torn in self._torn_by.pop((key, batch.crc), ()):
+            torn.is_torn = True
         for record in self._records.pop((key, batch.crc), ()):
             before = self.coordinated.get(record.transactional_id)
             after = record.transaction
@@ -131,6 +188,9 @@ class TransactionOracle:
                 if after.state in ENDING:
                     ends = self._decided.setdefault(after.identity[:2], {})
                     ends[after.is_committed] = after.client_version
+                    ended = self.latest(*after.identity[:2])
+                    if ended is not None:
+                        ended.decided = after.is_committed
             yield Decided(before, after)
 
     def decision(self, producer_id: int, epoch: int) -> dict[bool, int]:
@@ -165,12 +225,15 @@ class TransactionOracle:
         """A marker may be read."""
         ended = self._open.pop((key, batch.producer_id), {})
         commits = bool(batch.commits)
+        marker = (key, batch.producer_id, batch.producer_epoch, commits)
         for transaction, offsets in ended.items():
             is_own = batch.producer_epoch == transaction.producer_epoch
-            if not transaction.bumps and is_own and commits not in transaction.wanted:
+            is_again = marker in self._markers and transaction.decided is not commits
+            if is_own and is_again and not transaction.bumps:
                 transaction.is_torn = True
             for offset in offsets:
                 self.outcomes[key][offset] = commits
+        self._markers.add(marker)
         return Marked(key, batch, tuple(ended))
 
     def undecided(self) -> dict[PartitionKey, list[Transaction]]:

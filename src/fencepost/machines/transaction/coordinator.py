@@ -47,7 +47,6 @@ from fencepost.machines.transaction.shard import (
     Shard,
 )
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.transaction import TransactionState
 
 ABORTS_AT_ONCE: Final = 10
 """Of transactions that have timed out, in one coordinator; a node may have fifty of them."""
@@ -186,7 +185,7 @@ class TransactionCoordinator:
         present = shard.transactions.get(late.transactional_id)
         if (
             present is None
-            or present.state is not TransactionState.ONGOING
+            or not shard.rules.may_time_out(present)
             or claim_of(present.identity, late.producer_id, late.epoch) is not Claim.CURRENT
             or present.start_ms + present.timeout_ms >= wall_ms
         ):

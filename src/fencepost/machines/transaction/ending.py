@@ -49,11 +49,7 @@ from fencepost.machines.transaction.shard import LATEST_VERSION, Decision, Shard
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.transaction import TransactionState
 
-_SAME_END = {
-    TransactionState.COMPLETE_COMMIT: True,
-    TransactionState.COMPLETE_ABORT: False,
-}
-"""Whether what is complete was committed."""
+_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
 
 class EndTxn(NamedTuple):
@@ -101,7 +97,7 @@ def _end_classic(
     claim = claim_of(present.identity, request.producer_id, request.epoch)
     if request.producer_id != present.identity.producer_id:
         error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    elif claim is not Claim.CURRENT:
+    elif not shard.rules.may_end(claim):
         error = ErrorCode.PRODUCER_FENCED
     elif shard.rules.must_wait(present):
         error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -109,10 +105,8 @@ def _end_classic(
         identity = unchanged(present.identity)._replace(next_producer_id=NO_PRODUCER_ID)
         _prepare(shard, decision, present, identity, request.committed, 0, wall_ms)
         error = ErrorCode.NONE
-    elif _SAME_END.get(present.state) is request.committed:
-        error = ErrorCode.NONE
     else:
-        error = ErrorCode.INVALID_TXN_STATE
+        error = _of_what_is_over(shard, present, request.committed)
     decision.reply(token, Ended(error))
 
 
@@ -129,7 +123,9 @@ def _end_bumping(
     if shard.rules.must_wait(present):  # first: the producer may know its next id already
         decision.reply(token, Ended(ErrorCode.CONCURRENT_TRANSACTIONS))
         return
-    error = _refuse_bumping(present, claim, request.committed)
+    if present.state is TransactionState.ONGOING and shard.rules.may_end(claim):
+        claim = Claim.CURRENT
+    error = _refuse_bumping(shard, present, claim, request.committed)
     if error is not None:
         decision.reply(token, Ended(error))
     elif claim is not Claim.CURRENT:
@@ -147,7 +143,17 @@ def _end_bumping(
         decision.reply(token, Ended(ErrorCode.NONE, over.producer_id, over.epoch))
 
 
-def _refuse_bumping(present: Transaction, claim: Claim, committed: bool) -> ErrorCode | None:
+def _of_what_is_over(shard: Shard, present: Transaction, committed: bool) -> ErrorCode:
+    """The answer to who asks for an end that is not to be decided any more."""
+    if present.state not in _COMPLETE:
+        return ErrorCode.INVALID_TXN_STATE
+    has_ended_so = shard.rules.has_ended_so(present.is_committed, committed)
+    return ErrorCode.NONE if has_ended_so else ErrorCode.INVALID_TXN_STATE
+
+
+def _refuse_bumping(
+    shard: Shard, present: Transaction, claim: Claim, committed: bool
+) -> ErrorCode | None:
     """Why a transaction does not end with version 2; None if it ends, or has ended so before."""
     if claim is Claim.OTHER_ID:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -156,10 +162,9 @@ def _refuse_bumping(present: Transaction, claim: Claim, committed: bool) -> Erro
     if claim is Claim.CURRENT:
         is_fine = present.state is TransactionState.ONGOING or not committed
         return None if is_fine else ErrorCode.INVALID_TXN_STATE
-    if present.state not in _SAME_END:
+    if present.state not in _COMPLETE:
         return ErrorCode.PRODUCER_FENCED
-    is_same = _SAME_END[present.state] is committed
-    return None if is_same else ErrorCode.INVALID_TXN_STATE
+    return _of_what_is_over(shard, present, committed) or None
 
 
 def abort(
@@ -169,7 +174,7 @@ def abort(
 
     False, and nothing is decided, if that needs a `fresh` producer id.
     """
-    assert present.state is TransactionState.ONGOING, present.state
+    assert present.state not in IDLE, present.state
     version = LATEST_VERSION if shard.level() >= BUMPS_FROM else 0
     identity = shard.rules.fence(present.identity, version, fresh)
     if isinstance(identity, NeedsProducerId):

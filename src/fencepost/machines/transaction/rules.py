@@ -18,6 +18,7 @@ from fencepost.machines.transaction.epochs import (
     fenced,
 )
 from fencepost.machines.transaction.model import Transaction
+from fencepost.wire.records.transaction import TransactionState
 
 
 class TransactionRules:
@@ -29,10 +30,24 @@ class TransactionRules:
         """Whether who names that id and epoch may add partitions: nobody but the producer."""
         return claim is Claim.CURRENT
 
+    def may_end(self, claim: Claim) -> bool:
+        """Whether who names that id and epoch may end what is ongoing: nobody but the producer, and
+        not with a request for the transaction before that was long on its way (KIP-890)."""
+        return claim is Claim.CURRENT
+
+    def has_ended_so(self, was_committed: bool, committed: bool) -> bool:
+        """Whether who asks for an end of what is over hears that it is done: if it was that end."""
+        return was_committed is committed
+
     def must_wait(self, transaction: Transaction) -> bool:
         """Whether what would begin or end a transaction waits until the last one is over: until
         then its partitions do not know how it ended."""
         return transaction.is_ending
+
+    def may_time_out(self, transaction: Transaction) -> bool:
+        """Whether a transaction may last too long, so that the coordinator aborts it: not when its
+        end is decided, however long the markers take."""
+        return transaction.state is TransactionState.ONGOING
 
     def fence(
         self, identity: Identity, server_version: int, fresh: int | None

@@ -12,7 +12,6 @@ from fencepost.machines.transaction.memory import TransactionMemory, bytes_of
 from fencepost.machines.transaction.model import Transaction
 from fencepost.machines.transaction.records import FLEXIBLE_FROM, TransactionRecord
 from fencepost.machines.transaction.rules import RULES, TransactionRules
-from fencepost.wire.records.transaction import TransactionState
 
 Decision = CoordinatorDecision[TransactionRecord]
 """A decision about transactions. Its changes are `Transaction`s, whose partitions have become fewer
@@ -70,7 +69,7 @@ class Shard:
             self.transactions.pop(transactional_id, None)
         else:
             self.transactions[transactional_id] = transaction
-        if transaction is not None and transaction.state is TransactionState.ONGOING:
+        if transaction is not None and self.rules.may_time_out(transaction):
             self.ongoing[transactional_id] = None
         else:
             self.ongoing.pop(transactional_id, None)

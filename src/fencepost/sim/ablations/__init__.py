@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fencepost.sim.options import Options, with_brokers
 from fencepost.sim.rules import Rules
@@ -21,7 +21,8 @@ class Ablation:
 
     `is_found_by_search` says whether random seeds are expected to find it, too, `search_within` in
     how many, and `faults` which faults to search with; None lets the seeds draw. One that is
-    `in_brokers` is searched for in worlds with three brokers, by `base`.
+    `in_brokers` is searched for in worlds with three brokers, by `base`, and one that is
+    `in_transactions` in those with three transactional producers and two groups besides.
     """
 
     says: str
@@ -31,13 +32,16 @@ class Ablation:
     search_within: int = 40
     faults: tuple[str, ...] | None = None
     in_brokers: bool = False
+    in_transactions: bool = False
     name: str = field(default="", compare=False)
 
     def base(self, options: Options) -> Options:
         """The options of worlds in which it is searched for, `options` for all that is free."""
-        if not self.in_brokers or options.brokers:
-            return options
-        return with_brokers(options, 3)
+        if (self.in_brokers or self.in_transactions) and not options.brokers:
+            options = with_brokers(options, 3)
+        if self.in_transactions and not options.transactors:
+            options = replace(options, transactors=3, committers=2)
+        return options
 
 
 def ablation_names() -> list[str]:

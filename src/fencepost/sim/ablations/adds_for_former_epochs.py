@@ -18,7 +18,6 @@ class AddsForFormerEpochs(TransactionRules):
 ABLATION = Ablation(
     "a partition of the last transaction is part of the next one",
     Rules(transactions=AddsForFormerEpochs()),
-    scenarios=("S60",),
-    is_found_by_search=False,
-    in_brokers=True,
+    scenarios=("S60", "S64"),
+    in_transactions=True,
 )

@@ -21,6 +21,5 @@ ABLATION = Ablation(
     "a batch that comes late begins a transaction that nobody ends",
     Rules(partition=AppendsUnverified()),
     scenarios=("S59",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

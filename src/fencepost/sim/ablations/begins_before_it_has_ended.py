@@ -19,6 +19,5 @@ ABLATION = Ablation(
     "a transaction is decided twice",
     Rules(transactions=BeginsBeforeItHasEnded()),
     scenarios=("S67",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

@@ -26,6 +26,5 @@ ABLATION = Ablation(
     "the epochs of a producer run out at once (KAFKA-19367)",
     Rules(transactions=BumpsTwice()),
     scenarios=("S63",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

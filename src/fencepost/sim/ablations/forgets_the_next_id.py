@@ -24,5 +24,5 @@ ABLATION = Ablation(
     Rules(transactions=ForgetsTheNextId()),
     scenarios=("S63",),
     is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

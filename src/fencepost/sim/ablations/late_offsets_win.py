@@ -18,6 +18,5 @@ ABLATION = Ablation(
     "a group goes back to an offset that was committed before",
     Rules(groups=LateOffsetsWin()),
     scenarios=("S73",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

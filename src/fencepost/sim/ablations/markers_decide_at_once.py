@@ -18,6 +18,5 @@ ABLATION = Ablation(
     "who reads committed data is given what only a marker that may be lost has decided",
     Rules(partition=MarkersDecideAtOnce()),
     scenarios=("S65",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

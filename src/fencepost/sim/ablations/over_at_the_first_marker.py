@@ -19,6 +19,5 @@ ABLATION = Ablation(
     "a coordinator that fails then leaves partitions without an end",
     Rules(transactions=OverAtTheFirstMarker()),
     scenarios=("S61",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

@@ -18,6 +18,5 @@ ABLATION = Ablation(
     "a transaction whose marker is sent again never completes (KAFKA-19999)",
     Rules(partition=RefusesRepeatedMarkers()),
     scenarios=("S61",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

@@ -19,6 +19,5 @@ ABLATION = Ablation(
     "a transaction whose coordinator fails is never over",
     Rules(transactions=SendsNoMarkersAgain()),
     scenarios=("S61",),
-    is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

@@ -19,5 +19,5 @@ ABLATION = Ablation(
     Rules(partition=TakesOldAnswers()),
     scenarios=("S59",),
     is_found_by_search=False,
-    in_brokers=True,
+    in_transactions=True,
 )

@@ -17,7 +17,6 @@ class UndecidedOffsetsCount(GroupRules):
 ABLATION = Ablation(
     "a group has read to an offset whose transaction was aborted",
     Rules(groups=UndecidedOffsetsCount()),
-    scenarios=("S73",),
-    is_found_by_search=False,
-    in_brokers=True,
+    scenarios=("S73", "S75"),
+    in_transactions=True,
 )

@@ -47,6 +47,8 @@ def init_producer_id(
         )
         return
 
+    broker.world.observer.oracle.transactions.id_asked(request.transactional_id)
+
     def told(error: ErrorCode, granted: Granted | None) -> None:
         granted = granted or Granted(error)
         if granted.error is ErrorCode.PRODUCER_FENCED and api_version < FENCED_FROM:
@@ -72,8 +74,13 @@ def _granted(granted: Granted) -> InitProducerIdResponse:
 
 def end_txn(broker: BrokerProcess, request: EndTxnRequest, reply: Reply, api_version: int) -> None:
     """A producer commits or aborts."""
+    transactions = broker.world.observer.oracle.transactions
+    what = request.producer_id, request.producer_epoch, request.committed
+    transactions.end_asked(*what)
 
     def told(error: ErrorCode, ended: Ended | None) -> None:
+        if ended is not None and ended.error is not ErrorCode.NONE:
+            transactions.end_refused(*what)
         ended = ended or Ended(error)
         reply(
             EndTxnResponse(

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from fencepost.machines.coordinator import Decision
 from fencepost.machines.transaction import (
     TransactionCodec,
     TransactionConfig,
     TransactionCoordinator,
     TransactionMemory,
 )
-from fencepost.runtime.coordinator import CoordinatorKind
+from fencepost.machines.transaction.model import IDLE
+from fencepost.machines.transaction.records import FLEXIBLE_FROM, TransactionRecord
+from fencepost.runtime.coordinator import Coordinator, CoordinatorKind
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.transaction_markers import MarkerSender
 from fencepost.runtime.transaction_requests import BATCHED_FROM, add_partitions
@@ -82,6 +85,25 @@ class BrokerTransactions:
         """Have the coordinators here add partitions, or look at them."""
         image = self._broker.image
         self._lane.begin(add_partitions(self.coordinators, image, request, api_version, then))
+
+    def age(self, transactional_id: str, epoch: int) -> None:
+        """Have the coordinator here write that a transactional id has that epoch, as after so many
+        transactions; its producer must ask for its id again. Nothing happens if there is no such
+        coordinator, or a transaction, or if the epoch is over."""
+        coordinator = self.coordinators.coordinator_of(transactional_id)
+        if not isinstance(coordinator, Coordinator):
+            return
+
+        def decide(machine: TransactionCoordinator) -> Decision[TransactionRecord]:
+            present = machine.transactions.get(transactional_id)
+            if present is None or present.state not in IDLE or present.identity.epoch >= epoch:
+                return Decision()
+            aged = present._replace(identity=present.identity._replace(epoch=epoch))
+            jumps: set[tuple[str, int]] = self._broker.world.observer.oracle.transactions.jumps
+            jumps.add((transactional_id, epoch))
+            return Decision(records=[TransactionRecord(transactional_id, aged, FLEXIBLE_FROM)])
+
+        coordinator.tell(decide)
 
     def _verify_here(self, request: AddPartitionsToTxnRequest, then: OnAnswer) -> None:
         self.add_partitions(request, AddPartitionsToTxnRequest.max_version, then)

@@ -1,14 +1,17 @@
 """I32: a transaction ends in all of its partitions, offsets included, and everywhere in one way.
 
-What its producer was told is committed is committed with all that was acknowledged in it, and
-nothing is that the producer has never asked to commit.
+What its producer was told is committed is committed with all that was acknowledged in it. It is
+committed only if the producer has asked for that, and knows of all that it wrote that it is
+written; and aborted only if it has, or if somebody else
+has asked for its transactional id, or if it has lasted too long by its coordinator's clock.
 """
 
 from __future__ import annotations
 
+from fencepost.machines.transaction import TransactionState
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle, Violation
-from fencepost.sim.transaction_oracle import Marked, Transaction
+from fencepost.sim.transaction_oracle import Decided, Marked, Transaction
 
 
 class AllOrNothing(Check):
@@ -20,12 +23,28 @@ class AllOrNothing(Check):
         for one in marked.ended:
             if one.is_torn or one.name == "?":
                 continue
+            is_own = not one.bumps and marked.batch.producer_epoch == one.producer_epoch
+            if is_own and one.decided is not marked.commits:
+                self._refuse(one, marked.commits, "and that is not decided")
             if (not marked.commits) in one.outcomes.values():
                 self._refuse(one, marked.commits, "and in another partition it is not")
             if one.told is not None and one.told is not marked.commits:
                 self._refuse(one, marked.commits, "and its producer heard that it is not")
             if marked.commits and True not in one.wanted:
                 self._refuse(one, True, "and its producer never asked for that")
+            if marked.commits and one.gave_up:
+                self._refuse(one, True, "and its producer has given a batch up")
+
+    def decided(self, oracle: Oracle, decided: Decided) -> None:
+        before, after = decided
+        if before is None or after is None or before.state is not TransactionState.ONGOING:
+            return
+        one = oracle.transactions.latest(*before.identity[:2])
+        if one is None or one.is_torn or not after.is_ending or after.is_committed in one.wanted:
+            return
+        is_late = after.last_update_ms - before.start_ms >= before.timeout_ms
+        if after.is_committed or not (is_late or oracle.transactions.is_fenced(one)):
+            self._refuse(one, after.is_committed, "and nobody has asked for that")
 
     def _refuse(self, one: Transaction, commits: bool, why: str) -> None:
         word = "committed" if commits else "aborted"

@@ -38,9 +38,11 @@ class ProducerFencing(Check):
             return
         id_ = after.transactional_id
         was, is_ = before.identity, after.identity
-        if was.producer_id != is_.producer_id or id_ in oracle.transactions.may_jump:
+        if was.producer_id != is_.producer_id or is_.epoch in (was.epoch, was.epoch + 1):
             return
-        if is_.epoch not in (was.epoch, was.epoch + 1):
+        if (id_, is_.epoch) in oracle.transactions.jumps:
+            oracle.transactions.jumps.discard((id_, is_.epoch))
+        else:
             raise Violation(
                 self.kind,
                 f"{id_}: producer {is_.producer_id} goes from epoch {was.epoch} to {is_.epoch}",

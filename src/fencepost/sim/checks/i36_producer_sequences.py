@@ -1,10 +1,13 @@
-"""I36: what an idempotent producer has written is there once, in its order, without a gap."""
+"""I36: what an idempotent producer has written is there once, in its order, without a gap.
+
+Behind sequence 2**31 - 1 comes 0.
+"""
 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle, Violation
-from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
+from fencepost.sim.partition_oracle import FIRST_SEQUENCES, PartitionBatch, PartitionKey
 
 SEQUENCES = 1 << 31
 
@@ -20,7 +23,8 @@ class ProducerSequences(Check):
     def became_visible(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
         if batch.producer_id < 0 or oracle.groups.writes_in(key, batch):
             return  # what a coordinator writes has no sequences
-        epoch, expected = self._next.get((key, batch.producer_id), (batch.producer_epoch, 0))
+        first = batch.base_sequence if batch.base_sequence in FIRST_SEQUENCES else 0
+        epoch, expected = self._next.get((key, batch.producer_id), (batch.producer_epoch, first))
         if batch.producer_epoch > epoch:
             epoch, expected = batch.producer_epoch, 0
         if batch.commits is not None:

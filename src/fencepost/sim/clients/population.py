@@ -56,7 +56,13 @@ class BrokerClients:
         shares = number and self._world.tape.lane("transactors").pick(SHARES_ONE_IN) == 1
         own = f"x{client_id}"
         transactional_id = self.transactors[-1].transactional_id if shares else own
-        return Transactor(self._world, client_id, transactional_id, knows_kip_890=number % 2 == 0)
+        return Transactor(
+            self._world,
+            client_id,
+            transactional_id,
+            knows_kip_890=number % 2 == 0,
+            groups=[committer.group_id for committer in self.committers],
+        )
 
     def all(self) -> list[Client]:
         """Every client."""

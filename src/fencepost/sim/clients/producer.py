@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
+from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clock import EPOCH_MS
 from fencepost.sim.oracle import Violation
-from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.partition_oracle import FIRST_SEQUENCES, PartitionKey
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -71,6 +72,7 @@ class Producer(Client):
         self.unfinished: Unfinished | None = None
         self._number = 0
         self._sequences: dict[PartitionKey, int] = {}
+        self._first_sequence = FIRST_SEQUENCES[self.lane.pick(2)]
         self._is_asking = False
         self.on_outcome: Callable[[str], None] = lambda said: None
         """Told what has become of a batch."""
@@ -109,13 +111,15 @@ class Producer(Client):
 
     # -- one batch ---------------------------------------------------------------------------
 
-    def produce(self, key: PartitionKey, count: int = 1) -> None:
-        """Produce a batch of `count` records to a partition; its topic must be known."""
+    def produce(self, key: PartitionKey, count: int = 1, sequence: int | None = None) -> None:
+        """Produce a batch of `count` records to a partition, with a sequence if that is not to be
+        the one that follows; its topic must be known."""
         topic = self.name_of(key)
         if topic is None:
             return
         self._number += 1
-        sequence = self._sequences.get(key, 0)
+        if sequence is None:
+            sequence = self._sequences.get(key, self._first_sequence)
         stamps: dict[str, int] = {}
         if self.is_idempotent:
             stamps = {
@@ -128,7 +132,7 @@ class Producer(Client):
         known = self.world.observer.oracle.partitions.acknowledged_offset(key)
         now_ms = EPOCH_MS + self.world.now_ms
         batch = bytes(build_batch(items, timestamp_ms=now_ms, **stamps))
-        self._sequences[key] = sequence + count
+        self._sequences[key] = (sequence + count) & SEQUENCE_MAX
         acks = -1 if self.is_idempotent else self.acks
         self.unfinished = Unfinished(key, topic, batch, acks, known, self.world.now_us)
         self._send(self.unfinished)

@@ -1,17 +1,19 @@
 """A transactional producer: the product's own decisions (`client/protocol/transaction_manager`).
 
-It writes a batch at a time into some partitions, commits offsets of a group of its own, and commits
-or aborts. What an answer means, and what is to be sent next, the manager says. The client may crash
-in the midst of all that: then it starts anew under its transactional id, and so does one that was
-fenced. Two clients may have one transactional id. Every other one speaks version 1, as clients
-without KIP-890 do, whatever the cluster's level.
+It writes a batch at a time into some partitions, commits offsets of a group of its own and of
+others, and commits or aborts. What an answer means, and what is to be sent next, the manager says.
+The client may crash in the midst of all that: then it starts anew under its transactional id, and
+so does one that was fenced. It may wait no more for a batch, and abort its transaction while the
+batch is on its way; and it may find its epochs nearly used up, as after so many transactions. Two
+clients may have one transactional id. Every other one speaks version 1, as clients without KIP-890
+do, whatever the cluster's level.
 
 The observer hears of each transaction what is sent in it, and what the producer has heard of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ from fencepost.client.protocol.transaction_manager import (
 )
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.machines.group import partition_for
+from fencepost.machines.transaction.epochs import EXHAUSTED
 from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.runtime.transactions import TRANSACTION_VERSION, TRANSACTIONS_TOPIC
 from fencepost.sim.clients.client import Client
@@ -51,6 +54,10 @@ TIMEOUTS_MS: Final = (15_000, 2_000)
 TRIES: Final = 8
 """How often a batch is sent before its transaction is given up."""
 CRASHES_ONE_IN: Final = 40
+GIVES_UP_ONE_IN: Final = 4
+"""Of turns in which a batch is on its way still."""
+AGES_ONE_IN: Final = 30
+OLD_EPOCH: Final = EXHAUSTED - 1
 STEPS: Final = 4
 SHARES_ONE_IN: Final = 4
 
@@ -75,12 +82,19 @@ class Transactor(Client):
     """See the module docstring."""
 
     def __init__(
-        self, world: Surroundings, client_id: int, transactional_id: str, *, knows_kip_890: bool
+        self,
+        world: Surroundings,
+        client_id: int,
+        transactional_id: str,
+        *,
+        knows_kip_890: bool,
+        groups: Sequence[str] = (),
     ) -> None:
+        """It commits offsets of a group of its own, and of `groups`, of which others do, too."""
         super().__init__(world, client_id)
         self.transactional_id = transactional_id
         self.knows_kip_890 = knows_kip_890
-        self.group_id = f"of-{client_id}"
+        self.groups = (f"of-{client_id}", *groups)
         self.committed = 0
         self.aborted = 0
         self._timeout_ms = TIMEOUTS_MS[self.lane.pick(len(TIMEOUTS_MS))]
@@ -120,6 +134,8 @@ class Transactor(Client):
         if not self.is_closing and self.lane.pick(CRASHES_ONE_IN) == CRASHES_ONE_IN - 1:
             self.restart()
         if self._waits:
+            if self._batch is not None and self.lane.pick(GIVES_UP_ONE_IN) == GIVES_UP_ONE_IN - 1:
+                self.give_up()
             return
         if self._coordinator(TRANSACTION, self.transactional_id) is None:
             self._create_topics()
@@ -131,6 +147,9 @@ class Transactor(Client):
             self._waits = True
             self._later(RESTART_MS, self.restart)
         elif state is State.READY and not self.is_closing:
+            if self.lane.pick(AGES_ONE_IN) == AGES_ONE_IN - 1:
+                self.age(OLD_EPOCH)
+                return
             self.begin_transaction()
             self._steps = 1 + self.lane.pick(STEPS)
         elif state is State.IN_TRANSACTION:
@@ -153,8 +172,9 @@ class Transactor(Client):
             self.end(commit=self.lane.pick(4) != 3)
             return
         key = keys[self.lane.pick(len(keys))]
-        if self.lane.pick(4) == 3 and self._coordinator(0, self.group_id) is not None:
-            self.commit_offset(key, self.group_id)
+        group_id = self.groups[self.lane.pick(len(self.groups))]
+        if self.lane.pick(4) == 3 and self._coordinator(0, group_id) is not None:
+            self.commit_offset(key, group_id)
         else:
             self.produce(key, 1 + self.lane.pick(2))
 
@@ -165,6 +185,14 @@ class Transactor(Client):
         self.manager.transaction_version = self._level()
         self.manager.initialize()
         self._go()
+
+    def age(self, epoch: int) -> None:
+        """Have it be as after so many transactions, and start anew."""
+        id_ = self.transactional_id
+        broker_id = self._coordinator(TRANSACTION, id_)
+        if broker_id is not None and (broker := self.world.brokers[broker_id]).is_up:
+            self.world.guard(lambda: broker.transactions.age(id_, epoch), broker)
+        self.restart()
 
     def begin_transaction(self) -> None:
         """Begin a transaction."""
@@ -396,6 +424,8 @@ class Transactor(Client):
     def _give_up(self, one: Batch, error: ErrorCode) -> None:
         """The transaction can only be aborted."""
         self._batch = None
+        if self.transaction is not None:
+            self.transaction.gave_up = True
         self.manager.on_produce_failure(BrokerError.of(int(error), "Produce was refused"))
         self._settled()
 
