@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 TYPES: dict[str, DataType] = {
@@ -21,6 +22,7 @@ TYPES: dict[str, DataType] = {
     "int": IntegerType(),
     "bigint": LongType(),
     "double": DoubleType(),
+    "timestamp": TimestampType(),
     "map": MapType(StringType(), BinaryType()),
     "headers": ArrayType(
         StructType([StructField("key", StringType()), StructField("value", BinaryType())])

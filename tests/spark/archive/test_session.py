@@ -47,6 +47,7 @@ def fill(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
             )
 
 
+@pytest.mark.long
 def test_topics_are_archived_compared_and_found_changed(
     spark: Any, cluster: Cluster, served: str, topic: str, tmp_path: Path
 ):
