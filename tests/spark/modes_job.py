@@ -110,7 +110,9 @@ class Job:
 
         said: list[str] = []
         handler = logging.Handler()
-        handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+        handler.emit = lambda record: said.append(  # type: ignore[method-assign]
+            record.getMessage()
+        )
         logging.getLogger("fencepost.spark.lag").addHandler(handler)
         logging.getLogger("fencepost.spark.lag").setLevel(logging.INFO)
         listener = LagListener({"bootstrap.servers": self.servers}, interval_s=1)

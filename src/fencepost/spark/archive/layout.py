@@ -79,8 +79,8 @@ def file_name(partition: int, first: int, last: int, tag: str, origin: str) -> s
 class Layout:
     """Paths of one archive, and the locks on it."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory.absolute()
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory).absolute()
         self.private = self.directory / PRIVATE
         self.state_path = self.private / "state.json"
         self.checkpoint = self.private / "checkpoint"
