@@ -140,6 +140,12 @@ def s64(rules: TransactionRules) -> None:
         assert world.end(zombie, committed=True, version=version).error is FENCED
     assert world.verify(zombie, P0) == {P0: FENCED}
     assert world.init(expected=zombie).error is FENCED
+    before = (producer[0], producer[1] - 1)
+    assert world.add(producer, P0) is NONE
+    assert world.end(producer, committed=False).error is NONE
+    world.write_markers()
+    for committed in (False, True):  # not taken for a repetition, which would hear the epoch
+        assert world.end(before, committed=committed, version=2).error is FENCED
     assert world.add(producer, P0) is NONE
     assert world.end(producer, committed=True).error is NONE
 

@@ -24,6 +24,9 @@ next epoch, too:
 | ONGOING         | fenced        | commits           | fenced            | aborts    |
 | COMPLETE_COMMIT | NONE          | INVALID_TXN_STATE | INVALID_TXN_STATE | aborts    |
 | COMPLETE_ABORT  | INVALID_TXN_STATE | INVALID_TXN_STATE | NONE          | aborts    |
+
+What version 0 or 1 has ended cannot be repeated with version 2: who has the epoch before is fenced,
+since somebody else was given the present one.
 """
 
 from __future__ import annotations
@@ -162,8 +165,8 @@ def _refuse_bumping(
     if claim is Claim.CURRENT:
         is_fine = present.state is TransactionState.ONGOING or not committed
         return None if is_fine else ErrorCode.INVALID_TXN_STATE
-    if present.state not in _COMPLETE:
-        return ErrorCode.PRODUCER_FENCED
+    if present.state not in _COMPLETE or present.client_version < BUMPS_FROM:
+        return ErrorCode.PRODUCER_FENCED  # what ended last began no epoch: another producer has it
     return _of_what_is_over(shard, present, committed) or None
 
 
