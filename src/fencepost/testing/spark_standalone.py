@@ -130,12 +130,20 @@ class SparkStandalone:
 
     def add_worker(self) -> None:
         """One more."""
+        count = self._alive_count()
         self._launch_worker()
-        self._wait_for_workers(len(self.state()["workers"]) + 1)
+        self._wait_for_workers(count + 1)
 
     def kill_worker(self, number: int) -> None:
-        """SIGKILL for a worker (from 0), its executors and their Python workers."""
+        """SIGKILL for a worker (from 0), its executors and their Python workers; returns when the
+        master knows that it is gone. ClusterError."""
+        count = self._alive_count()
         self.workers[number].kill()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self._alive_count() >= count:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the master does not notice that worker {number} is gone")
+            time.sleep(POLL_S)
 
     def state(self) -> dict[str, Any]:
         """What the master says of itself: `workers`, `activeapps` and so on. OSError."""
@@ -179,6 +187,9 @@ class SparkStandalone:
         command = [str(home / "bin" / "spark-class"), main, *words]
         return _Daemon(name, self.directory / f"{name.replace(' ', '-')}.log", command, environ)
 
+    def _alive_count(self) -> int:
+        return sum(one["state"] == "ALIVE" for one in self.state()["workers"])
+
     def _wait_for_workers(self, count: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
@@ -186,8 +197,7 @@ class SparkStandalone:
                 if daemon is not None:
                     daemon.require_running()
             with contextlib.suppress(OSError):
-                alive = [one for one in self.state()["workers"] if one["state"] == "ALIVE"]
-                if len(alive) >= count:
+                if self._alive_count() >= count:
                     return
             if time.monotonic() > deadline:
                 raise ClusterError(f"{count} workers were not there in {START_TIMEOUT_S} s")

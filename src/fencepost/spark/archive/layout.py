@@ -79,7 +79,7 @@ def file_name(partition: int, first: int, last: int, tag: str, origin: str) -> s
 class Layout:
     """Paths of one archive, and the locks on it."""
 
-    def __init__(self, directory: Path | str) -> None:
+    def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).absolute()
         self.private = self.directory / PRIVATE
         self.state_path = self.private / "state.json"
