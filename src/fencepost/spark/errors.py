@@ -31,8 +31,10 @@ END_BEHIND_LATEST: Final = (
 )
 SQL_STATES: Final = {DATA_LOSS: "22000", INVALID_OPTION: "42616", MALFORMED_TIMESTAMP: "22008"}
 _PARAMETERS: Final = "parameters: "
+# Without Kafka's jar, Spark says KAFKA_DATA_SOURCE_NOT_ENABLED: that is no condition of ours.
 _IN_TEXT: Final = re.compile(
-    r"\[((?:KAFKA|FENCEPOST|RESOLVED_START|UNRESOLVED_START|LOST_TOPIC|END_OFFSET)_[A-Z_]+"
+    r"\[((?!KAFKA_DATA_SOURCE_NOT_ENABLED)"
+    r"(?:KAFKA|FENCEPOST|RESOLVED_START|UNRESOLVED_START|LOST_TOPIC|END_OFFSET)_[A-Z_]+"
     r"(?:\.[A-Z_]+)?)\]"
 )
 # How much of a text is searched for our parameters: Spark's texts hold whole Java stacks.
