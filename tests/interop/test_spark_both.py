@@ -244,7 +244,7 @@ class Stream:
         """Rows of each batch of a run to the end of what there is."""
         query = self.start(kind, {"availableNow": True}, **options)
         query.awaitTermination()
-        return [progress["numInputRows"] for progress in query.recentProgress]
+        return [progress.numInputRows for progress in query.recentProgress]
 
     def start(self, kind: str, trigger: dict[str, Any], **options: str) -> Any:
         source = self.spark.readStream.format(kind).options(**options)
@@ -302,7 +302,7 @@ def test_batches_of_a_stream_are_the_same(
 
 
 def batches_of(query: Any) -> list[int]:
-    return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
+    return [one.numInputRows for one in query.recentProgress if one.numInputRows]
 
 
 def seen_end(query: Any, topic: str) -> int:

@@ -125,7 +125,8 @@ class Job:
         self.spark.streams.removeListener(listener)
         listener.close()
         assert self.values(f"{self.topic}-copied") == list(range(COUNT))
-        return [progress["numInputRows"] for progress in query.recentProgress]
+        # By the attribute: under its name in the JSON that Spark Connect sends there is none.
+        return [progress.numInputRows for progress in query.recentProgress]
 
     def exactly_once(self) -> list[int]:
         """Two runs with one checkpoint; rows that are committed."""

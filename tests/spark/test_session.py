@@ -89,7 +89,7 @@ class Copy:
         finally:
             query.stop()
         self.progress = query.recentProgress
-        return [entry["numInputRows"] for entry in self.progress]
+        return [entry.numInputRows for entry in self.progress]
 
     @property
     def numbers(self) -> list[int]:
