@@ -9,6 +9,7 @@ from typing import Any
 
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
 from fencepost.sim.checks import Check
+from fencepost.sim.cleaned_batches import KeyedRecord, LogLook
 from fencepost.sim.group_oracle import (
     AssignmentTold,
     GenerationWrite,
@@ -53,6 +54,23 @@ def partitions_of(*logs: list[PartitionBatch], visible: int = 0, durable: bool =
             known.flushed(known.end_offset)
     oracle.partitions.visible[KEY] = list(logs[0][:visible])
     return oracle
+
+
+def record(offset: int, key: bytes | None = b"a") -> KeyedRecord:
+    """A record in a batch of its own."""
+    return KeyedRecord(offset, offset, key, b"%d" % offset, may_go=False)
+
+
+def clean(
+    check: Check,
+    before: list[KeyedRecord],
+    after: list[KeyedRecord],
+    outcomes: dict[int, bool | None] | None = None,
+) -> None:
+    """Compaction leaves of these records those; batches of transactions have ended so."""
+    oracle = Oracle()
+    oracle.transactions.outcomes[KEY] = outcomes or {}
+    check.replica_cleaned(oracle, 1, KEY, LogLook([], before), LogLook([], after))
 
 
 def replica(broker_id: int = 1, **changes: Any) -> ReplicaView:
@@ -599,6 +617,26 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I53",
         "a high watermark ahead of the log",
         lambda check: write_down(check, Checkpoints(0, 0, 4)),
+    ),
+    (
+        "I54",
+        "the last record of a key is gone",
+        lambda check: clean(check, [record(0), record(1, b"b")], [record(0)]),
+    ),
+    (
+        "I54",
+        "the last record of a key has moved",
+        lambda check: clean(check, [record(0)], [record(0)._replace(offset=1)]),
+    ),
+    (
+        "I54",
+        "a record has another value",
+        lambda check: clean(check, [record(0)], [record(0)._replace(value=b"other")]),
+    ),
+    (
+        "I54",
+        "a tombstone is gone before its delete horizon",
+        lambda check: clean(check, [record(0), record(1)._replace(value=None)], []),
     ),
 ]
 """Invariant, what is wrong, and the history that is."""

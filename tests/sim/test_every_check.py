@@ -387,6 +387,16 @@ def test_every_ablation_is_noticed_somewhere() -> None:
         assert ablation.scenarios or ablation.is_found_by_search, name
 
 
+def test_i54_has_nothing_against_what_may_go() -> None:
+    look = partition_histories.record
+    check = check_of("I54")
+    partition_histories.clean(check, [look(0), look(1), look(2, None)], [look(1)])
+    gone = look(1)._replace(value=None, may_go=True)
+    partition_histories.clean(check, [look(0), gone], [])
+    aborted = {1: False}
+    partition_histories.clean(check, [look(0), look(1)], [look(0)], outcomes=aborted)
+
+
 def test_i52_and_i53_have_nothing_against_what_is_right() -> None:
     log = partition_histories.LOG
     for place, broker_id in ((Place.SERVED, 1), (Place.TAKEN_OVER, 2), (Place.READ, NO_BROKER)):

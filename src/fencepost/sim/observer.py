@@ -7,6 +7,7 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import RECOVERING, ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
+from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
 from fencepost.sim.partition_oracle import (
@@ -154,15 +155,31 @@ class Observer:
         self, broker_id: int, key: PartitionKey, found: list[PartitionBatch], start_offset: int
     ) -> None:
         """A broker has opened a replica's log."""
+        found = self.oracle.partitions.cleaned(key).log_as_written(start_offset, found)
         for check in self.checks:
             check.replica_recovered(self.oracle, broker_id, key, found, start_offset)
         self.oracle.partitions.log(broker_id, key).opened(found, start_offset)
 
     def replica_appended(self, broker_id: int, key: PartitionKey, batch: PartitionBatch) -> None:
         """A batch of a replica is in the page cache."""
-        for check in self._replica_appended:
-            check(self.oracle, broker_id, key, batch)
-        self.oracle.partitions.log(broker_id, key).entries.append(batch)
+        log = self.oracle.partitions.log(broker_id, key)
+        cleaned = self.oracle.partitions.cleaned(key)
+        for written in cleaned.log_as_written(log.end_offset, [batch]):
+            for check in self._replica_appended:
+                check(self.oracle, broker_id, key, written)
+            log.entries.append(written)
+
+    def replica_cleaned(
+        self,
+        broker_id: int,
+        key: PartitionKey,
+        before: LogLook[PartitionBatch],
+        after: LogLook[PartitionBatch],
+    ) -> None:
+        """A replica's log was compacted."""
+        for check in self.checks:
+            check.replica_cleaned(self.oracle, broker_id, key, before, after)
+        self.oracle.partitions.cleaned(key).note(before, after)
 
     def replica_cutting(self, broker_id: int, key: PartitionKey, end_offset: int) -> None:
         """A replica's log is about to be cut."""
@@ -231,6 +248,8 @@ class Observer:
 
     def batch_passed(self, passed: Passed) -> None:
         """A batch is served, taken over or read."""
+        written = self.oracle.partitions.cleaned(passed.key).written(passed.batch)
+        passed = passed._replace(batch=written)
         for check in self._batch_passed:
             check(self.oracle, passed)
 
@@ -241,6 +260,7 @@ class Observer:
 
     def consumed(self, key: PartitionKey, batch: PartitionBatch) -> None:
         """A consumer has read a batch."""
+        batch = self.oracle.partitions.cleaned(key).written(batch)
         for check in self.checks:
             check.consumed(self.oracle, key, batch)
 

@@ -16,6 +16,7 @@ from fencepost.batch.control import read_control
 from fencepost.batch.header import check_crc, iter_headers, read_header
 from fencepost.log.disk import Buffer
 from fencepost.log.producers import SEQUENCE_MAX
+from fencepost.sim.cleaned_batches import CleanedBatches
 from fencepost.sim.log_contents import LogContents, position
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
@@ -169,6 +170,7 @@ class PartitionOracle:
         """Partitions of which somebody has asked for an unclean election."""
         self.deleted: set[PartitionKey] = set()
         """Partitions whose topic somebody has asked to delete."""
+        self._cleaned: dict[PartitionKey, CleanedBatches[PartitionBatch]] = {}
 
     def log(self, broker_id: int, key: PartitionKey) -> LogContents[PartitionBatch]:
         """The log of a replica; an empty one if nothing was ever known of it."""
@@ -176,6 +178,10 @@ class PartitionOracle:
         if log is None:
             log = self.logs[broker_id, key] = LogContents()
         return log
+
+    def cleaned(self, key: PartitionKey) -> CleanedBatches[PartitionBatch]:
+        """What compaction has made of the partition's batches, on whatever disk."""
+        return self._cleaned.setdefault(key, CleanedBatches())
 
     def visible_offset(self, key: PartitionKey) -> int:
         """The true high watermark: what is below it, some consumer may have read."""

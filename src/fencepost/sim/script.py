@@ -47,8 +47,8 @@ class ScriptError(Exception):
 def commands() -> dict[str, Any]:
     """All commands by name."""
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
-    for module in ("script_commands", "script_voters", "script_brokers", "script_transactions"):
-        importlib.import_module(f"fencepost.sim.{module}")
+    for kind in ("commands", "voters", "brokers", "transactions", "compaction"):
+        importlib.import_module(f"fencepost.sim.script_{kind}")
     return dict(table)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.machines.image import RECOVERING
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.broker import SimBroker
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
@@ -21,7 +22,7 @@ from fencepost.sim.clients.transactor import Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.script import Script, ScriptError
-from fencepost.sim.script_table import command, node_of, options_of
+from fencepost.sim.script_table import command, keys_of, node_of, options_of, split_options
 from fencepost.sim.workload import Asked
 from fencepost.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -34,8 +35,9 @@ from fencepost.wire.errors import ErrorCode
 
 @command
 def topic(script: Script, words: list[str]) -> None:
-    """`topic A NAME [partitions=N] [replicas=N] [min_isr=N]`: ask controller A for a topic, with
-    one partition of three replicas that wants two in sync unless said otherwise; see `outcomes`."""
+    """`topic A NAME [partitions=N] [replicas=N] [min_isr=N] [compacted]`: ask controller A for a
+    topic, with one partition of three replicas that wants two in sync unless said otherwise; see
+    `outcomes`."""
     node, name = node_of(script, words[0]), words[1]
     given = {key: int(value) for key, value in options_of(words[2:]).items()}
     key = f"topic {name}"
@@ -51,6 +53,7 @@ def topic(script: Script, words: list[str]) -> None:
         given.get("replicas", 3),
         told,
         given.get("min_isr", 2),
+        is_compacted="compacted" in given,
     )
 
 
@@ -141,14 +144,18 @@ def producer_id(script: Script, words: list[str]) -> None:
 
 @command
 def produce(script: Script, words: list[str]) -> None:
-    """`produce P TOPIC-N [COUNT [SEQUENCE]]`: producer P sends a batch to the partition's leader,
-    and again whenever it may, until it knows what has become of it; see `outcomes`."""
+    """`produce P TOPIC-N [COUNT [SEQUENCE]] [keys=K,...] [deleted=K,...]`: producer P sends a batch
+    to the partition's leader, and again whenever it may, until it knows what has become of it; a
+    key may be bytes, as 0x0001, and one that is deleted has no value; see `outcomes`."""
+    words, given = split_options(words)
     producer, key = _producer_of(script, words[0]), partition_of(script, words[1])
     if producer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last batch")
     note_outcome(script, producer, f"{words[0]} {words[1]}")
     count, sequence = int((words[2:] or ["1"])[0]), int(words[3]) if len(words) > 3 else None
-    script.world.guard(lambda: producer.produce(key, count, sequence), None)
+    keys = keys_of(given.get("keys", given.get("deleted", "")))
+    items = [(one, "deleted" in given) for one in keys if one]
+    script.world.guard(lambda: producer.produce(key, count, sequence, items), None)
 
 
 def note_outcome(
@@ -311,6 +318,15 @@ def broker_of(script: Script, word: str) -> SimBroker:
     if not isinstance(node, SimBroker):
         raise ScriptError(f"{word} is no broker")
     return node
+
+
+def hosted_of(script: Script, broker: str, partition: str) -> HostedPartition:
+    """The replica of a partition on a broker. Violation if it has none."""
+    key = partition_of(script, partition)
+    for hosted in broker_of(script, broker).replicas.all():
+        if (hosted.topic_id, hosted.index) == key:
+            return hosted
+    raise Violation("script", f"{partition} has no replica on {broker}")
 
 
 def _producer_of(script: Script, word: str) -> Producer:

@@ -31,6 +31,23 @@ def options_of(words: list[str]) -> dict[str, str]:
     return {key: value or "1" for key, _, value in (word.partition("=") for word in words)}
 
 
+def split_options(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The words that are no `key=value`, and those that are."""
+    plain = [word for word in words if "=" not in word]
+    return plain, options_of([word for word in words if "=" in word])
+
+
+def keys_of(word: str) -> list[bytes]:
+    """Keys of records: `a,b`, or with bytes `0x0001`. ScriptError."""
+    try:
+        return [
+            bytes.fromhex(key[2:]) if key.startswith("0x") else key.encode()
+            for key in word.split(",")
+        ]
+    except ValueError:
+        raise ScriptError(f"{word} are no keys") from None
+
+
 def node_of(script: Script, word: str) -> SimNode:
     """The node of that number. ScriptError."""
     try:

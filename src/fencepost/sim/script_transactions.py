@@ -7,10 +7,15 @@ from collections.abc import Callable
 
 from fencepost.client.errors import ClientError
 from fencepost.sim.clients.transactor import Transactor
-from fencepost.sim.oracle import Violation
 from fencepost.sim.script import Script, ScriptError
-from fencepost.sim.script_brokers import broker_of, committer_of, note_outcome, partition_of
-from fencepost.sim.script_table import command
+from fencepost.sim.script_brokers import (
+    broker_of,
+    committer_of,
+    hosted_of,
+    note_outcome,
+    partition_of,
+)
+from fencepost.sim.script_table import command, keys_of, split_options
 
 
 @command
@@ -38,11 +43,13 @@ def begin(script: Script, words: list[str]) -> None:
 
 @command
 def write_in(script: Script, words: list[str]) -> None:
-    """`write-in X TOPIC-N [COUNT]`: transactor X sends a batch in its transaction, and again
-    whenever it may; see `outcomes`."""
+    """`write-in X TOPIC-N [COUNT] [keys=K,...]`: transactor X sends a batch in its transaction, and
+    again whenever it may; see `outcomes`."""
+    words, given = split_options(words)
     transactor, key = _transactor_of(script, words[0]), partition_of(script, words[1])
     count = int((words[2:] or ["1"])[0])
-    _do(script, words[0], words[1], lambda: transactor.produce(key, count))
+    keys = keys_of(given["keys"]) if given else []
+    _do(script, words[0], words[1], lambda: transactor.produce(key, count, keys))
 
 
 @command
@@ -111,12 +118,8 @@ def transactions(script: Script, words: list[str]) -> list[str]:
 def stable(script: Script, words: list[str]) -> list[str]:
     """`stable B TOPIC-N`: the last stable offset of the partition at broker B, and its high
     watermark."""
-    broker, key = broker_of(script, words[0]), partition_of(script, words[1])
-    for hosted in broker.replicas.all():
-        if (hosted.topic_id, hosted.index) == key:
-            machine = hosted.machine
-            return [f"{machine.last_stable_offset} of {machine.high_watermark}"]
-    raise Violation("script", f"{words[1]} has no replica on {broker.id}")
+    machine = hosted_of(script, words[0], words[1]).machine
+    return [f"{machine.last_stable_offset} of {machine.high_watermark}"]
 
 
 def _do(script: Script, name: str, what: str, act: Callable[[], None]) -> None:

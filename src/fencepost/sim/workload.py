@@ -47,6 +47,7 @@ from fencepost.wire.types import Uuid
 BROKERS = (11, 12, 13)
 INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 MOST_TOPICS = 40
+COMPACTED = {"cleanup.policy": "compact"}
 _SET = 0
 _TOPIC = 2
 _BROKER = 4
@@ -232,9 +233,14 @@ class Workload:
         replicas: int = 1,
         then: Then | None = None,
         min_isr: int = 1,
+        *,
+        is_compacted: bool = False,
     ) -> Asked:
         """Ask for a topic; a topic name is asked for once."""
         self._named += 1
+        configs = {"min.insync.replicas": str(min_isr)} if min_isr > 1 else {}
+        if is_compacted:
+            configs |= COMPACTED
         topic_id = Uuid(b"topic" + self._named.to_bytes(11, "big"))
         request = CreateTopicsRequest(
             topics=[
@@ -242,9 +248,10 @@ class Workload:
                     name=name,
                     num_partitions=partitions,
                     replication_factor=replicas,
-                    configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(min_isr))]
-                    if min_isr > 1
-                    else [],
+                    configs=[
+                        CreatableTopicConfig(name=key, value=value)
+                        for key, value in configs.items()
+                    ],
                 )
             ]
         )

@@ -139,7 +139,7 @@ class BatchFilter:
             return self._filter_legacy(header, batch, must_stay)
         payload = read_payload(batch, 0, header)
         rows = read_rows(payload, header)
-        flags = [True] * len(rows) if header.is_control else self._flags(rows, header)
+        flags = self._flags(rows, header)
         kept: list[Row] = list(compress(rows, flags))
         self.counts.records_read += len(rows)
         self.counts.records_kept += len(kept)
@@ -178,8 +178,16 @@ class BatchFilter:
             return header.last_offset == tail.last_offset
         return header.is_control and header.producer_epoch == tail.epoch
 
+    @staticmethod
+    def _has_keys(header: BatchHeader) -> bool:
+        """Whether the keys of a batch are users': a marker has one, too, and a user's record with
+        the same bytes for a key does not supersede it (KAFKA-14055)."""
+        return not header.is_control
+
     def _flags(self, rows: Sequence[Row], header: BatchHeader) -> list[bool]:
         """Of each record whether it stays."""
+        if not self._has_keys(header):
+            return [True] * len(rows)
         latest, last_offset = self._offsets.latest_offset, self._offsets.get
         values_only = self._has_passed(header)
         flags = []

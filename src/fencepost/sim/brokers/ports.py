@@ -82,7 +82,8 @@ class BrokerPorts(SimPorts):
             return super().append(key, work, wall_ms)
         observer, partition = self._node.world.observer, key_of(hosted)
         known = observer.oracle.partitions.log(self._node.id, partition)
-        known.on_their_way = len(work.batches)
+        cleaned = observer.oracle.partitions.cleaned(partition)
+        known.on_their_way = len(work.batches) + len(cleaned)  # and what is gone between them
         end_offset = self.append_to_log(key, work, wall_ms)
         for batch in work.batches:
             appended = partition_batch(batch.data)

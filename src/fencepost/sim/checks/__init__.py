@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
+from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import NodeView, Oracle
 from fencepost.sim.partition_oracle import (
@@ -117,6 +118,16 @@ class Check:
         self, oracle: Oracle, broker_id: int, key: PartitionKey, start_offset: int
     ) -> None:
         """Records of a replica below that offset are deleted."""
+
+    def replica_cleaned(
+        self,
+        oracle: Oracle,
+        broker_id: int,
+        key: PartitionKey,
+        before: LogLook[PartitionBatch],
+        after: LogLook[PartitionBatch],
+    ) -> None:
+        """A replica's log was compacted; `oracle` does not know of it yet."""
 
     def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
         """A replica looks different after a step; `oracle.partitions.views` has the old view."""

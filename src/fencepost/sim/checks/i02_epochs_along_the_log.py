@@ -37,7 +37,10 @@ class EpochsAlongTheLog(Check):
                     self.kind, f"the epoch cache of {broker_id} is not in order: {epochs}"
                 )
         log = oracle.partitions.log(broker_id, key)
+        may_lack = oracle.partitions.cleaned(key).without_records
         for batch in log.entries:
+            if batch.base_offset in may_lack:
+                continue  # whoever copied the log since has not seen it
             there = max(batch.base_offset, log.start_offset)  # some of it may be deleted
             begun = [epoch for epoch, start in epochs if start <= there]
             if not begun or begun[-1] != batch.epoch:

@@ -20,8 +20,11 @@ class ReadsCommitted(Check):
 
     def read_committed(self, oracle: Oracle, read: ReadCommitted) -> None:
         outcomes = oracle.transactions.outcomes.get(read.key, {})
+        may_lack = oracle.partitions.cleaned(read.key).without_records
         for offset, outcome in outcomes.items():
             if not read.from_offset <= offset < read.to_offset:
+                continue
+            if outcome is True and offset in may_lack and offset not in read.given:
                 continue
             if (offset in read.given) != (outcome is True) or outcome is None:
                 did = "is given" if offset in read.given else "is not given"

@@ -238,7 +238,7 @@ class Consumer(Client):
             header.base_offset
             for piece in committed_slices(memoryview(data), aborted)
             for _, header in iter_headers(piece)
-            if header.base_offset >= before and not header.is_control
+            if header.base_offset >= before and header.records_count and not header.is_control
         }
         to_offset = self.positions[key].offset
         read = ReadCommitted(self.id, key, before, to_offset, frozenset(given))

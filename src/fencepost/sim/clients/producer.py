@@ -8,7 +8,7 @@ timestamps: brokers forget, when they start, a producer whose last record is a d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,9 +111,16 @@ class Producer(Client):
 
     # -- one batch ---------------------------------------------------------------------------
 
-    def produce(self, key: PartitionKey, count: int = 1, sequence: int | None = None) -> None:
+    def produce(
+        self,
+        key: PartitionKey,
+        count: int = 1,
+        sequence: int | None = None,
+        keys: Sequence[tuple[bytes, bool]] = (),
+    ) -> None:
         """Produce a batch of `count` records to a partition, with a sequence if that is not to be
-        the one that follows; its topic must be known."""
+        the one that follows, or a record for each of `keys`, without a value if it is deleted; the
+        topic must be known."""
         topic = self.name_of(key)
         if topic is None:
             return
@@ -128,7 +135,14 @@ class Producer(Client):
                 "base_sequence": sequence,
             }
         value = f"{self.id}/{self._number}".encode()
+        items: list[tuple[bytes | None, bytes | None]]
         items = [(None, value + b"/%d" % number) for number in range(count)]
+        if keys:
+            count = len(keys)
+            items = [
+                (one, None if is_deleted else value + b"/%d" % number)
+                for number, (one, is_deleted) in enumerate(keys)
+            ]
         known = self.world.observer.oracle.partitions.acknowledged_offset(key)
         now_ms = EPOCH_MS + self.world.now_ms
         batch = bytes(build_batch(items, timestamp_ms=now_ms, **stamps))

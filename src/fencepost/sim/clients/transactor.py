@@ -211,8 +211,9 @@ class Transactor(Client):
         )
         self.world.observer.oracle.transactions.begun(self.transaction)
 
-    def produce(self, key: PartitionKey, count: int = 1) -> None:
-        """Produce a batch of `count` records in the transaction; its topic must be known."""
+    def produce(self, key: PartitionKey, count: int = 1, keys: Sequence[bytes] = ()) -> None:
+        """Produce a batch of `count` records in the transaction, or one record for each of `keys`;
+        its topic must be known."""
         name = self.name_of(key)
         if name is None:
             return
@@ -221,8 +222,12 @@ class Transactor(Client):
         partition = TopicPartition(name, key[1])
         self.manager.add_partition(partition)
         sequence = self._sequences.get(partition, 0)
-        self._sequences[partition] = sequence + count
-        values = [(None, f"{transaction.name}/{sequence + n}".encode()) for n in range(count)]
+        of_records: Sequence[bytes | None] = keys or [None] * count
+        self._sequences[partition] = sequence + len(of_records)
+        values = [
+            (of_record, f"{transaction.name}/{at}".encode())
+            for at, of_record in enumerate(of_records, sequence)
+        ]
         data = bytes(
             build_batch(
                 values,

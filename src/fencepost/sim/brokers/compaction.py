@@ -1,0 +1,56 @@
+"""Log compaction in a simulated broker: the product's cleaner, at once and on the broker's thread.
+
+What chooses logs and lends threads to them (`broker/replicas/compaction.py`) is not here: somebody
+says when. The observer is shown the log before and after.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.batch.records import read_batch
+from fencepost.log.cleaner.job import CleaningStats, Copied
+from fencepost.log.cleaner.offset_map import OffsetMap
+from fencepost.log.partition_log import PartitionLog
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.sim.brokers.checkpoints import key_of
+from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.cleaned_batches import KeyedRecord, LogLook
+from fencepost.sim.partition_oracle import PartitionBatch, partition_batch
+
+MAP_BYTES: Final = 1 << 16
+
+
+def compact(broker: BrokerProcess, hosted: HostedPartition) -> CleaningStats:
+    """Clean what may be cleaned, be it worth it or not. LogError, OSError."""
+    log, wall_ms = hosted.log, broker.clocks.wall_ms()
+    cleaned_offset = broker.log_dir.cleaned_offset(log)
+    dirt = log.measure_dirt(cleaned_offset, hosted.machine.high_watermark, wall_ms)
+    before = contents_of(log, wall_ms)
+    cleaning = log.begin_cleaning(dirt, wall_ms)
+
+    def put_in_place(copied: Copied) -> None:
+        swap = log.begin_swap(cleaning, copied)
+        swap.run()
+        log.finish_swap(swap)
+
+    try:
+        cleaning.run(OffsetMap(MAP_BYTES), put_in_place)
+        broker.log_dir.note_cleaned(log, cleaning)
+    finally:
+        log.end_cleaning(cleaning)
+        after = contents_of(log, wall_ms)
+        broker.world.observer.replica_cleaned(broker.id, key_of(hosted), before, after)
+    return cleaning.stats
+
+
+def contents_of(log: PartitionLog, wall_ms: int) -> LogLook[PartitionBatch]:
+    """Everything that is in a log, whether readers may see it or not. LogError, OSError."""
+    batches, records = [], []
+    for header, data in log.read_all_batches(log.start_offset, log.end_offset):
+        batches.append(partition_batch(data))
+        has_passed = header.has_delete_horizon and header.base_timestamp <= wall_ms
+        for one in () if header.is_control else read_batch(data, 0, header):
+            may_go = has_passed and one.value is None
+            records.append(KeyedRecord(one.offset, header.base_offset, one.key, one.value, may_go))
+    return LogLook(batches, records)
