@@ -4,7 +4,8 @@ It writes a batch at a time into some partitions, commits offsets of a group of 
 others, and commits or aborts. What an answer means, and what is to be sent next, the manager says.
 The client may crash in the midst of all that: then it starts anew under its transactional id, and
 so does one that was fenced. It may wait no more for a batch, and abort its transaction while the
-batch is on its way; and it may find its epochs nearly used up, as after so many transactions. Two
+batch is on its way; and it may find its epochs nearly used up, as after so many transactions. A
+slow one now and then ponders for longer than a transaction may take before it commits one. Two
 clients may have one transactional id. Every other one speaks version 1, as clients without KIP-890
 do, whatever the cluster's level.
 
@@ -60,6 +61,11 @@ AGES_ONE_IN: Final = 30
 OLD_EPOCH: Final = EXHAUSTED - 1
 STEPS: Final = 4
 SHARES_ONE_IN: Final = 4
+SLOW_ONE_IN: Final = 4
+PONDERS_ONE_IN: Final = 4
+"""Of transactions of a slow client."""
+PONDERS_MS: Final = 4_000
+"""Longer than the shorter of `TIMEOUTS_MS`, and until the coordinator looks at what timed out."""
 
 _HOPELESS: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 """What a producer hears whose transaction the coordinator has aborted, or of whose id another has
@@ -98,6 +104,10 @@ class Transactor(Client):
         self.committed = 0
         self.aborted = 0
         self._timeout_ms = TIMEOUTS_MS[self.lane.pick(len(TIMEOUTS_MS))]
+        self._slowness = world.tape.lane(f"client.{client_id}.slowness")
+        self._is_slow = self._slowness.pick(SLOW_ONE_IN) == SLOW_ONE_IN - 1
+        if self._is_slow:
+            self._timeout_ms = min(TIMEOUTS_MS)
         self._number = 0
         self._offset = client_id * 1_000_000
         self.on_outcome: Callable[[str], None] = lambda said: None
@@ -169,7 +179,7 @@ class Transactor(Client):
         keys = self.partitions()
         self._steps -= 1
         if self._steps < 0 or self.is_closing or not keys:
-            self.end(commit=self.lane.pick(4) != 3)
+            self._finish(commit=self.lane.pick(4) != 3)
             return
         key = keys[self.lane.pick(len(keys))]
         group_id = self.groups[self.lane.pick(len(self.groups))]
@@ -177,6 +187,21 @@ class Transactor(Client):
             self.commit_offset(key, group_id)
         else:
             self.produce(key, 1 + self.lane.pick(2))
+
+    def _finish(self, *, commit: bool) -> None:
+        """End the transaction, perhaps after its coordinator has: who is slow learns of it then."""
+        ponders = self._is_slow and commit and not self.is_closing
+        if ponders and self._slowness.pick(PONDERS_ONE_IN) == PONDERS_ONE_IN - 1:
+            self._waits = True
+            self.world.trace.note(f"{self.id} ponders")
+            life = self._life
+            self.world.schedule_in(
+                1_000 * PONDERS_MS,
+                "client",
+                lambda: self.end(commit=True) if self._life is life else None,
+            )
+        else:
+            self.end(commit=commit)
 
     # -- what the application does ---------------------------------------------------------------
 
