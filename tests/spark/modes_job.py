@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 COUNT = 600
@@ -37,7 +38,7 @@ def main(master: str, servers: str, topic: str, folder: str) -> None:
         "written exactly once": job.write_exactly_once(),
         # By foreachBatch, for which Connect starts a worker that must answer within 10 s.
         "update": job.update() if master != "connect" else [],
-        "condition": job.condition(),
+        "conditions": job.conditions(),
     }
     print("found", json.dumps(found), flush=True)
     fencepost.spark.uninstall()
@@ -158,16 +159,40 @@ class Job:
         assert query.exception() is None
         return self.values(f"{self.topic}-update")
 
-    def condition(self) -> str:
-        """The condition of an error that came through the session."""
-        from fencepost.spark.errors import condition_of
+    def conditions(self) -> dict[str, Any]:
+        """Conditions of errors that came through the session, with the names of parameters."""
+        many = json.dumps({self.topic: {str(number): 0 for number in range(500)}})
+        nowhere = self.options(
+            self.spark.sql("SELECT CAST(NULL AS STRING) topic, 'x' value").write.format("kafka")
+        )
+        ahead = json.dumps({self.topic: {str(number): 10_000 for number in range(3)}})
+        query = self.run(self.source(startingOffsets=ahead), "copied").option(
+            "checkpointLocation", f"{self.folder}/ahead"
+        )
+        running = query.start()
+        return {
+            "option": caught(lambda: self.values(self.topic, startingOffsets="soon")),
+            "long text": caught(lambda: self.values(self.topic, startingOffsets=many)),
+            "in a task": caught(nowhere.save),
+            "in a stream": caught(running.awaitTermination),
+            "afterwards": described(running.exception()),
+            "of Spark": caught(lambda: self.spark.sql("SELECT no_such_column").collect()),
+        }
 
-        try:
-            self.values("no-such-topic", startingOffsets="soon")
-        except Exception as error:  # noqa: BLE001
-            found = condition_of(error)
-            return found.name if found else repr(error)
-        return "no error"
+
+def caught(action: Callable[[], object]) -> list[Any]:
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        return described(error)
+    return ["no error"]
+
+
+def described(error: Any) -> list[Any]:
+    from fencepost.spark.errors import condition_of
+
+    found = condition_of(error)
+    return [found.name, sorted(found.parameters)] if found else ["none", type(error).__name__]
 
 
 if __name__ == "__main__":

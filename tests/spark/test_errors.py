@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import pickle
+import re
 import traceback
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.errors import (
+from fencepost.spark.conditions import (
+    CONDITIONS,
+    DATA_LOSS_KINDS,
     END_BEHIND_LATEST,
     LOST_PARTITIONS,
+)
+from fencepost.spark.errors import (
     AvailableNowError,
     BoundsError,
     Condition,
@@ -100,12 +106,31 @@ def test_a_traceback_carries_condition_and_parameters(error: SparkError):
 
 
 def test_texts_of_others_have_no_condition_of_ours():
-    assert condition_of(RuntimeError("[STREAM_FAILED] something")) is None
-    half = RuntimeError("[KAFKA_DATA_LOSS.X] something parameters: {not json")
-    assert condition_of(half) == Condition("KAFKA_DATA_LOSS.X", {})
-    assert condition_of(RuntimeError("[KAFKA_DATA_LOSS] parameters: [1]")) == Condition(
-        "KAFKA_DATA_LOSS", {}
-    )
+    """Those of Spark's own connector neither, which share names."""
+    for text in (
+        "[STREAM_FAILED] something",
+        "[KAFKA_DATA_SOURCE_NOT_ENABLED] Kafka is not enabled",
+        "org.apache.spark.sql.kafka010.X: [KAFKA_DATA_LOSS.PARTITIONS_DELETED] gone",
+        "fencepost.spark.errors.DataLossError: [KAFKA_DATA_LOSS.X] not one of ours",
+        "fencepost.spark.errors.DataLossError: [FENCEPOST_X] nor this",
+    ):
+        assert condition_of(RuntimeError(text)) is None, text
+
+
+@pytest.mark.parametrize("behind", ["parameters: {not json", "parameters: [1]", "cut off"])
+def test_parameters_that_did_not_come_through_are_none(behind: str):
+    half = RuntimeError(f"fencepost.spark.errors.SinkError: [FENCEPOST_INVALID_ROWS] x {behind}")
+    assert condition_of(half) == Condition("FENCEPOST_INVALID_ROWS", {})
+
+
+def test_all_conditions_are_declared_and_documented():
+    """An error with a name that is not declared is our mistake; docs/SPARK.md has them all."""
+    assert set(LOSSES) == DATA_LOSS_KINDS
+    with pytest.raises(AssertionError):
+        SparkError("FENCEPOST_X", "x", {})
+    page = Path(__file__).parents[2].joinpath("docs", "SPARK.md").read_text()
+    for name in CONDITIONS:
+        assert re.search(rf"`\S*\b{name.rpartition('.')[2]}`", page), name
 
 
 def test_errors_of_the_exactly_once_sink_say_what_became_of_the_batch():

@@ -16,6 +16,18 @@ from fencepost.client.cluster import Cluster
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 JOB = Path(__file__).with_name("modes_job.py")
 PARTITIONS = 3
+AHEAD = ["KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED", ["newOffset", "prevOffset", "topicPartition"]]
+CONDITIONS = {
+    "option": ["FENCEPOST_INVALID_OPTION", ["allowed", "option", "value"]],
+    "long text": [
+        "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+        ["assignedPartitions", "specifiedPartitions"],
+    ],
+    "in a task": ["KAFKA_NULL_TOPIC_IN_DATA", []],
+    "in a stream": AHEAD,
+    "afterwards": AHEAD,
+    "of Spark": ["none", "AnalysisException"],
+}
 
 
 def run(master: str, served: str, topic: str, folder: Path) -> dict[str, Any]:
@@ -54,5 +66,5 @@ def test_everything_works_in(master: str, served: str, topic: str, tmp_path: Pat
         "batch": 600,
         "exactly once": [600, 600],
         "written exactly once": 50,
-        "condition": "FENCEPOST_INVALID_OPTION",
+        "conditions": CONDITIONS,
     }

@@ -1,10 +1,10 @@
 """What is raised to users of Spark: PySpark's exceptions, with conditions and parameters.
 
-Conditions are those of Spark's own Kafka connector where it has an equal, with its parameters;
-others begin with FENCEPOST_, or are further kinds of KAFKA_DATA_LOSS. Where an error is caught in
-the process that raised it, `getCondition()` and `getMessageParameters()` have both. Spark hands
-errors of its Python processes on as text, inside an error with a condition of its own; the text
-then has ours in brackets and the parameters as JSON, and `condition_of` finds them again.
+`conditions` has the names of all of them; those that Spark's own Kafka connector has, too, have its
+parameters. Where an error is caught in the process that raised it, `getCondition()` and
+`getMessageParameters()` have both. Spark hands errors of its Python processes on as text, inside an
+error with a condition of its own; the text then has the class, our condition in brackets and the
+parameters as JSON, and `condition_of` finds them again.
 """
 
 from __future__ import annotations
@@ -18,25 +18,19 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 
 from fencepost.client.metadata import TopicPartition
+from fencepost.spark.conditions import (
+    CONDITIONS,
+    DATA_LOSS,
+    INVALID_OPTION,
+    INVALID_ROWS,
+    MALFORMED_TIMESTAMP,
+)
 from fencepost.spark.loss import UNKNOWN_END, Loss
 
-DATA_LOSS: Final = "KAFKA_DATA_LOSS"
-INVALID_OPTION: Final = "FENCEPOST_INVALID_OPTION"
-INVALID_ROWS: Final = "FENCEPOST_INVALID_ROWS"
-NULL_TOPIC: Final = "KAFKA_NULL_TOPIC_IN_DATA"
-MALFORMED_TIMESTAMP: Final = "KAFKA_MALFORMED_RECORD_TIMESTAMP"
-LOST_PARTITIONS: Final = "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW"
-END_BEHIND_LATEST: Final = (
-    "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW"
-)
 SQL_STATES: Final = {DATA_LOSS: "22000", INVALID_OPTION: "42616", MALFORMED_TIMESTAMP: "22008"}
 _PARAMETERS: Final = "parameters: "
-# Without Kafka's jar, Spark says KAFKA_DATA_SOURCE_NOT_ENABLED: that is no condition of ours.
-_IN_TEXT: Final = re.compile(
-    r"\[((?!KAFKA_DATA_SOURCE_NOT_ENABLED)"
-    r"(?:KAFKA|FENCEPOST|RESOLVED_START|UNRESOLVED_START|LOST_TOPIC|END_OFFSET)_[A-Z_]+"
-    r"(?:\.[A-Z_]+)?)\]"
-)
+# As Python writes an error of ours: with its class, which Spark's own connector has not.
+_IN_TEXT: Final = re.compile(r"\bfencepost\.spark\.\w+\.\w+: \[([A-Z_]+(?:\.[A-Z_]+)?)\]")
 # How much of a text is searched for our parameters: Spark's texts hold whole Java stacks.
 _TEXT_MAX: Final = 1_000_000
 
@@ -45,6 +39,7 @@ class SparkError(PySparkException):
     """Base of all errors here: `str` has the condition in brackets, then the message."""
 
     def __init__(self, condition: str, message: str, parameters: Mapping[str, object]) -> None:
+        assert condition in CONDITIONS, condition
         named = {name: str(value) for name, value in parameters.items()}
         super().__init__(message=message, errorClass=condition, messageParameters=named)
         self.args = (message,)
@@ -183,10 +178,10 @@ def condition_of(error: BaseException) -> Condition | None:
     if isinstance(error, SparkError):
         return Condition(str(error.getCondition()), dict(error.getMessageParameters() or {}))
     text = str(error)[:_TEXT_MAX]
-    found = _IN_TEXT.search(text)
-    if found is None:
-        return None
-    return Condition(found[1], _parameters_in(text[found.end() :]))
+    for found in _IN_TEXT.finditer(text):
+        if found[1] in CONDITIONS:
+            return Condition(found[1], _parameters_in(text[found.end() :]))
+    return None
 
 
 def _parameters_in(text: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, list_offsets
+from fencepost.spark.conditions import GIVEN_START_BEHIND_END, START_BEHIND_END
 from fencepost.spark.errors import BoundsError, DataLossError
 from fencepost.spark.filters import Narrowing
 from fencepost.spark.loss import Loss
@@ -153,7 +154,7 @@ def _inverted(options: SourceOptions, wanted: OffsetRange) -> BoundsError:
     )
     kind = {"offsetType": "offset"} if both_given else {}
     return BoundsError(
-        f"{'UN' if both_given else ''}RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        GIVEN_START_BEHIND_END if both_given else START_BEHIND_END,
         f"{wanted.partition}: start {wanted.start} lies behind the end {wanted.end}",
         {
             **kind,

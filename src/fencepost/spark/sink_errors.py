@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fencepost.spark.conditions import EXACTLY_ONCE
 from fencepost.spark.errors import SparkError
 
-EXACTLY_ONCE: Final = "FENCEPOST_EXACTLY_ONCE"
 NAMED_MAX: Final = 5
 """How many transactional ids a text names; the parameter `transactionalIds` has no more."""
 

@@ -25,12 +25,8 @@ from typing import Any, Protocol
 
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.errors import (
-    END_BEHIND_LATEST,
-    LOST_PARTITIONS,
-    AvailableNowError,
-    DataLossError,
-)
+from fencepost.spark.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
+from fencepost.spark.errors import AvailableNowError, DataLossError
 from fencepost.spark.loss import Loss, PartitionState, judge, never_seen, unseen_beginning
 from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.spark.options import AtTimestamps, BeforeEnd, Bound, Point, SourceOptions

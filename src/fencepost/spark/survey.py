@@ -23,6 +23,7 @@ from fencepost.client.offsets import (
     list_offsets,
     offsets_for_leader_epochs,
 )
+from fencepost.spark.conditions import OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.spark.connections import cluster_for
 from fencepost.spark.errors import BoundsError
 from fencepost.spark.java_regex import matcher
@@ -276,9 +277,8 @@ def _require_match(
     missing = sorted(set(look.latest) - set(given))
     extra = sorted(set(given) - set(look.latest))
     if missing or extra:
-        kind = "TIMESTAMP_OFFSET" if timestamps else "START_OFFSET"
         raise BoundsError(
-            f"KAFKA_{kind}_DOES_NOT_MATCH_ASSIGNED",
+            OTHER_TIMESTAMPS if timestamps else OTHER_OFFSETS,
             f"{option} must name exactly the partitions of the subscription; "
             f"missing: {', '.join(map(str, missing)) or 'none'}; "
             f"unknown: {', '.join(map(str, extra)) or 'none'}",

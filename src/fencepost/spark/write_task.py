@@ -23,7 +23,8 @@ from fencepost.batch.columns import EncodedBatch, encode_columns, partition_colu
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.produce_queue import Delivery
-from fencepost.spark.errors import NULL_TOPIC, SinkError
+from fencepost.spark.conditions import NULL_TOPIC
+from fencepost.spark.errors import SinkError
 from fencepost.spark.options import SinkOptions
 
 # A batch header and the request around it, below the limit of what brokers take in one request.
