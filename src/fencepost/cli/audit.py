@@ -7,16 +7,16 @@ import os
 import re
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.cli.failures import UsageError, escaped
+from fencepost.cli.failures import InputError, UsageError, escaped
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
+from fencepost.cli.spark_session import add_spark_options, open_session, reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from fencepost.spark.audit import AuditResult, Finding, Outcome, Progress
 
@@ -66,18 +66,13 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--deep", action="store_true", help="decompress and parse all records, too")
     parser.add_argument(
-        "--master", metavar="URL", help="Spark's (default: spark.master, or local[*])"
-    )
-    parser.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark (repeatable)"
-    )
-    parser.add_argument(
         "--output", metavar="PATH", help="write findings and compared ranges there, by Spark"
     )
     parser.add_argument("--format", choices=("parquet", "json"), default="parquet")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture")
     parser.add_argument("--quiet", action="store_true", help="leave out notes and progress")
     add_json_option(parser)
+    add_spark_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -85,14 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Audit, print what was found, write what was asked for."""
     try:
         return _run(arguments)
-    except (UsageError, _CannotError) as error:
+    except (UsageError, InputError) as error:
         sys.stdout.flush()
         print(f"fencepost audit: {escaped(' '.join(str(error).split()))}", file=sys.stderr)
         return COULD_NOT
-
-
-class _CannotError(Exception):
-    """Why there is no audit."""
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -104,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
             re.compile(pattern)
         except re.error as error:
             raise UsageError(f"--topic {pattern!r}: {error}") from None
-    with _session(arguments) as spark:
+    with open_session(arguments, "fencepost audit") as spark:
         result = _audit(spark, arguments, replicas)
         if arguments.output is not None:
             _write_frames(result, arguments.output, arguments.format)
@@ -130,7 +121,7 @@ def _audit(
             progress=progress,
         )
     except AuditError as error:
-        raise _CannotError(str(error)) from error
+        raise InputError(str(error)) from error
     finally:
         if progress is not None:
             progress.close()
@@ -143,7 +134,7 @@ def _write_frames(result: AuditResult, path: str, format: str) -> None:
     try:
         result.write(place, format)
     except PySparkException as error:
-        raise _CannotError(f"--output {path}: {str(error).splitlines()[0]}") from error
+        raise InputError(f"--output {path}: {reason_of(error)}") from error
 
 
 def _replicas(words: Sequence[str]) -> dict[int, list[str]]:
@@ -155,44 +146,6 @@ def _replicas(words: Sequence[str]) -> dict[int, list[str]]:
             raise UsageError(f"--replica {word!r}: must be like 1=/mnt/kafka")
         found.setdefault(int(number), []).append(os.path.abspath(path))
     return found
-
-
-@contextmanager
-def _session(arguments: argparse.Namespace) -> Iterator[Any]:
-    """A Spark session for the block."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise _CannotError(f"needs the extra `spark`: {error}") from None
-    if (active := SparkSession.getActiveSession()) is not None:
-        yield active  # somebody else's, who runs the command in their own process
-        return
-    from fencepost.spark.java import JavaNotFoundError, ensure_java_home
-
-    try:
-        ensure_java_home()
-    except JavaNotFoundError as error:
-        raise _CannotError(str(error)) from None
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("fencepost audit")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    for text in arguments.conf:
-        builder = builder.config(*pair(text, "--conf"))
-    if arguments.master is not None:
-        builder = builder.master(arguments.master)
-    elif "MASTER" not in os.environ and not any(
-        one.startswith("spark.master=") for one in arguments.conf
-    ):
-        builder = builder.config("spark.master", "local[*]")
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:
-        raise _CannotError(f"Spark does not start: {str(error).splitlines()[0]}") from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 class _ProgressLine:
@@ -286,5 +239,5 @@ def _write_svg(path: Path, outcome: Outcome) -> None:
     try:
         path.write_text(draw_svg(pictures(outcome)), encoding="utf-8")
     except OSError as error:
-        raise _CannotError(f"--svg {path}: {error.strerror}") from error
+        raise InputError(f"--svg {path}: {error.strerror}") from error
     print(f"wrote {path}", file=sys.stderr)

@@ -13,8 +13,8 @@ from typing import Any, Final
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 
-LOCAL: Final = "local[*]"
 _REASON: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.+)$")
+_CALL_FAILED: Final = "An error occurred while calling "
 _REASON_MAX: Final = 2_000
 
 
@@ -23,31 +23,55 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Spark")
     group.add_argument(
         "--master",
-        default=LOCAL,
         metavar="URL",
-        help=f"where tasks run, such as spark://HOST:7077 (default: {LOCAL}, this machine)",
+        help="where tasks run, such as spark://HOST:7077 "
+        "(default: Spark's own spark.master or $MASTER, else this machine)",
     )
     group.add_argument(
         "--conf",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of Spark",
+        help="a setting of Spark (repeatable)",
     )
     group.add_argument("--packages", metavar="COORDINATES", help="Maven packages that Spark loads")
 
 
 @contextlib.contextmanager
 def open_session(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
-    """A session that ends with the block. UsageError for settings, InputError where there is no
-    Spark, or it cannot start."""
+    """A session that ends with the block; one that is active in this process is used as it is, and
+    left open. UsageError for settings, InputError where there is no Spark, or it cannot start."""
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         from fencepost.spark.java import JavaNotFoundError, ensure_java_home
     except ImportError as error:
         raise InputError(f"this needs PySpark (pip install 'fencepost[spark]'): {error}") from error
+    settings = _settings(arguments)
+    if (active := SparkSession.getActiveSession()) is not None:
+        yield active
+        return
+    try:
+        ensure_java_home()
+    except JavaNotFoundError as error:
+        raise InputError(str(error)) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise InputError(f"Spark does not start: {reason_of(error)}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -57,24 +81,11 @@ def open_session(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
     }
     if arguments.packages:
         settings["spark.jars.packages"] = arguments.packages
+    if arguments.master is not None:
+        settings["spark.master"] = arguments.master
     if wrong := [key for key in settings if not key.startswith("spark.")]:
         raise UsageError(f"--conf {wrong[0]}: settings of Spark begin with spark.")
-    try:
-        ensure_java_home()
-    except JavaNotFoundError as error:
-        raise InputError(str(error)) from error
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(arguments.master).appName(name)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except PySparkException as error:
-        raise InputError(f"Spark does not start: {reason_of(error)}") from error
-    try:
-        yield session
-    finally:
-        session.stop()
+    return settings
 
 
 def reason_of(error: BaseException) -> str:
@@ -83,5 +94,7 @@ def reason_of(error: BaseException) -> str:
     lines = str(error).splitlines()
     found = [match for match in map(_REASON.match, map(str.strip, lines)) if match]
     own = [one for one in found if not one[1].startswith(("Py4J", "PySpark"))]
-    text = own[-1][2] if own else next(filter(str.strip, lines), type(error).__name__)
+    # Py4J says which call failed, and on the next line what Java threw.
+    said = [line.removeprefix(": ") for line in lines if not line.startswith(_CALL_FAILED)]
+    text = own[-1][2] if own else next(filter(str.strip, said), type(error).__name__)
     return text[:_REASON_MAX]

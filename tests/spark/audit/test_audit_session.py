@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -83,11 +86,13 @@ def test_the_command(spark: Any, cluster: Path, tmp_path: Path, capsys: Any):
 
 
 def test_the_command_with_replicas_by_number(spark: Any, cluster: Path, capsys: Any):
+    """In a session that is active already, which stays open."""
     words = [f"--replica=8={cluster / '1'}", f"--replica=9={cluster / '2'}", "--topic=oth.*"]
     assert main(["audit", *words, "--quiet", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["findings"] == []
     assert (found["summary"]["replicas"], found["summary"]["partitions"]) == (2, 1)
+    assert spark.range(3).count() == 3
 
 
 @pytest.mark.parametrize(
@@ -98,6 +103,7 @@ def test_the_command_with_replicas_by_number(spark: Any, cluster: Path, capsys: 
         (["/tmp", "--topic", "("], "--topic"),
         (["/nowhere"], "is no directory"),
         (["/", "--topic", "nothing-at-all"], "neither a log directory nor one of a cluster"),
+        (["/", "--conf", "master=local"], "settings of Spark begin with spark."),
     ],
 )
 def test_what_the_command_cannot_do(spark: Any, capsys: Any, words: list[str], text: str):
@@ -108,7 +114,28 @@ def test_what_the_command_cannot_do(spark: Any, capsys: Any, words: list[str], t
 def test_a_session_that_cannot_be_had(cluster: Path, capsys: Any, monkeypatch: Any):
     monkeypatch.setitem(__import__("sys").modules, "pyspark.sql", None)
     assert main(["audit", str(cluster)]) == 2
-    assert "needs the extra `spark`" in capsys.readouterr().err
+    assert "needs PySpark (pip install 'fencepost[spark]')" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "master"), [([], "local[env]"), (["--master", "local[option]"], "local[option]")]
+)
+def test_the_master_is_the_options_else_of_the_environment(
+    cluster: Path, words: list[str], master: str
+):
+    """In a process of its own, where no session is active; and a start that fails is one line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost.cli.main", "audit", str(cluster), *words],
+        env={**os.environ, "MASTER": "local[env]"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    told = [line for line in done.stderr.splitlines() if line.startswith("fencepost audit: ")]
+    assert len(told) == 1
+    assert f"Could not parse Master URL: '{master}'" in told[0]
 
 
 class _Work:
