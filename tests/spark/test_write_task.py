@@ -102,6 +102,34 @@ def test_what_waits_for_many_topics_is_bounded(monkeypatch: pytest.MonkeyPatch):
     assert sum(len(values) for _, _, values, _ in task.sent) == 800
 
 
+def test_rows_that_are_enough_many_times_are_all_sent(monkeypatch: pytest.MonkeyPatch):
+    """Without a rest, which would be copied, and with few calls of the encoder."""
+    sends: list[int] = []
+    send = WriteTask._send
+    monkeypatch.setattr(WriteTask, "_send", lambda *of: (sends.append(of[2].num_rows), send(*of)))
+    task = Task(1, topic="t")
+    task.write(rows_of(100))
+    task.write(rows_of(4000, first=100))
+    assert task.waiting_bytes == 0
+    assert len(sends) == 2  # what fills up the rows that waited, and all others
+    monkeypatch.setattr(write_task, "SEND_BYTES", 100_000)
+    task.write(rows_of(4000, first=4100))
+    assert task.waiting_bytes == 0
+    assert len(sends) == 2 + 5  # of 100 bytes and an offset each
+    assert task.values("t", 0) == rows_of(8100).column("value").to_pylist()
+
+
+def test_rows_that_are_enough_a_few_times_leave_a_rest():
+    task = Task(1, topic="t")
+    task.write(rows_of(1500))  # two and a half times
+    assert 0 < task.waiting_bytes < 4 * BATCH_BYTES
+    task.write(rows_of(1500, first=1500))
+    task.finish()
+    assert task.values("t", 0) == rows_of(3000).column("value").to_pylist()
+    sizes = [size for _, _, _, size in task.sent]
+    assert sum(size > BATCH_BYTES / 2 for size in sizes) >= len(sizes) - 2
+
+
 def test_nothing_is_sent_of_no_rows():
     task = Task(2, topic="t")
     task.write(rows_of(0))

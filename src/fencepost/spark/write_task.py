@@ -34,6 +34,10 @@ REQUEST_OVERHEAD_BYTES = 16 * 1024
 PENDING_BYTES_MAX = 8 * 1024 * 1024
 # Fewer batches than this are not encoded by themselves: numpy and Arrow are dear per call.
 BATCHES_MIN = 4
+# Rows that are enough so many times over go without a rest: it would be copied for one batch more.
+TIMES_MANY = 4
+# Of what is there, rows encoded in one go: every call costs, and what it makes has to be in memory.
+SEND_BYTES = 4 * 1024 * 1024
 # Keys do not spread evenly: filling up to the brim would leave most partitions a second, small
 # batch.
 FILL = 0.9
@@ -131,10 +135,7 @@ class WriteTask:
                 missing_bytes = max(0, enough_bytes - pending.size_bytes)
                 begin = min(rows.num_rows, rows.num_rows * missing_bytes // max(1, size_bytes))
                 self._send(topic, pa.concat_batches([*pending.rows, rows.slice(0, begin)]))
-            step = max(1, rows.num_rows * enough_bytes // max(1, size_bytes))
-            while rows.num_rows - begin >= step:
-                self._send(topic, rows.slice(begin, step))
-                begin += step
+            begin = self._send_full(topic, rows, begin, enough_bytes)
             pending = self._pending[topic] = _Pending()
         if begin < rows.num_rows:
             rest = rows.slice(begin)
@@ -148,6 +149,17 @@ class WriteTask:
         partitions = len(self.cluster.topic(topic).partitions)
         batches = max(partitions if self._by_row(rows) else 1, BATCHES_MIN)
         return min(int(batches * self._batch_bytes * FILL), PENDING_BYTES_MAX)
+
+    def _send_full(self, topic: str, rows: pa.RecordBatch, begin: int, enough_bytes: int) -> int:
+        """Send of the rows from `begin` on what is enough once or several times; where they end."""
+        row_bytes = max(1, rows.nbytes // rows.num_rows)
+        enough_rows = max(1, enough_bytes // row_bytes)
+        times = (rows.num_rows - begin) // enough_rows
+        end = rows.num_rows if times >= TIMES_MANY else begin + times * enough_rows
+        step = max(enough_rows, SEND_BYTES // row_bytes)
+        for first in range(begin, end, step):
+            self._send(topic, rows.slice(first, min(step, end - first)))
+        return end
 
     # -- sending ---------------------------------------------------------------------------------
 
