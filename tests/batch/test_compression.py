@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from struct import pack
 
@@ -313,3 +314,25 @@ def test_a_bomb_costs_no_more_than_the_limit(codec, bomb):
 def test_many_tiny_members_stay_cheap():
     """A megabyte of empty gzip members: quadratic copying would take seconds."""
     assert decompress("gzip", gzip.compress(b"") * 50_000, 10) == b""
+
+
+def test_zstd_works_in_many_threads_at_once_and_behind_damage():
+    """Contexts of zstd are kept, and no two threads may use one."""
+    wanted = random.Random(1).randbytes(300_000) * 2
+
+    def there_and_back(level: int) -> None:
+        for _ in range(20):
+            packed = compress("zstd", wanted, level)
+            assert zstandard.get_frame_parameters(packed).content_size == len(wanted)
+            assert code_of("zstd", packed[:-9]) is ErrorCode.CORRUPT_MESSAGE
+            assert code_of("zstd", packed, 1000) is ErrorCode.MESSAGE_TOO_LARGE
+            assert decompress("zstd", packed) == wanted
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(there_and_back, [1, 2, 3, 1]))
+
+
+def test_a_kept_zstd_context_has_the_level_that_is_asked_for():
+    fast, small = (compress("zstd", INPUTS["text"], level) for level in (-50, 19))
+    assert len(small) < len(fast)
+    assert compress("zstd", INPUTS["text"], -50) == fast
