@@ -18,6 +18,7 @@ from fencepost.client.errors import (
 from fencepost.client.fetch_core import BlobEnd, Fetched, FetchPosition, RecreatedTopic, blob_end
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
+from fencepost.wire.api.fetch import FetchRequest
 
 from .fake_cluster import FakeCluster
 from .records import batch
@@ -46,6 +47,42 @@ def test_a_range_comes_whole(fake: FakeCluster, connect: Any):
     assert values(fetcher, 0, 50) == list(range(50))
     assert values(fetcher, 7, 9) == [7, 8]
     assert values(fetcher, 5, 5) == []
+
+
+def asked_bytes(fake: FakeCluster) -> list[int]:
+    """What fetches so far wanted at most of their partition."""
+    requests = [request for broker in fake.brokers.values() for request, _ in broker.requests]
+    fetches = [request for request in requests if isinstance(request, FetchRequest)]
+    return [one.topics[0].partitions[0].partition_max_bytes for one in fetches]
+
+
+def test_no_more_is_asked_for_than_a_range_takes(fake: FakeCluster, connect: Any):
+    """Ranges end where a micro-batch does, and the log goes on."""
+    fake.create_topic("t")
+    for _ in range(300):
+        fake.partition("t").append(batch(bytes(5000)))
+    fetcher = Fetcher(connect(fake))
+    (few,) = fetcher.read_range(WHERE, 0, 10)
+    assert few.next_offset < 20
+    several = list(fetcher.read_range(WHERE, 0, 200))
+    assert several[0].next_offset < 30  # records were thought to be small
+    assert several[1].next_offset >= 200  # now their size is known
+    assert len(several) == 2
+    assert several[1].next_offset < 250
+
+
+def test_small_records_are_not_asked_for_by_the_megabyte(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 3000)
+    blobs = list(
+        Fetcher(connect(fake, max_partition_fetch_bytes=100_000)).read_range(WHERE, 0, 2990)
+    )
+    sizes = [len(blob.records) for blob in blobs]
+    first, *others = asked_bytes(fake)
+    assert first == 100_000  # never more than is set
+    assert others == sorted(others, reverse=True)
+    assert others[-1] < 100_000
+    assert sum(sizes) <= sum(asked_bytes(fake))
 
 
 def test_a_range_follows_the_leader(fake: FakeCluster, connect: Any):

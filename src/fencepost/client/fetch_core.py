@@ -226,10 +226,17 @@ class FetchCore:
         return fetched
 
     def request(
-        self, connection: Any, wanted: Wanted, max_wait_ms: int | None = None
+        self,
+        connection: Any,
+        wanted: Wanted,
+        max_wait_ms: int | None = None,
+        partition_max_bytes: int | None = None,
     ) -> Conversation[tuple[FetchRequest, int]]:
-        """The request for `wanted`, and the version it is for."""
+        """The request for `wanted`, and the version it is for. Limits that are not given are those
+        of the config."""
         config = self.view.config
+        if partition_max_bytes is None:
+            partition_max_bytes = config.max_partition_fetch_bytes
         topics = by_topic(wanted)
         ids = {}
         for name in topics:
@@ -256,7 +263,7 @@ class FetchCore:
                             current_leader_epoch=epoch,
                             fetch_offset=position.offset,
                             last_fetched_epoch=position.last_epoch if diverges else -1,
-                            partition_max_bytes=config.max_partition_fetch_bytes,
+                            partition_max_bytes=partition_max_bytes,
                         )
                         for number, (position, epoch) in partitions
                     ],

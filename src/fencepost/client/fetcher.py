@@ -31,6 +31,13 @@ from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
+# What a record is taken to take before any was seen: too little costs a second request, too much
+# bytes that are thrown away.
+RECORD_BYTES_GUESS = 256
+# Asked for beyond what is expected: sizes vary, and batches do not end where ranges do.
+MARGIN = 1.125
+SLACK_BYTES = 64 * 1024
+
 
 class Fetcher(FetchCore):
     """Reads through a Cluster; buffers and pinned topic ids (see `FetchCore`) are its state."""
@@ -73,6 +80,7 @@ class Fetcher(FetchCore):
         `stall_timeout_ms`.
         """
         position = FetchPosition(start_offset, last_epoch)
+        left = _Left(end_offset, self.cluster.config.max_partition_fetch_bytes)
         buffer = ReceiveBuffer()
         pending: tuple[Connection, Token] | None = None
         backoff = self.cluster.backoff()
@@ -82,7 +90,13 @@ class Fetcher(FetchCore):
             while position.offset < end_offset:
                 try:
                     if pending is None:
-                        pending = self._ask(partition, position, deadline, least_leader_epoch)
+                        pending = self._ask(
+                            partition,
+                            position,
+                            deadline,
+                            left.bytes_of(position),
+                            least_leader_epoch,
+                        )
                     connection, token = pending
                     pending = None
                     response = connection.receive(token, buffer=buffer)
@@ -99,11 +113,14 @@ class Fetcher(FetchCore):
                     if deadline.passed:
                         raise _stalled(partition, position, end_offset, deadline, None)
                     continue
+                left.took(fetched)
                 position = FetchPosition(fetched.next_offset, fetched.last_epoch)
                 deadline = self.cluster.deadline(stall_timeout_ms)
                 backoff = self.cluster.backoff()
                 if position.offset < end_offset:
-                    pending = self._ask_ahead(partition, position, deadline)
+                    pending = self._ask_ahead(
+                        partition, position, deadline, left.bytes_of(position)
+                    )
                 yield fetched
         finally:
             if pending is not None:
@@ -114,6 +131,7 @@ class Fetcher(FetchCore):
         partition: TopicPartition,
         position: FetchPosition,
         deadline: Deadline,
+        max_bytes: int,
         least_leader_epoch: int = -1,
     ) -> tuple[Connection, Token]:
         node, epoch = self.cluster.leader(*partition, deadline)
@@ -125,15 +143,19 @@ class Fetcher(FetchCore):
             )
         connection = self.cluster.connection(node)
         wanted = {partition: (position, epoch)}
-        request, version = self.cluster.run(self.request(connection, wanted))
+        request, version = self.cluster.run(self.request(connection, wanted, None, max_bytes))
         return connection, connection.send(request, version)
 
     def _ask_ahead(
-        self, partition: TopicPartition, position: FetchPosition, deadline: Deadline
+        self,
+        partition: TopicPartition,
+        position: FetchPosition,
+        deadline: Deadline,
+        max_bytes: int,
     ) -> tuple[Connection, Token] | None:
         """Ask early; a failure is left to the proper attempt, which deals with errors."""
         try:
-            return self._ask(partition, position, deadline)
+            return self._ask(partition, position, deadline, max_bytes)
         except ClientError as error:
             self.cluster.note_failure(error)
             return None
@@ -167,6 +189,31 @@ class Fetcher(FetchCore):
                 diverging_offset=diverging.end_offset,
             )
         return found[0]
+
+
+class _Left:
+    """How much to ask for of what is left of a range, by the size of what came of it so far.
+
+    A range often ends long before the log does, as a batch of a stream that is behind: whatever
+    comes beyond it was read, sent and received for nothing.
+    """
+
+    def __init__(self, end_offset: int, most_bytes: int) -> None:
+        self._end_offset = end_offset
+        self._most_bytes = most_bytes
+        self._seen_bytes = self._seen_offsets = 0
+        self._bytes_per_offset: float = RECORD_BYTES_GUESS
+
+    def took(self, fetched: Fetched) -> None:
+        """Learn from an answer that has records."""
+        self._seen_bytes += len(fetched.records)
+        self._seen_offsets += fetched.next_offset - fetched.start_offset
+        self._bytes_per_offset = self._seen_bytes / self._seen_offsets
+
+    def bytes_of(self, position: FetchPosition) -> int:
+        """What the rest of the range is expected to take, and a little more."""
+        expected_bytes = (self._end_offset - position.offset) * self._bytes_per_offset
+        return min(int(expected_bytes * MARGIN) + SLACK_BYTES, self._most_bytes)
 
 
 def _stalled(
