@@ -1,13 +1,15 @@
 """Rows per second from and to Kafka, and their cost: ours, Spark's own connector, and a ceiling.
 
     python benchmarks/spark/bench.py [read] [write] [--rows N] [--rounds R] [--sizes 100,1000]
-                                     [--partitions 1,12] [--codecs none,lz4,zstd]
+                                     [--partitions 1,12] [--codecs none,lz4,zstd] [--minutes M]
 
 All in one session on one broker, taking turns. `ceiling` is a Python data source of memory, and a
 Python sink that keeps nothing (`ceiling.py`): what any Python source or sink can reach at best.
 `kafka` is Spark's JVM connector, left out with a word where Maven Central is out of reach. Reads
 end in Spark's noop sink; writes take rows that are made as they are written (`none`: only made).
-CPU is that of the JVM and of Python workers, per row.
+CPU is that of the JVM and of Python workers, per row: on a machine that does other things besides,
+it is the number to compare. Every table has its share of the minutes: rounds end when it is used
+up, and a table that no time is left for is left out with a word.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import contextlib
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,6 +32,10 @@ from benchmarks.spark.session import connector_jars, fill, frame, jvm_pid, sessi
 from benchmarks.spark.usage import Usage, measure, median
 
 WRITE_TASKS = 4
+WARM_UP_ROUNDS = 1
+"""Of the first table of reads and of writes: the JVM compiles what is used."""
+SHARES = {100: 1, 1000: 3}
+"""By sizes of values: of how many rows one is taken, so that tables take about the same time."""
 
 
 class Case(NamedTuple):
@@ -45,6 +52,12 @@ class Case(NamedTuple):
             f"{self.rows:,} rows, values of {self.size_bytes} B, {self.partitions} partitions, "
             f"{self.codec}"
         )
+
+
+def case_of(rows: int, size_bytes: int, partitions: int, codec: str) -> Case:
+    """As many rows as tables of that size have, with equal shares for all partitions."""
+    share = max(1, rows // SHARES.get(size_bytes, 1) // partitions)
+    return Case(share * partitions, size_bytes, partitions, codec)
 
 
 def read(spark: Any, name: str, options: dict[str, str]) -> None:
@@ -87,75 +100,92 @@ BENCHES = {"read": reads, "write": writes}
 
 
 def table(case: Case, results: dict[str, Usage]) -> str:
-    """Wall time and CPU, both beside the ceiling's."""
+    """Wall time and CPU, both beside the ceiling's and Spark's own connector's."""
     ceiling, jar = results["ceiling"], results.get("kafka")
     lines = []
     for name, used in results.items():
         rate = case.rows / used.wall_s / 1e6
-        jar_times = f"{jar.spark_cpu_s / used.spark_cpu_s:.2f}" if jar else ""
-        lines.append(
-            [
-                name,
-                f"{rate:.2f}",
-                f"{rate * case.size_bytes:.0f}",
-                f"{ceiling.wall_s / used.wall_s:.2f}",
-                f"{jar.wall_s / used.wall_s:.2f}" if jar else "",
-                f"{used.spark_cpu_s / case.rows * 1e6:.2f}",
-                jar_times,
-                f"{used.broker_cpu_s / case.rows * 1e6:.2f}",
-                f"{used.worker_mb:.0f}",
-            ]
-        )
+        numbers = [rate, ceiling.wall_s / used.wall_s]
+        numbers += [jar.wall_s / used.wall_s if jar else float("nan")]
+        numbers += [used.spark_cpu_s / case.rows * 1e6, ceiling.spark_cpu_s / used.spark_cpu_s]
+        numbers += [jar.spark_cpu_s / used.spark_cpu_s if jar else float("nan")]
+        numbers += [used.broker_cpu_s / case.rows * 1e6]
+        texts = [f"{number:.2f}" for number in numbers]
+        texts.insert(1, f"{rate * case.size_bytes:.0f}")
+        lines.append([name, *texts, f"{used.worker_mb:.0f}"])
     titles = ["", "M rows/s", "MB/s", "of the ceiling", "times kafka", "µs CPU a row"]
-    titles += ["times kafka by CPU", "µs broker CPU", "MB worker"]
+    titles += ["of the ceiling by CPU", "times kafka by CPU", "µs broker CPU", "MB worker"]
     return peers.table(titles, lines)
 
 
 def run_case(
-    spark: Any, peer: peers.Peer, what: str, case: Case, rounds: int, *, with_jar: bool
-) -> None:
-    """Interleaved rounds; the first two warm up and do not count."""
+    spark: Any, peer: peers.Peer, what: str, case: Case, rounds: range, until: float, jar: bool
+) -> dict[str, list[Usage]]:
+    """Interleaved rounds, by the name of what took part; those below 1 warm up and do not count.
+    After `until` (monotonic) none begins but the first that counts."""
     with topic(peer.bootstrap, case.partitions) as name:
         runs = BENCHES[what](spark, peer.bootstrap, case, name)
-        if not with_jar:
+        if not jar:
             del runs["kafka"]
         taken: dict[str, list[Usage]] = {one: [] for one in runs}
-        for number in range(-1, rounds + 1):
-            print(f"{what}: {case.title}, round {number} of {rounds}", file=sys.stderr)
+        for number in rounds:
+            if number > 1 and time.monotonic() > until:
+                break
+            print(f"{what}: {case.title}, round {number} of {rounds[-1]}", file=sys.stderr)
             for one, run in runs.items():
                 used = measure(jvm_pid(spark), peer.cpu_s, run)
                 print(f"  {one}: {used}", file=sys.stderr)
                 if number > 0:
                     taken[one].append(used)
-    results = {one: median(usages) for one, usages in taken.items()}
-    print(f"\n{what}: {case.title}, local[2], load {os.getloadavg()[0]:.1f}")
-    print(table(case, results), flush=True)
+    return taken
+
+
+def run_cases(spark: Any, peer: peers.Peer, options: Any, *, jar: bool) -> None:
+    """All tables, each as soon as it is there."""
+    end = time.monotonic() + 60 * options.minutes
+    cases = [
+        (what, case_of(options.rows, size, count, codec))
+        for what, size, count, codec in itertools.product(
+            options.what or BENCHES,
+            map(int, options.sizes.split(",")),
+            map(int, options.partitions.split(",")),
+            options.codecs.split(","),
+        )
+    ]
+    warm: set[str] = set()
+    for index, (what, case) in enumerate(cases):
+        left_s = end - time.monotonic()
+        if left_s < 0:
+            print(f"\n{what}: {case.title}: left out, {options.minutes} minutes are over")
+            continue
+        first = 1 if what in warm else 1 - WARM_UP_ROUNDS
+        warm.add(what)
+        until = time.monotonic() + left_s / (len(cases) - index)
+        rounds = range(first, options.rounds + 1)
+        taken = run_case(spark, peer, what, case, rounds, until, jar)
+        count = len(next(iter(taken.values())))
+        print(f"\n{what}: {case.title}, local[2], {count} rounds, load {os.getloadavg()[0]:.1f}")
+        print(table(case, {one: median(usages) for one, usages in taken.items()}), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="*", choices=[[], *BENCHES], help="default: both")
-    parser.add_argument("--rows", type=int, default=2_000_000, help="of 100 bytes; fewer if larger")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="of 100 bytes; a third of them of 1000"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="that count, at most")
     parser.add_argument("--sizes", default="100,1000")
     parser.add_argument("--partitions", default="1,12")
     parser.add_argument("--codecs", default="none,lz4,zstd")
+    parser.add_argument("--minutes", type=float, default=22, help="after which no round begins")
     options = parser.parse_args()
     jars = connector_jars()
     with contextlib.ExitStack() as stack:
         peer = stack.enter_context(peers.fencepost())
         spark = session(jars)
         stack.callback(spark.stop)
-        for what, size, partitions, codec in itertools.product(
-            options.what or BENCHES,
-            map(int, options.sizes.split(",")),
-            map(int, options.partitions.split(",")),
-            options.codecs.split(","),
-        ):
-            # A sixth of the rows at ten times the size; equal shares for all partitions.
-            share = max(1, options.rows // (1 if size <= 100 else 6) // partitions)
-            case = Case(share * partitions, size, partitions, codec)
-            run_case(spark, peer, what, case, options.rounds, with_jar=bool(jars))
+        run_cases(spark, peer, options, jar=bool(jars))
 
 
 if __name__ == "__main__":

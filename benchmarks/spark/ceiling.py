@@ -5,7 +5,6 @@ Spark's transport between JVM and Python worker is all they cost. They know no K
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from fencepost.spark.projection import default_schema
 from fencepost.spark.tasks import ROWS_PER_BATCH
@@ -84,22 +84,25 @@ class _Reader(DataSourceReader):
         return _memory(self.schema, int(self.options["size"]), partition.count)
 
 
-class _StreamReader(DataSourceStreamReader):
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`step` rows a micro-batch until `rows` were given."""
 
     def __init__(self, schema: Any, options: Any) -> None:
         self.schema, self.options = schema, dict(options)
-        self.given = 0
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"rows": 0}
 
-    def latestOffset(self) -> dict[str, int]:  # noqa: N802
-        self.given = min(self.given + int(self.options["step"]), int(self.options["rows"]))
-        return {"rows": self.given}
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        pass  # there is no more than `rows` anyway
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(int(self.options["step"]))
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        return {"rows": min(start["rows"] + int(self.options["step"]), int(self.options["rows"]))}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        json.dumps(end)
         return [_Rows(end["rows"] - start["rows"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

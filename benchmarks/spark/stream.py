@@ -1,11 +1,20 @@
-"""What a micro-batch costs, and an idle query: ours, Spark's own source, and one of memory.
+"""What a micro-batch costs, and a query without any: ours, Spark's own source, and one of memory.
 
-    python benchmarks/spark/stream.py [--batches N] [--rounds R] [--idle SECONDS]
+    python benchmarks/spark/stream.py [--batches N] [--rounds R] [--arrivals N] [--idle SECONDS]
+                                      [--minutes M]
 
-Ten rows a micro-batch from one partition into Spark's noop sink, as fast as they go: `trigger` is
-all that Spark counts as the batch, `add` the part that runs its task, `offsets` the questions to
-the source; the rest is Spark's own log of offsets and commits. The rest of the table is a query
-with nothing to read: how much CPU it takes from Spark's processes and from the broker.
+Ten rows a micro-batch from one partition into Spark's noop sink, in one session on one broker:
+
+* `trigger` is all that Spark counts as a batch, `add` the part of it that runs its task, `offsets`
+  the questions to the source; the rest is Spark's own log of offsets and commits. `CPU` is that of
+  Spark's processes for the whole run over its batches, start and end included.
+* `nothing new` is a run with `availableNow` from a checkpoint that is up to date, start to end.
+* `arrival` is the time from the acknowledgement of ten records that an idle query waits for until
+  their batch is finished.
+* `idle` is what a query with nothing to read takes of Spark's processes and of the broker, as a
+  part of a core.
+
+Medians; rounds end when the minutes are used up, after one that counts.
 """
 
 from __future__ import annotations
@@ -13,10 +22,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import random
 import statistics
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +38,13 @@ from benchmarks.spark.session import connector_jars, fill, jvm_pid, session, top
 from benchmarks.spark.usage import Usage, measure
 
 ROWS = 10
+PATIENCE_S = 300
+PARTS = {
+    "ms trigger": ("triggerExecution",),
+    "ms add": ("addBatch",),
+    "ms offsets": ("latestOffset", "getBatch"),
+}
+COLUMNS = [*PARTS, "ms CPU", "ms nothing new", "ms arrival", "idle CPU", "idle broker CPU"]
 Times = dict[str, list[float]]
 
 
@@ -36,44 +54,108 @@ def query(spark: Any, name: str, options: dict[str, str], place: str, **trigger:
     return (sink.trigger(**trigger) if trigger else sink).start()
 
 
-def batches(spark: Any, name: str, options: dict[str, str], count: int) -> Times:
-    """Milliseconds of every micro-batch but the first, which has more to set up."""
+def read_all(spark: Any, name: str, options: dict[str, str], place: str) -> list[Any]:
+    """Read what there is; the progress of every micro-batch with rows."""
     limited = {**options, "maxOffsetsPerTrigger": str(ROWS), "startingOffsets": "earliest"}
-    with tempfile.TemporaryDirectory() as place:
-        running = query(spark, name, limited, place)
-        while sum(bool(one["numInputRows"]) for one in running.recentProgress) < count:
-            if not running.isActive:
-                raise SystemExit(f"{name}: {running.exception()}")
-            time.sleep(0.05)
-        told = [one["durationMs"] for one in running.recentProgress if one["numInputRows"]]
+    running = query(spark, name, limited, place, availableNow=True)
+    if not running.awaitTermination(PATIENCE_S):
         running.stop()
-    parts = {
-        "trigger": ("triggerExecution",),
-        "add": ("addBatch",),
-        "offsets": ("latestOffset", "getBatch"),
-    }
-    return {
-        part: [sum(float(one.get(name, 0)) for name in names) for one in told[1:]]
-        for part, names in parts.items()
-    }
+        raise SystemExit(f"{name}: not finished after {PATIENCE_S} s")
+    return [one for one in running.recentProgress if one["numInputRows"]]
 
 
-def idle(spark: Any, peer: peers.Peer, name: str, options: dict[str, str], seconds: float) -> Usage:
+def batches(spark: Any, name: str, options: dict[str, str]) -> Times:
+    """Of every micro-batch of a run but the first, which has more to set up; of the whole run; and
+    of a second one that finds nothing."""
+    told: list[Any] = []
+    with tempfile.TemporaryDirectory() as place:
+        used = measure(
+            jvm_pid(spark), lambda: 0, lambda: told.extend(read_all(spark, name, options, place))
+        )
+        started = time.perf_counter()
+        again = read_all(spark, name, options, place)
+        nothing_s = time.perf_counter() - started
+    assert not again, again
+    durations = [one["durationMs"] for one in told[1:]]
+    times = {
+        column: [sum(float(one.get(part, 0)) for part in parts) for one in durations]
+        for column, parts in PARTS.items()
+    }
+    times["ms CPU"] = [used.spark_cpu_s / len(told) * 1000]
+    times["ms nothing new"] = [nothing_s * 1000]
+    return times
+
+
+def idle(spark: Any, peer: peers.Peer, seconds: float) -> Times:
     """What a query with nothing to read costs."""
+    used: Usage = measure(jvm_pid(spark), peer.cpu_s, lambda: time.sleep(seconds))
+    return {
+        "idle CPU": [used.spark_cpu_s / seconds],
+        "idle broker CPU": [used.broker_cpu_s / seconds],
+    }
+
+
+def arrivals(running: Any, servers: str, name: str, count: int) -> Times:
+    """Milliseconds from records to the end of their batch, for a query that waits."""
+    times = []
+    for _ in range(count):
+        seen = len(with_rows(running))
+        time.sleep(random.uniform(0.5, 1.5))
+        fill(servers, name, 1, ROWS, 100)
+        acknowledged = time.time()
+        until = time.monotonic() + PATIENCE_S
+        while len(told := with_rows(running)) == seen:
+            if time.monotonic() > until or not running.isActive:
+                raise SystemExit(f"no batch of what arrived: {running.exception()}")
+            time.sleep(0.1)
+        began = datetime.fromisoformat(told[-1]["timestamp"]).timestamp()
+        times.append((began - acknowledged) * 1000 + told[-1]["durationMs"]["triggerExecution"])
+    return {"ms arrival": times}
+
+
+def with_rows(running: Any) -> list[Any]:
+    return [one for one in running.recentProgress if one["numInputRows"]]
+
+
+def wait(spark: Any, peer: peers.Peer, source: str, name: str, count: int, idle_s: float) -> Times:
+    """A query that waits on the topic: idle first, then for what arrives."""
+    kafka = {"kafka.bootstrap.servers": peer.bootstrap, "subscribe": name}
     with tempfile.TemporaryDirectory() as place:
-        running = query(spark, name, {**options, "startingOffsets": "latest"}, place)
+        running = query(spark, source, {**kafka, "startingOffsets": "latest"}, place)
         while running.lastProgress is None:
-            time.sleep(0.05)
-        used = measure(jvm_pid(spark), peer.cpu_s, lambda: time.sleep(seconds))
+            time.sleep(0.1)
+        times = idle(spark, peer, idle_s)
+        times |= arrivals(running, peer.bootstrap, name, count)
         running.stop()
-    return used
+    return times
+
+
+def add(taken: Times, times: Times) -> None:
+    for column, values in times.items():
+        taken.setdefault(column, []).extend(values)
+
+
+def table(taken: dict[str, Times]) -> str:
+    lines = []
+    for name, times in taken.items():
+        found = [
+            statistics.median(times[column]) if column in times else None for column in COLUMNS
+        ]
+        digits = [3 if "idle" in column else 0 for column in COLUMNS]
+        texts = ["" if one is None else f"{one:.{of}f}" for one, of in zip(found, digits)]
+        lines.append([name, *texts])
+    return peers.table(["", *COLUMNS], lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, default=30, help="micro-batches a round")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=20, help="micro-batches a round, up to 100")
+    parser.add_argument("--rounds", type=int, default=3, help="that count, at most")
+    parser.add_argument(
+        "--arrivals", type=int, default=10, help="micro-batches that are waited for"
+    )
     parser.add_argument("--idle", type=float, default=10, help="seconds")
+    parser.add_argument("--minutes", type=float, default=6, help="after which no round begins")
     options = parser.parse_args()
     jars = connector_jars()
     with contextlib.ExitStack() as stack:
@@ -81,44 +163,26 @@ def main() -> None:
         spark = session(jars)
         stack.callback(spark.stop)
         name = stack.enter_context(topic(peer.bootstrap, 1))
-        fill(peer.bootstrap, name, 1, (options.batches + 5) * ROWS, 100)
+        fill(peer.bootstrap, name, 1, options.batches * ROWS, 100)
         kafka = {"kafka.bootstrap.servers": peer.bootstrap, "subscribe": name}
-        most = str((options.batches + 5) * ROWS)
-        sources = {"ceiling": {"rows": most, "size": "100", "step": str(ROWS)}, "fencepost": kafka}
-        sources |= {"kafka": kafka} if jars else {}
+        memory = {"rows": str(options.batches * ROWS), "size": "100", "step": str(ROWS)}
+        sources = {"ceiling": memory, "fencepost": kafka} | ({"kafka": kafka} if jars else {})
         taken: dict[str, Times] = {one: {} for one in sources}
-        for number in range(options.rounds + 1):
-            print(f"round {number} of {options.rounds}", file=sys.stderr)
+        until = time.monotonic() + 60 * options.minutes
+        for number in range(options.rounds + 1):  # the first warms up
+            if number > 1 and time.monotonic() > until:
+                break
             for one, given in sources.items():
-                for part, times in batches(spark, one, given, options.batches).items():
-                    if number:
-                        taken[one].setdefault(part, []).extend(times)
-        idles = {
-            one: idle(spark, peer, one, given, options.idle)
-            for one, given in sources.items()
-            if one != "ceiling"
-        }
+                print(f"micro-batches: {one}, round {number} of {options.rounds}", file=sys.stderr)
+                times = batches(spark, one, given)
+                print(f"  {times}", file=sys.stderr)
+                if number:
+                    add(taken[one], times)
+        for one in list(sources)[1:]:
+            print(f"waiting: {one}", file=sys.stderr)
+            add(taken[one], wait(spark, peer, one, name, options.arrivals, options.idle))
         print(f"\n{ROWS} rows a micro-batch, local[2], load {os.getloadavg()[0]:.1f}")
-        print(table(taken, idles, options.idle), flush=True)
-
-
-def table(taken: dict[str, Times], idles: dict[str, Usage], seconds: float) -> str:
-    lines = []
-    for name, parts in taken.items():
-        used = idles.get(name)
-        costs = (used.spark_cpu_s, used.broker_cpu_s) if used else ()
-        lines.append(
-            [
-                name,
-                *(
-                    f"{statistics.median(parts[part]):.0f}"
-                    for part in ("trigger", "add", "offsets")
-                ),
-                *(f"{cost / seconds:.3f}" for cost in costs or (float("nan"),) * 2),
-            ]
-        )
-    titles = ["", "ms trigger", "ms add", "ms offsets", "idle CPU", "idle broker CPU"]
-    return peers.table(titles, lines)
+        print(table(taken), flush=True)
 
 
 if __name__ == "__main__":

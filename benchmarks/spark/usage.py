@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import psutil
 
-SAMPLE_S = 0.05
+SAMPLE_S = 0.1
+WORK_S = 0.02
+"""CPU time of a worker that has work; an idle one uses less."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Usage:
     """Of the JVM and of Python workers."""
     broker_cpu_s: float
     worker_mb: float
-    """Most that any one Python worker had resident."""
+    """Most that any one Python worker that had work had resident; 0 where none had."""
 
 
 def median(runs: Iterable[Usage]) -> Usage:
@@ -69,15 +71,18 @@ def _tree_cpu_s(pid: int) -> float:
 
 
 class _Peak:
-    """Samples the Python workers' resident memory from a thread."""
+    """Samples the resident memory of the Python workers that compute, from a thread."""
 
     def __init__(self, jvm_pid: int) -> None:
         self.worker_mb = 0.0
         self._jvm_pid = jvm_pid
+        self._cpu_s: dict[int, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> _Peak:
+        # Spark keeps idle workers, also those of other sources, for a minute.
+        self._cpu_s = {one.pid: _cpu_s(one) for one in self._workers()}
         self._thread.start()
         return self
 
@@ -85,8 +90,20 @@ class _Peak:
         self._stop.set()
         self._thread.join()
 
+    def _workers(self) -> list[psutil.Process]:
+        return _tree(self._jvm_pid)[1:]
+
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            for process in _tree(self._jvm_pid)[1:]:
+            for process in self._workers():
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    self.worker_mb = max(self.worker_mb, process.memory_info().rss / 1e6)
+                    if _cpu_s(process) > self._cpu_s.get(process.pid, 0) + WORK_S:
+                        self.worker_mb = max(self.worker_mb, process.memory_info().rss / 1e6)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    """Of the process alone."""
+    try:
+        return sum(process.cpu_times()[:2])
+    except psutil.NoSuchProcess:
+        return 0.0
