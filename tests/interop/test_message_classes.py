@@ -11,6 +11,7 @@ import base64
 import json
 import math
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ IN_NEITHER = {
 KINDS_WITH_SUFFIX = {"request", "response", "header"}
 
 
+@cache
 def questions() -> list[tuple[Any, int, bytes, Any]]:
     """Every class at every version: ordinary values, nulls, the least and the most of all."""
     found = []
@@ -169,18 +171,15 @@ def without_names(said: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def answers(kafka_jars: JarSet) -> dict[str, list[str]]:
-    """What each release says to `QUESTIONS`."""
-    return {jars.name: ask(jars_or_skip(jars), QUESTIONS) for jars in (kafka_jars, OLD_CLIENTS)}
-
-
-QUESTIONS = questions()
+    """What each release says to `questions`."""
+    return {jars.name: ask(jars_or_skip(jars), questions()) for jars in (kafka_jars, OLD_CLIENTS)}
 
 
 @pytest.mark.parametrize("cls", RELEASED, ids=version_id)
 def test_kafkas_classes_agree(cls: Any, answers: dict[str, list[str]]) -> None:
     known = 0
     for release, said in answers.items():
-        for (asked, version, body, message), answer in zip(QUESTIONS, said, strict=True):
+        for (asked, version, body, message), answer in zip(questions(), said, strict=True):
             if asked is not cls or answer == "NONE" or (cls.kafka_name, release) in UNSTABLE_THEN:
                 continue
             known += 1
@@ -201,7 +200,7 @@ def test_kafkas_classes_agree(cls: Any, answers: dict[str, list[str]]) -> None:
 def test_what_neither_release_knows(answers: dict[str, list[str]]) -> None:
     unknown = {
         f"{cls.kafka_name} {version}"
-        for (cls, version, _, _), *said in zip(QUESTIONS, *answers.values(), strict=True)
+        for (cls, version, _, _), *said in zip(questions(), *answers.values(), strict=True)
         if set(said) == {"NONE"}
     }
     assert unknown == IN_NEITHER

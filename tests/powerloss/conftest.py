@@ -40,9 +40,9 @@ TALLIES: list[Tally] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.powerloss)
             item.add_marker(pytest.mark.slow)
 
