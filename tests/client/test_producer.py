@@ -153,6 +153,22 @@ def test_what_is_sent_is_the_producers_own(fake: FakeCluster, connect: Any):
     assert list(record.headers) == [("h", b"header")]
 
 
+def test_a_bytearray_that_is_queued_is_not_taken_again(fake: FakeCluster, connect: Any):
+    """S76: it would be stamped for two partitions, and one of them get what is the other's."""
+    fake.create_topic("t", 2)
+    producer = BatchProducer(connect(fake))
+    data = bytearray(batch(b"a"))
+    fake.fault = lambda *_: ErrorCode.NOT_ENOUGH_REPLICAS
+    producer.send_batch("t", 0, data)
+    with pytest.raises(ClientError, match="still queued"):
+        producer.send_batch("t", 1, data)
+    fake.fault = lambda *_: None
+    producer.flush()
+    producer.send_batch("t", 1, data)  # it is decided: whoever made it may use it again
+    producer.flush()
+    assert logged(fake) == logged(fake, "t", 1) == [b"a"]
+
+
 def test_lost_answers_leave_a_batch_in_doubt(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
     fake.fault = lambda *_: DROP

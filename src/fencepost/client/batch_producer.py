@@ -130,7 +130,8 @@ class BatchProducer:
     ) -> Delivery:
         """Queue one record batch of format 2, such as `encode_columns` or `BatchBuilder` make.
 
-        A bytearray is stamped in place (producer id, sequence, CRC); other buffers are copied.
+        A bytearray is stamped in place (producer id, sequence, CRC), and is the producer's until
+        its delivery is decided; other buffers are copied.
         Blocks while more than `buffer.memory` bytes are queued. Raises BatchError on what is no
         batch, and of a transactional producer TransactionError, or ClientError without a
         transaction; delivery errors show in the Delivery and in `flush`.

@@ -60,6 +60,7 @@ class ProduceCore:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.identity: Identity | None = None if config.enable_idempotence else NO_IDENTITY
         self.queued_bytes = 0
+        self._queued: set[int] = set()
         self.first_failure: ClientError | None = None
         self.acknowledged_count = 0
         self.transaction = transaction
@@ -71,7 +72,15 @@ class ProduceCore:
     def batch(
         self, topic: str, partition: int, batch: bytearray | bytes | memoryview, deadline: Deadline
     ) -> QueuedBatch:
-        """One record batch, to be given to `add`. BatchError, ClientError on what is none."""
+        """One record batch, to be given to `add`. BatchError, ClientError on what is none, and on
+        a bytearray that is queued already: it would be stamped for two partitions (S76)."""
+        if id(batch) in self._queued:
+            raise ClientError(
+                "a bytearray was given while it is still queued; the producer has it until its"
+                " delivery is decided",
+                topic=topic,
+                partition=partition,
+            )
         header = read_header(batch)
         if header.size_bytes != len(batch) or header.records_count < 1:
             raise ClientError(
@@ -96,6 +105,7 @@ class ProduceCore:
             self.transaction.add_partition(where)
         self._queue(where).unsent.append(batch)
         self.queued_bytes += len(batch.data)
+        self._queued.add(id(batch.data))
         return batch.delivery
 
     def _queue(self, where: TopicPartition) -> PartitionQueue:
@@ -212,7 +222,7 @@ class ProduceCore:
     def _acknowledge(
         self, queue: PartitionQueue, batch: QueuedBatch, base_offset: int, append_time_ms: int
     ) -> None:
-        self.queued_bytes -= len(batch.data)
+        self._forget(batch)
         self.acknowledged_count += batch.count
         queue.acknowledge(batch, base_offset, append_time_ms, time.monotonic())
 
@@ -298,8 +308,12 @@ class ProduceCore:
         if self.transaction is not None:
             self.transaction.on_produce_failure(error)
 
-    def _count_failure(self, batch: QueuedBatch) -> None:
+    def _forget(self, batch: QueuedBatch) -> None:
         self.queued_bytes -= len(batch.data)
+        self._queued.discard(id(batch.data))
+
+    def _count_failure(self, batch: QueuedBatch) -> None:
+        self._forget(batch)
         if self.first_failure is None:
             self.first_failure = batch.delivery.error
 

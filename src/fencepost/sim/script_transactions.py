@@ -79,6 +79,14 @@ def end(script: Script, words: list[str]) -> None:
 
 
 @command
+def ends_for(script: Script, words: list[str]) -> None:
+    """`ends-for X Y`: Y has left its transaction open and is gone; X, another process, is told what
+    it takes to end it (`open_transactions`), and may."""
+    first, second = (_transactor_of(script, word) for word in words[:2])
+    script.world.guard(lambda: first.take_open(second), None)
+
+
+@command
 def give_up(script: Script, words: list[str]) -> None:
     """`give-up X`: transactor X waits no more for the answer to its batch, and can only abort."""
     transactor = _transactor_of(script, words[0])

@@ -18,6 +18,6 @@ class AddsForFormerEpochs(TransactionRules):
 ABLATION = Ablation(
     "a partition of the last transaction is part of the next one",
     Rules(transactions=AddsForFormerEpochs()),
-    scenarios=("S60", "S64"),
+    scenarios=("S60", "S64", "S78"),
     in_transactions=True,
 )

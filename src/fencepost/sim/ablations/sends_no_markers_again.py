@@ -18,6 +18,6 @@ class SendsNoMarkersAgain(TransactionRules):
 ABLATION = Ablation(
     "a transaction whose coordinator fails is never over",
     Rules(transactions=SendsNoMarkersAgain()),
-    scenarios=("S61",),
+    scenarios=("S61", "S78"),
     in_transactions=True,
 )

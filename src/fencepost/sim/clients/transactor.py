@@ -291,6 +291,17 @@ class Transactor(Client):
         self.manager.end(commit=commit)
         self._go()
 
+    def take_open(self, other: Transactor) -> None:
+        """The other one has crashed, and has left its transaction open, for this one to end."""
+        left, transaction = other.manager, other.transaction
+        assert left.identity is not None and left.is_started, "it has begun a transaction"
+        other.restart()
+        self.transactional_id = other.transactional_id
+        self.restart()
+        self.manager.adopt(left.identity, is_tv2=left.is_tv2, is_open=True)
+        self.manager.transaction_version = self._level()
+        self.transaction = transaction
+
     # -- one request after the other -------------------------------------------------------------
 
     def _go(self) -> None:
