@@ -4,9 +4,9 @@
 
 Writes and failover: a controller and three brokers of each kind on this machine, whose cores they
 share; both clusters run all the time and take turns. Fencepost's brokers and followers sync before
-they acknowledge, Apache Kafka's do not. Idle: followers of Fencepost's alone. Nothing is asserted.
-The aim is a killed process failed over in under a second, and an idle round of at most 2 ms of CPU
-with 1,000 partitions.
+they acknowledge, Apache Kafka's do not. Idle: followers of Fencepost's alone, and then with a
+record now and then. Nothing is asserted. The aim is a killed process failed over in under a second,
+and an idle round of at most 2 ms of CPU with 1,000 partitions.
 """
 
 from __future__ import annotations
@@ -29,18 +29,25 @@ PARTS = ("writes", "failover", "idle", "partitions")
 SIZES_BYTES = (100, 1_000, 16_000)
 
 
-def show_idle(counts: list[int], seconds: float) -> None:
-    """Print what followers cost that have everything."""
-    rows = [
-        [
-            f"{one.partitions:,}",
-            f"{idle_rounds.machine_us(one.partitions):.0f}",
-            f"{one.follower_ms:.2f}",
-            f"{one.leader_ms:.2f}",
-        ]
-        for one in idle_rounds.processes(counts, seconds)
-    ]
-    print(peers.table(["partitions", "machine us", "follower ms", "leader ms"], rows))
+def show_idle(counts: list[int], seconds: float, records: int, per_s: float) -> None:
+    """Print what followers cost that have everything, and what a record now and then costs."""
+    rows = []
+    for one in idle_rounds.processes(counts, seconds, records, per_s):
+        rows.append(
+            [
+                f"{one.partitions:,}",
+                f"{idle_rounds.machine_us(one.partitions):.0f}",
+                f"{one.leader_ms:.2f} ({one.leader_ms - one.bare_leader_ms:.2f})",
+                f"{one.follower_ms:.2f} ({one.follower_ms - one.bare_follower_ms:.2f})",
+                f"{one.leader_ms_per_record:.2f}",
+                f"{one.follower_ms_per_record:.2f}",
+                f"{one.leader_mb:.0f}, {one.follower_mb:.0f}",
+                f"{one.load:.0f}",
+            ]
+        )
+        print(f"  {rows[-1]}", flush=True)
+    idle = ["partitions", "machine us", "leader ms (of partitions)", "follower ms (of partitions)"]
+    print(peers.table([*idle, "leader ms/record", "follower ms/record", "MB", "load"], rows))
 
 
 def show_partitions(kinds: list[str], counts: list[int], seconds: float, total_mb: float) -> None:
@@ -151,6 +158,8 @@ def main() -> int:
     parser.add_argument("--partitions", default="10,1000,10000")
     parser.add_argument("--kind", choices=brokers.KINDS, action="append")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--records", type=int, default=1_000)
+    parser.add_argument("--per-second", type=float, default=50.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--mb", type=float, default=30.0)
@@ -166,7 +175,7 @@ def main() -> int:
             if times:
                 show_failover(times, silently)
     if "idle" in parts:
-        show_idle(counts, given.seconds)
+        show_idle(counts, given.seconds, given.records, given.per_second)
     if "partitions" in parts:
         show_partitions(given.kind or list(brokers.KINDS), counts, given.seconds, given.mb)
     return 0

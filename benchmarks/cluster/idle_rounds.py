@@ -1,16 +1,24 @@
-"""What followers cost while nothing is written: CPU of a fetch round, by number of partitions.
+"""What followers cost, by number of partitions: with nothing written, and with a little to each.
 
-Two measurements. `machine_us`: the fetcher's own part of a round, in this process: the empty answer
-decoded, the machine stepped, the next request encoded. `processes`: one broker leads a topic of so
-many partitions that another follows, in processes of their own; CPU seconds of both are taken from
-/proc over a while, those without the topic are taken off, and the rest is divided by the rounds.
+`machine_us` is the fetcher's own part of an idle round, in this process: the empty answer decoded,
+the machine stepped, the next request encoded.
+
+`processes` has one broker lead so many partitions that another follows, in processes of their own.
+CPU is what the kernel has counted for all of their threads, in nanoseconds. An idle round is half a
+second of it, in which the follower asks once; so it has in it whatever else brokers do now and
+then. Then records of 100 bytes go to the partitions in turn, one at a time and so many per second,
+however many partitions there are; what the brokers need beyond an idle while is divided by them.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
+
+from confluent_kafka import Producer
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
@@ -31,15 +39,31 @@ from fencepost.wire.types import Uuid
 VERSION = 18
 WAIT_MS = 500
 SETTLE_S = 5.0
+SETTLED_S_MAX = 600.0
+SETTLED_SHARE = 0.05
+"""Of one core, what both brokers use at most when there is nothing left to do but rounds."""
+REST_S = 35.0
+"""After that nothing is left of what is done once: leaders look after new followers for half of
+`replica.lag.time.max.ms`, and retention runs first `log.initial.task.delay.ms` after the start."""
+PARTITIONS_PER_TOPIC = 1_000
+SIZE_BYTES = 100
 TOPIC_ID = Uuid(b"benchmark-idle-t")
 
 
 class Round(NamedTuple):
-    """Milliseconds of CPU that a round costs at either end."""
+    """Milliseconds of CPU in half a second, and what else there is to say of one cluster."""
 
     partitions: int
-    follower_ms: float
     leader_ms: float
+    follower_ms: float
+    bare_leader_ms: float
+    """Without any partition."""
+    bare_follower_ms: float
+    leader_ms_per_record: float
+    follower_ms_per_record: float
+    leader_mb: float
+    follower_mb: float
+    load: float
 
 
 def machine_us(partitions: int, rounds: int = 2_000) -> float:
@@ -70,41 +94,97 @@ def machine_us(partitions: int, rounds: int = 2_000) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of CPU that the threads of a process have used that it has now."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
-def _cpu_of(cluster: QuorumCluster, seconds: float) -> tuple[float, float]:
-    """CPU seconds of the leader and of the follower while so much time passes."""
-    pids = [cluster.brokers[id_].pid for id_ in sorted(cluster.brokers)]
-    before = [cpu_s(pid) for pid in pids]
-    time.sleep(seconds)
-    leader, follower = (cpu_s(pid) - was for pid, was in zip(pids, before, strict=True))
-    return leader, follower
+def resident_mb(pid: int) -> float:
+    """Memory that a process has resident."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def processes(counts: list[int], seconds: float) -> list[Round]:
-    """A round's CPU at both ends for each number of partitions."""
-    found = []
+class Pair:
+    """A leader and its follower."""
+
+    def __init__(self, cluster: QuorumCluster) -> None:
+        self.leader, self.follower = sorted(cluster.brokers)
+        self.pids = [cluster.brokers[id_].pid for id_ in (self.leader, self.follower)]
+        self.bootstrap = cluster.bootstrap_servers
+
+    def cpu_s(self) -> list[float]:
+        """What both have used."""
+        return [cpu_s(pid) for pid in self.pids]
+
+    def share(self, seconds: float) -> list[float]:
+        """Of one core, what each uses while so much time passes."""
+        before, began_s = self.cpu_s(), time.monotonic()
+        time.sleep(seconds)
+        took_s = time.monotonic() - began_s
+        return [(now - was) / took_s for now, was in zip(self.cpu_s(), before, strict=True)]
+
+    def settle(self) -> None:
+        """Wait until they have done what there was to do."""
+        deadline_s = time.monotonic() + SETTLED_S_MAX
+        while sum(self.share(SETTLE_S)) > SETTLED_SHARE:
+            if time.monotonic() > deadline_s:
+                print(f"  the brokers have not come to rest in {SETTLED_S_MAX:.0f} s")
+                break
+        time.sleep(REST_S)
+
+    def create(self, partitions: int) -> list[tuple[str, int]]:
+        """Make so many partitions, which one of them leads; their names."""
+        made = []
+        with Cluster(self.bootstrap) as client:
+            for first in range(0, partitions, PARTITIONS_PER_TOPIC):
+                count = min(PARTITIONS_PER_TOPIC, partitions - first)
+                assignments = {number: [self.leader, self.follower] for number in range(count)}
+                Admin(client).create_topic(f"idle-{first}", assignments=assignments)
+                made += [(f"idle-{first}", number) for number in range(count)]
+        return made
+
+    def write(self, partitions: list[tuple[str, int]], count: int, per_s: float) -> list[float]:
+        """Milliseconds of CPU of both, for each of so many records to the partitions in turn."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 0})
+        failed = []
+
+        def delivered(error: object, message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        step = max(1, len(partitions) // count)
+        for topic in {topic for topic, _ in partitions}:
+            producer.list_topics(topic)
+        before, began_s = self.share(SETTLE_S), time.monotonic()
+        used_s = self.cpu_s()
+        for number in range(count):
+            time.sleep(max(0.0, began_s + number / per_s - time.monotonic()))
+            topic, index = partitions[number * step % len(partitions)]
+            producer.produce(topic, os.urandom(SIZE_BYTES), partition=index, on_delivery=delivered)
+            producer.poll(0)
+        producer.flush()
+        time.sleep(1.0)  # followers sync what they have fetched last
+        took_s = time.monotonic() - began_s
+        assert not failed, f"{len(failed)} of {count} records were not acknowledged: {failed[0]}"
+        return [
+            (now - was - idle * took_s) / count * 1_000
+            for now, was, idle in zip(self.cpu_s(), used_s, before, strict=True)
+        ]
+
+
+def processes(counts: list[int], seconds: float, records: int, per_s: float) -> Iterator[Round]:
+    """What rounds and records cost both, for each number of partitions."""
     for partitions in counts:
         with QuorumCluster(1, 2) as cluster:
             cluster.start()
-            leader, follower = sorted(cluster.brokers)
-            time.sleep(SETTLE_S)
-            idle = _cpu_of(cluster, seconds)
-            with Cluster(cluster.bootstrap_servers) as client:
-                assignments = {number: [leader, follower] for number in range(partitions)}
-                Admin(client).create_topic("idle", assignments=assignments)
-            time.sleep(SETTLE_S + partitions / 200)
-            busy = _cpu_of(cluster, seconds)
-            rounds = seconds * 1_000 / WAIT_MS
-            found.append(
-                Round(
-                    partitions,
-                    (busy[1] - idle[1]) / rounds * 1_000,
-                    (busy[0] - idle[0]) / rounds * 1_000,
-                )
-            )
-    return found
+            pair = Pair(cluster)
+            pair.settle()
+            bare = pair.share(seconds)
+            made = pair.create(partitions)
+            pair.settle()
+            idle = pair.share(seconds)
+            busy = pair.write(made, records, per_s)
+            round_ms = [share * WAIT_MS for share in (*idle, *bare)]
+            resident = [resident_mb(pid) for pid in pair.pids]
+            yield Round(partitions, *round_ms, *busy, *resident, os.getloadavg()[0])

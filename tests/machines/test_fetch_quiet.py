@@ -9,7 +9,7 @@ from fencepost.machines.fetch import (
     FetchWanted,
     QuietPartitions,
 )
-from fencepost.machines.fetch.quiet import ROUNDS
+from fencepost.machines.fetch.quiet import LOOKS_MAX, ROUNDS
 from fencepost.machines.partition import FollowerSeen
 
 from .test_partition_isr import LAG_MS, proposals
@@ -58,6 +58,19 @@ def test_each_quiet_partition_is_looked_at_again_after_so_many_rounds() -> None:
             seen.append(key)
             quiet.settle(session, key.upper(), key, BROKER)
     assert seen[: len(keys)] == keys
+
+
+def test_a_request_looks_at_no_more_quiet_partitions_than_it_may() -> None:
+    keys = [f"p{i}" for i in range(10 * ROUNDS * LOOKS_MAX)]
+    quiet, session = settled(*keys)
+    seen: list[str] = []
+    while len(seen) < len(keys):
+        quiet.arrived(session, BROKER)
+        assert len(session.stirring) == LOOKS_MAX
+        for key in list(session.stirring):
+            seen.append(key)
+            quiet.settle(session, key.upper(), key, BROKER)
+    assert seen == keys
 
 
 def test_another_asker_finds_everything_stirring() -> None:

@@ -85,7 +85,7 @@ def deleted_dir(topic: str, partition: int, unique: str) -> str:
 
 def is_deleted_dir(name: str) -> bool:
     """Whether a directory's name is one that `deleted_dir`, or Kafka, gives."""
-    return _DELETED_DIR.fullmatch(name) is not None
+    return name.endswith(DELETE_DIR_SUFFIX) and _DELETED_DIR.fullmatch(name) is not None
 
 
 def stray_dir(topic: str, partition: int, unique: str) -> str:

@@ -495,6 +495,11 @@ class PartitionLog(ReadableLog):
             self.fail(f"deleting a segment failed: {error}")
             raise
 
+    @property
+    def has_deleted_files(self) -> bool:
+        """Whether there is anything for `delete_old_files` to unlink, now or later."""
+        return self._row.has_deleted_files
+
     def delete_old_files(self, now_ms: int) -> int:
         """Unlink files deleted `file.delete.delay.ms` ago or earlier; how many. OSError.
 

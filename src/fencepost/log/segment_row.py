@@ -266,6 +266,11 @@ class SegmentRow:
             self._disk.rename(path, path + DELETED_SUFFIX)
             self._deleted.append((path + DELETED_SUFFIX, None))
 
+    @property
+    def has_deleted_files(self) -> bool:
+        """Whether there is anything for `delete_old_files` to unlink, now or later."""
+        return bool(self._deleted)
+
     def delete_old_files(self, now_ms: int, delay_ms: int) -> int:
         """Unlink files retired `delay_ms` ago or earlier; how many. OSError.
 

@@ -138,6 +138,8 @@ class ReplicaManager:
         self._placed: list[tuple[Uuid, int, Uuid]] = []
         self.traffic = Traffic()
         """What was written and read here."""
+        self.high_watermark_moves = 0
+        """Grows whenever `high_watermarks` has changed, or where one of them is written down."""
         self.gone_isr_changes = IsrChanges()
         """Those of partitions that are hosted here no longer."""
         self.offline_reason: str | None = None
@@ -362,6 +364,7 @@ class ReplicaManager:
         )
         self._hosted.setdefault(change.topic, {})[change.index] = hosted
         self._names[change.topic_id] = change.topic
+        self.high_watermark_moves += 1
         if change.new.directory_of(self._broker_id) != opening.directory_id:
             self._placed.append((change.topic_id, change.index, opening.directory_id))
         self._ports.host(key, machine, partition_log, lambda _: self._stepped(hosted))
@@ -379,6 +382,7 @@ class ReplicaManager:
             self._names.pop(change.topic_id, None)
         if hosted is None:
             return
+        self.high_watermark_moves += 1
         self.gone_isr_changes.add(hosted.machine.isr_changes)
         # The machine hears of it first, so that everybody who waits for it is answered.
         self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
@@ -397,6 +401,7 @@ class ReplicaManager:
     ) -> None:
         """The partition's log has moved to `data_dir`; see `Partition.replace_log`."""
         hosted.log, hosted.data_dir = partition_log, data_dir
+        self.high_watermark_moves += 1
         hosted.machine.replace_log(partition_log)
         self._ports.replace_log(hosted.key, partition_log)
         if hosted.on_log_replaced is not None:
@@ -424,10 +429,10 @@ class ReplicaManager:
         if state != before:
             hosted.seen, hosted.log_end_offset = state, log_end
             self.on_moved(hosted, False)
-            if hosted.on_high_watermark is not None and (
-                before is None or state.high_watermark != before.high_watermark
-            ):
-                hosted.on_high_watermark()
+            if before is None or state.high_watermark != before.high_watermark:
+                self.high_watermark_moves += 1
+                if hosted.on_high_watermark is not None:
+                    hosted.on_high_watermark()
         elif log_end != hosted.log_end_offset:
             hosted.log_end_offset = log_end
             self.on_moved(hosted, True)

@@ -9,6 +9,7 @@ import pytest
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.node.node import Node, StartError
 from fencepost.log.errors import LogError
+from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.controller import Decision
 from fencepost.machines.effects import CONTROLLER
 from fencepost.machines.partition import AlterPartition, RecoveryState
@@ -483,3 +484,61 @@ def test_a_restart_registers_with_the_epoch_of_the_clean_shutdown(node_factory):
     running.restart()
     assert running.node.storage.previous_broker_epoch() == epoch
     assert running.node.lifecycle.broker_epoch > epoch
+
+
+def test_high_watermarks_are_written_when_one_has_moved_and_not_before(node_factory, monkeypatch):
+    monkeypatch.setattr("fencepost.broker.node.housekeeping.DELETED_FILES_INTERVAL_MS", 1_000_000)
+    running = node_factory(replica_high_watermark_checkpoint_interval_ms=1_000_000)
+    storage, housekeeping = running.node.storage, running.node.housekeeping
+    written, refuses = [], []
+    write = storage.checkpoint_high_watermarks
+
+    def watched(high_watermarks):
+        written.append(dict(high_watermarks))
+        return write(high_watermarks) and not refuses
+
+    monkeypatch.setattr(storage, "checkpoint_high_watermarks", watched)
+
+    def writes() -> list[dict]:
+        written.clear()
+        running.call(housekeeping._checkpoint_high_watermarks)
+        running.call(housekeeping._checkpoint_high_watermarks)
+        return list(written)
+
+    with running.connect() as client:
+        topic = make_topic(client, name="t", partitions=2)
+        assert len(writes()) == 1
+        assert writes() == [], "nothing has happened since"
+        assert produce(client, topic, batch(b"a")).error_code == 0
+        refuses.append("too many open files")
+        assert writes() == 2 * [{("t", 0): 1, ("t", 1): 0}], "what was not written is due still"
+        refuses.clear()
+        assert len(writes()) == 1
+        moves = running.node.replicas.high_watermark_moves
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
+        assert client.ask(request, 6).responses[0].error_code == 0
+        eventually(lambda: running.node.replicas.high_watermark_moves == moves + 2)
+        assert writes() == [{}]
+    assert "t 0" not in (running.data_dir / "replication-offset-checkpoint").read_text()
+
+
+def test_only_logs_with_deleted_files_are_looked_at_for_them(node_factory, monkeypatch):
+    running = node_factory(log_segment_delete_delay_ms=0)
+    with running.connect() as client:
+        topic = make_topic(client, name="t", partitions=2, internal_segment_bytes=2000)
+        for _ in range(5):
+            assert produce(client, topic, batch(b"v" * 1000)).error_code == 0
+    first, second = (running.node.replicas.get("t", index).log for index in range(2))
+    delete, looked_at = PartitionLog.delete_old_files, []
+
+    def watched(partition_log, now_ms):
+        looked_at.append(partition_log)
+        return delete(partition_log, now_ms)
+
+    monkeypatch.setattr(PartitionLog, "delete_old_files", watched)
+    running.call(first.advance_start_offset, 4)
+    assert (first.has_deleted_files, second.has_deleted_files) == (True, False)
+    running.call(running.node.housekeeping._delete_files)
+    eventually(lambda: not first.has_deleted_files)
+    running.call(running.node.housekeeping._delete_files)
+    assert looked_at == [first]

@@ -37,6 +37,8 @@ class Housekeeping:
         self._running = False
         self._work = core.ports.scheduler.lane()
         self._memory_trim = MemoryTrim()
+        self._written_moves = -1
+        """`ReplicaManager.high_watermark_moves` when the high watermarks were last written down."""
 
     @property
     def _replicas(self) -> ReplicaManager:
@@ -96,11 +98,13 @@ class Housekeeping:
 
     def _one_by_one(self, name: str, task: Callable[[HostedPartition], object]) -> None:
         """Run `task` for each partition that is here now, in pieces."""
-        self._work.begin(self._for_each(name, task))
+        self._work.begin(self._for_each(name, task, list(self._replicas.all())))
 
-    def _for_each(self, name: str, task: Callable[[HostedPartition], object]) -> Pieces[None]:
+    def _for_each(
+        self, name: str, task: Callable[[HostedPartition], object], some: list[HostedPartition]
+    ) -> Pieces[None]:
         replicas = self._replicas
-        for hosted in list(replicas.all()):
+        for hosted in some:
             if not self._running:
                 return
             if replicas.get(hosted.topic, hosted.index) is not hosted:
@@ -135,7 +139,10 @@ class Housekeeping:
 
     def _delete_files(self) -> None:
         now_ms = self._core.now_ms()
-        self._one_by_one("deleting files", lambda hosted: hosted.log.delete_old_files(now_ms))
+        due = [hosted for hosted in self._replicas.all() if hosted.log.has_deleted_files]
+        self._work.begin(
+            self._for_each("deleting files", lambda one: one.log.delete_old_files(now_ms), due)
+        )
         self._work.begin(self._remove_deleted(now_ms))
 
     def _remove_deleted(self, now_ms: int) -> Pieces[None]:
@@ -171,4 +178,8 @@ class Housekeeping:
         core.storage.checkpoint_recovery_points()
 
     def _checkpoint_high_watermarks(self) -> None:
-        self._core.storage.checkpoint_high_watermarks(self._replicas.high_watermarks())
+        replicas, moves = self._replicas, self._replicas.high_watermark_moves
+        if moves == self._written_moves:
+            return  # with thousands of partitions, only to look would cost more than their fetches
+        if self._core.storage.checkpoint_high_watermarks(replicas.high_watermarks()):
+            self._written_moves = moves

@@ -292,9 +292,9 @@ class Storage:
         """Write down where every log starts; likewise."""
         self._on_each(LogDir.checkpoint_start_offsets)
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down the high watermarks; likewise."""
-        self._on_each(lambda logs: logs.checkpoint_high_watermarks(high_watermarks))
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+        """Write down the high watermarks; likewise. Whether it was done wherever it can be."""
+        return self._on_each(lambda logs: logs.checkpoint_high_watermarks(high_watermarks))
 
     def remove_deleted(self, now_ms: int, delay_ms: int, most: int) -> int:
         """Remove what partitions deleted `delay_ms` ago have left, up to `most` of them; how many.
@@ -305,7 +305,9 @@ class Storage:
         self._on_each(lambda logs: removed.append(logs.remove_deleted(now_ms, delay_ms, most)))
         return sum(removed)
 
-    def _on_each(self, task: Callable[[LogDir], None]) -> None:
+    def _on_each(self, task: Callable[[LogDir], None]) -> bool:
+        """Whether there was no shortage, for which it would have to be done again."""
+        is_done = True
         for one in self._dirs.all:
             if one.is_online:
                 try:
@@ -314,8 +316,10 @@ class Storage:
                 except OSError as error:
                     if is_shortage(error):  # the next time will do
                         self.shortages.note(str(error))
+                        is_done = False
                     else:
                         self.on_failed(one, str(error))
+        return is_done
 
     def close(
         self, *, clean: bool, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]

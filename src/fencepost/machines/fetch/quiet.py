@@ -21,10 +21,11 @@ again (it *stirs*) when
 | the follower's request names it                                            | the partition    |
 | brokers were registered, fenced or unfenced                                | all              |
 | another incarnation, or another broker, asks in the session                | all of a session |
-| it has been quiet for `ROUNDS` requests                                    | the partition    |
+| it has been quiet for longest: up to `LOOKS_MAX` with each request         | the partition    |
 
 The last is for nothing but safety: should anything else ever matter that is not in this table, a
-follower goes without it for some seconds, and not for good.
+follower goes without it for half a minute, or as long as it takes to get through thousands of
+partitions, and not for good.
 
 While a partition is quiet its leader does not hear of the follower. It need not: a follower at the
 log's end is in sync for as long as the log does not grow. When the partition stirs, the leader is
@@ -42,8 +43,12 @@ Key = TypeVar("Key", bound=Hashable)
 Partition = TypeVar("Partition", bound=Hashable)
 
 ROUNDS: Final = 60
-"""After so many requests each of a session's quiet partitions was looked at once; a follower that
-has everything asks every `replica.fetch.wait.max.ms`, half a second, so that is half a minute."""
+"""After so many requests each of a session's quiet partitions was looked at once, if there are no
+more than `ROUNDS * LOOKS_MAX`; a follower that has everything asks every
+`replica.fetch.wait.max.ms`, half a second, so that is half a minute."""
+
+LOOKS_MAX: Final = 4
+"""Quiet partitions that one request looks at: what a round costs is not to grow with them."""
 
 
 class Asker(NamedTuple):
@@ -98,7 +103,9 @@ class QuietPartitions(Generic[Partition, Key]):
         quiet = self._of_session.get(session)
         if not quiet:
             return
-        count = len(quiet) if self._askers[session] != asker else -(-len(quiet) // ROUNDS)
+        count = len(quiet)
+        if self._askers[session] == asker:
+            count = min(-(-count // ROUNDS), LOOKS_MAX)
         for partition in [one for one, _ in zip(quiet, range(count), strict=False)]:
             self._wake(session, partition)
 
