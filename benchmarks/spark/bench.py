@@ -7,8 +7,11 @@ All in one session on one broker, taking turns. `ceiling` is a Python data sourc
 Python sink that keeps nothing (`ceiling.py`): what any Python source or sink can reach at best.
 `kafka` is Spark's JVM connector, left out with a word where Maven Central is out of reach. Reads
 end in Spark's noop sink; writes take rows that are made as they are written (`none`: only made).
-CPU is that of the JVM and of Python workers, per row: on a machine that does other things besides,
-it is the number to compare. Every table has its share of the minutes: rounds end when it is used
+CPU is that of the JVM and of Python workers: on a machine that does other things besides, it is the
+number to compare, and the one that `of the ceiling` and `times kafka` compare. A query with Python
+in it starts processes, which costs a second of CPU however much it reads; `s CPU to start` is what
+a run of a few rows takes, and is taken off before `µs CPU a row`. Rates are of wall time, with the
+start. Every table has its share of the minutes: rounds end when it is used
 up, and a table that no time is left for is left out with a word.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import sys
 import time
@@ -47,11 +51,26 @@ class Case(NamedTuple):
     codec: str
 
     @property
+    def few(self) -> int:
+        """Rows of a run that hardly does more than start."""
+        return max(self.partitions, WRITE_TASKS)
+
+    @property
     def title(self) -> str:
         return (
             f"{self.rows:,} rows, values of {self.size_bytes} B, {self.partitions} partitions, "
             f"{self.codec}"
         )
+
+
+class Pair(NamedTuple):
+    """A run of few rows, and one of all of them."""
+
+    start: Usage
+    whole: Usage
+
+
+Runs = dict[str, Callable[[int], None]]
 
 
 def case_of(rows: int, size_bytes: int, partitions: int, codec: str) -> Case:
@@ -64,23 +83,29 @@ def read(spark: Any, name: str, options: dict[str, str]) -> None:
     spark.read.format(name).options(**options).load().write.format("noop").mode("overwrite").save()
 
 
-def reads(spark: Any, servers: str, case: Case, name: str) -> dict[str, Callable[[], None]]:
+def reads(spark: Any, servers: str, case: Case, name: str) -> Runs:
     """What to measure, by the name of the source."""
     fill(servers, name, case.partitions, case.rows, case.size_bytes, case.codec)
-    kafka = {"kafka.bootstrap.servers": servers, "subscribe": name}
-    memory = {"rows": case.rows, "size": case.size_bytes, "partitions": case.partitions}
-    runs = {"ceiling": partial(read, spark, "ceiling", {k: str(v) for k, v in memory.items()})}
-    return runs | {one: partial(read, spark, one, kafka) for one in ("fencepost", "kafka")}
+
+    def memory(rows: int) -> None:
+        options = {"rows": rows, "size": case.size_bytes, "partitions": case.partitions}
+        read(spark, "ceiling", {key: str(value) for key, value in options.items()})
+
+    def kafka(source: str, rows: int) -> None:
+        ends = {str(number): rows // case.partitions for number in range(case.partitions)}
+        options = {"subscribe": name, "endingOffsets": json.dumps({name: ends})}
+        read(spark, source, {"kafka.bootstrap.servers": servers, **options})
+
+    return {"ceiling": memory} | {one: partial(kafka, one) for one in ("fencepost", "kafka")}
 
 
-def write(rows: Any, name: str, options: dict[str, str]) -> None:
-    mode = "overwrite" if name == "noop" else "append"
-    rows.write.format(name).options(**options).mode(mode).save()
-
-
-def writes(spark: Any, servers: str, case: Case, name: str) -> dict[str, Callable[[], None]]:
+def writes(spark: Any, servers: str, case: Case, name: str) -> Runs:
     """What to measure, by the name of the sink."""
-    rows = frame(spark, case.rows, case.size_bytes, WRITE_TASKS)
+
+    def write(sink: str, options: dict[str, str], rows: int) -> None:
+        writer = frame(spark, rows, case.size_bytes, WRITE_TASKS).write.format(sink)
+        writer.options(**options).mode("overwrite" if sink == "noop" else "append").save()
+
     kafka = {
         "kafka.bootstrap.servers": servers,
         "topic": name,
@@ -88,55 +113,67 @@ def writes(spark: Any, servers: str, case: Case, name: str) -> dict[str, Callabl
     }
     once = kafka | {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": name}
     return {
-        "none": partial(write, rows, "noop", {}),
-        "ceiling": partial(write, rows, "ceiling", {}),
-        "fencepost": partial(write, rows, "fencepost", kafka),
-        "fencepost, exactly once": partial(write, rows, "fencepost", once),
-        "kafka": partial(write, rows, "kafka", kafka),
+        "none": partial(write, "noop", {}),
+        "ceiling": partial(write, "ceiling", {}),
+        "fencepost": partial(write, "fencepost", kafka),
+        "fencepost, exactly once": partial(write, "fencepost", once),
+        "kafka": partial(write, "kafka", kafka),
     }
 
 
 BENCHES = {"read": reads, "write": writes}
 
 
-def table(case: Case, results: dict[str, Usage]) -> str:
-    """Wall time and CPU, both beside the ceiling's and Spark's own connector's."""
-    ceiling, jar = results["ceiling"], results.get("kafka")
+def table(case: Case, taken: dict[str, list[Pair]]) -> str:
+    """Medians of the rounds; CPU a row without that of the start, beside the others'."""
+    starts = {one: median(pair.start for pair in pairs) for one, pairs in taken.items()}
+    whole = {one: median(pair.whole for pair in pairs) for one, pairs in taken.items()}
+    cpu_us = {
+        one: (used.spark_cpu_s - starts[one].spark_cpu_s) / (case.rows - case.few) * 1e6
+        for one, used in whole.items()
+    }
     lines = []
-    for name, used in results.items():
+    for name, used in whole.items():
         rate = case.rows / used.wall_s / 1e6
-        numbers = [rate, ceiling.wall_s / used.wall_s]
-        numbers += [jar.wall_s / used.wall_s if jar else float("nan")]
-        numbers += [used.spark_cpu_s / case.rows * 1e6, ceiling.spark_cpu_s / used.spark_cpu_s]
-        numbers += [jar.spark_cpu_s / used.spark_cpu_s if jar else float("nan")]
-        numbers += [used.broker_cpu_s / case.rows * 1e6]
-        texts = [f"{number:.2f}" for number in numbers]
-        texts.insert(1, f"{rate * case.size_bytes:.0f}")
-        lines.append([name, *texts, f"{used.worker_mb:.0f}"])
-    titles = ["", "M rows/s", "MB/s", "of the ceiling", "times kafka", "µs CPU a row"]
-    titles += ["of the ceiling by CPU", "times kafka by CPU", "µs broker CPU", "MB worker"]
+        jar = f"{cpu_us['kafka'] / cpu_us[name]:.2f}" if "kafka" in cpu_us else ""
+        lines.append(
+            [
+                name,
+                f"{rate:.2f}",
+                f"{rate * case.size_bytes:.0f}",
+                f"{cpu_us[name]:.2f}",
+                f"{cpu_us['ceiling'] / cpu_us[name]:.2f}",
+                jar,
+                f"{used.broker_cpu_s / case.rows * 1e6:.2f}",
+                f"{starts[name].spark_cpu_s:.2f}",
+                f"{used.worker_mb:.0f}",
+            ]
+        )
+    titles = ["", "M rows/s", "MB/s", "µs CPU a row", "of the ceiling", "times kafka"]
+    titles += ["µs broker CPU", "s CPU to start", "MB worker"]
     return peers.table(titles, lines)
 
 
 def run_case(
     spark: Any, peer: peers.Peer, what: str, case: Case, rounds: range, until: float, jar: bool
-) -> dict[str, list[Usage]]:
+) -> dict[str, list[Pair]]:
     """Interleaved rounds, by the name of what took part; those below 1 warm up and do not count.
     After `until` (monotonic) none begins but the first that counts."""
     with topic(peer.bootstrap, case.partitions) as name:
         runs = BENCHES[what](spark, peer.bootstrap, case, name)
         if not jar:
             del runs["kafka"]
-        taken: dict[str, list[Usage]] = {one: [] for one in runs}
+        taken: dict[str, list[Pair]] = {one: [] for one in runs}
         for number in rounds:
             if number > 1 and time.monotonic() > until:
                 break
             print(f"{what}: {case.title}, round {number} of {rounds[-1]}", file=sys.stderr)
             for one, run in runs.items():
-                used = measure(jvm_pid(spark), peer.cpu_s, run)
-                print(f"  {one}: {used}", file=sys.stderr)
+                parts = [partial(run, count) for count in (case.few, case.rows)]
+                pair = Pair(*(measure(jvm_pid(spark), peer.cpu_s, part) for part in parts))
+                print(f"  {one}: {pair}", file=sys.stderr)
                 if number > 0:
-                    taken[one].append(used)
+                    taken[one].append(pair)
     return taken
 
 
@@ -165,7 +202,7 @@ def run_cases(spark: Any, peer: peers.Peer, options: Any, *, jar: bool) -> None:
         taken = run_case(spark, peer, what, case, rounds, until, jar)
         count = len(next(iter(taken.values())))
         print(f"\n{what}: {case.title}, local[2], {count} rounds, load {os.getloadavg()[0]:.1f}")
-        print(table(case, {one: median(usages) for one, usages in taken.items()}), flush=True)
+        print(table(case, taken), flush=True)
 
 
 def main() -> None:
