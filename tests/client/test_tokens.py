@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -24,6 +26,19 @@ from ..waiting import DEADLINE_S
 from .fake_broker import FakeBroker
 
 SASL_VERSIONS = {17: (0, 1), 36: (0, 2)}
+
+
+def test_clients_without_tokens_load_neither_http_nor_machines_of_groups():
+    """A process of Spark's imports the client for every query that it serves first."""
+    code = (
+        "import sys; import fencepost.client.admin, fencepost.client.batch_producer, "
+        "fencepost.client.fetcher, fencepost.client.open_transactions; "
+        "print({'http.client', 'email', 'fencepost.machines.group'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
 
 
 class Endpoint:

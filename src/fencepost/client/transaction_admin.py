@@ -17,7 +17,6 @@ from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
 from fencepost.client.metadata import Node, TopicPartition
 from fencepost.client.retry import Deadline, retrying
-from fencepost.machines.group import partition_for
 from fencepost.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.wire.api.describe_transactions import DescribeTransactionsRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
@@ -233,6 +232,9 @@ class TransactionAdmin:
     def coordinator_epoch(self, transactional_id: str) -> int:
         """The epoch that an id's coordinator stamps its markers with: the leader epoch of its
         partition of `__transaction_state`, -1 where brokers do not tell leader epochs."""
+        # The machines of groups take as long to import as the rest of a client.
+        from fencepost.machines.group import partition_for
+
         epochs = self._coordinator_epochs()
         return epochs[partition_for(transactional_id, len(epochs))] if epochs else UNSET
 

@@ -4,7 +4,7 @@ said with one.
 A `TokenSource` is one of three: an endpoint that gives tokens for a client's id and secret (the
 client credentials grant of RFC 6749, section 4.4), a file that has the token (an endpoint URL that
 begins with file:), or claims for an unsecured token, which brokers take only in tests. What goes
-to the endpoint and what its answer says is decided here; `client.tokens` asks.
+to the endpoint and what its answer says is decided here; `client.token_endpoint` asks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from fencepost.client.errors import AuthenticationFailed
 
 MECHANISM: Final = "OAUTHBEARER"
 UNSECURED_LIFETIME_S: Final = 3600
+ANSWER_BYTES_MAX: Final = 1 << 20
+"""What is read at most of a file with a token, or of an endpoint's answer."""
 # RFC 6750: what a bearer token consists of. Anything else could end the field it travels in.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
