@@ -8,11 +8,12 @@ Python sink that keeps nothing (`ceiling.py`): what any Python source or sink ca
 `kafka` is Spark's JVM connector, left out with a word where Maven Central is out of reach. Reads
 end in Spark's noop sink; writes take rows that are made as they are written (`none`: only made).
 CPU is that of the JVM and of Python workers: on a machine that does other things besides, it is the
-number to compare, and the one that `of the ceiling` and `times kafka` compare. A query with Python
-in it starts processes, which costs a second of CPU however much it reads; `s CPU to start` is what
-a run of a few rows takes, and is taken off before `µs CPU a row`. Rates are of wall time, with the
-start. Every table has its share of the minutes: rounds end when it is used
-up, and a table that no time is left for is left out with a word.
+number to compare, and the one that `of the ceiling` and `times kafka` compare. Spark ends Python
+workers that were idle for a minute, and to start them takes a second of CPU however much they read
+then: so every run comes right behind one of a few rows, whose cost is `s CPU to start`.
+
+Every table has its share of the minutes: rounds end when it is used up, and a table that no time is
+left for is left out with a word.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Case(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A run of few rows, and one of all of them."""
+    """A run of few rows, which starts what has to be started, and one of all of them."""
 
     start: Usage
     whole: Usage
@@ -125,13 +126,10 @@ BENCHES = {"read": reads, "write": writes}
 
 
 def table(case: Case, taken: dict[str, list[Pair]]) -> str:
-    """Medians of the rounds; CPU a row without that of the start, beside the others'."""
+    """Medians of the rounds; CPU also beside the ceiling's and that of Spark's own connector."""
     starts = {one: median(pair.start for pair in pairs) for one, pairs in taken.items()}
     whole = {one: median(pair.whole for pair in pairs) for one, pairs in taken.items()}
-    cpu_us = {
-        one: (used.spark_cpu_s - starts[one].spark_cpu_s) / (case.rows - case.few) * 1e6
-        for one, used in whole.items()
-    }
+    cpu_us = {one: used.spark_cpu_s / case.rows * 1e6 for one, used in whole.items()}
     lines = []
     for name, used in whole.items():
         rate = case.rows / used.wall_s / 1e6
