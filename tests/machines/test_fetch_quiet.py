@@ -41,7 +41,7 @@ def test_what_moves_stirs_once_for_every_session_and_nothing_else_does() -> None
     quiet.settle(second, "A", "a", Asker(3, 30))
     first.last_used_ms = 77
     stirred = quiet.stir("A")
-    assert stirred == [(first, "a", BROKER, 77), (second, "a", Asker(3, 30), 0)]
+    assert stirred == [("A", first, "a", BROKER, 77), ("A", second, "a", Asker(3, 30), 0)]
     assert (list(first.stirring), list(second.stirring)) == (["a"], ["a"])
     assert quiet.stir("A") == []
     assert len(quiet) == 1
@@ -83,14 +83,17 @@ def test_another_asker_finds_everything_stirring() -> None:
 
 def test_all_stir_when_brokers_change() -> None:
     quiet, session = settled("a", "b")
-    quiet.stir_all()
+    session.last_used_ms = 7
+    stirred = quiet.stir_all()
+    assert [one[0] for one in stirred] == ["A", "B"]
+    assert [one.seen_ms for one in stirred] == [7, 7]
     assert list(session.stirring) == ["a", "b"]
     assert quiet.stir("A") == []
 
 
 def test_nothing_is_left_of_a_session_that_ends() -> None:
     quiet, session = settled("a", "b")
-    quiet.forget(session)
+    assert [one.partition for one in quiet.forget(session)] == ["A", "B"]
     assert len(quiet) == 0
     assert not quiet._watched and not quiet._of_session and not quiet._askers
     quiet.forget(session)
@@ -99,10 +102,12 @@ def test_nothing_is_left_of_a_session_that_ends() -> None:
 
 def test_what_the_request_names_or_forgets_stirs_or_is_gone() -> None:
     quiet, session = settled("a", "b")
+    (forgotten,) = quiet.forget(session, ["b", "c"])
+    assert forgotten == ("B", session, "b", BROKER, 0)
     session.update([FetchWanted("a", 5, 1)], ["b"], len)
     assert [(key, want.fetch_offset) for key, want in session.stirring.items()] == [("a", 5)]
-    quiet.stir("B")
-    assert list(session.stirring) == ["a"], "it is no longer in the session"
+    assert quiet.stir("B") == [], "it is no longer in the session"
+    assert list(session.stirring) == ["a"]
     quiet.settle(session, "A", "a", BROKER)
     assert len(quiet.stir("A")) == 1
 

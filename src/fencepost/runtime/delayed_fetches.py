@@ -19,6 +19,7 @@ from fencepost.machines.fetch import (
     PendingFetch,
     PendingFetches,
     QuietPartitions,
+    Stirred,
 )
 from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
 from fencepost.machines.partition import FollowerSeen
@@ -61,8 +62,9 @@ class FetchHost:
         )
         self._pending: PendingFetches[str] = PendingFetches()
         self._quiet: QuietPartitions[str, SessionKey] = QuietPartitions()
-        self.sessions.on_removed = self._quiet.forget
-        self.on_seen: Callable[[HostedPartition, FollowerSeen], None] = lambda hosted, seen: None
+        self.sessions.on_removed = lambda session: self._stirred(self._quiet.forget(session))
+        self.sessions.on_forgetting = lambda *some: self._stirred(self._quiet.forget(*some))
+        self.on_seen: Callable[[str, FollowerSeen], None] = lambda key, seen: None
         """Takes to a partition when a follower was last there that nobody looked at."""
         self._timers = timers
         self._now_ms = now_ms
@@ -100,13 +102,13 @@ class FetchHost:
 
         `log_end_alone`: nothing of it that consumers see.
         """
-        self._stir(hosted)
+        self._stirred(self._quiet.stir(hosted.key))
         for pending in self._pending.moved(hosted.key, hosted, log_end_alone=log_end_alone):
             pending.token()
 
     def gone(self, hosted: HostedPartition) -> None:
         """The partition is deleted: whoever waits for it is answered."""
-        self._stir(hosted)
+        self._stirred(self._quiet.stir(hosted.key))
         for pending in self._pending.gone(hosted.key):
             pending.token()
 
@@ -136,14 +138,14 @@ class FetchHost:
 
     def brokers_changed(self) -> None:
         """Who is alive, and in which incarnation, has changed."""
-        self._quiet.stir_all()
+        self._stirred(self._quiet.stir_all())
 
-    def _stir(self, hosted: HostedPartition) -> None:
-        for session, key, asker, seen_ms in self._quiet.stir(hosted.key):
-            self.on_seen(hosted, FollowerSeen(*asker, seen_ms))
+    def _stirred(self, some: Iterable[Stirred[str, SessionKey]]) -> None:
+        for partition, session, key, asker, seen_ms in some:
+            self.on_seen(partition, FollowerSeen(*asker, seen_ms))
             pending, wanted = session.waiting, session.entries.get(key)
             if isinstance(pending, PendingFetch) and wanted is not None:
-                self._pending.join(pending, hosted.key, wanted)
+                self._pending.join(pending, partition, wanted)
 
     def _arm(self) -> None:
         deadline_ms = self._pending.next_deadline_ms()

@@ -176,7 +176,7 @@ class PartitionNode(StillNode):
         self.ports.on_failed = self._disk_failed
         self.ports.on_stepped = self._stepped
         self.fetches = FetchHost(self.timers, self.ports.now_ms, secrets.randbelow, 10)
-        self.fetches.on_seen = lambda hosted, seen: self.driver.feed(hosted.key, seen)
+        self.fetches.on_seen = self.driver.feed
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)
         self.storage = Directories([DataDir(str(self.directory))])

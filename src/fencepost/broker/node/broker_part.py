@@ -148,7 +148,7 @@ class BrokerPart:
         self.follower_throttle = FollowerThrottle(core.settings, core.now_ms)
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_brokers_changed = self.fetches.brokers_changed
-        self.fetches.on_seen = lambda hosted, seen: ports.driver.feed(hosted.key, seen)
+        self.fetches.on_seen = ports.driver.feed
         self.replicas.on_gone = self._gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
         self.replicas.on_broken = core.fail

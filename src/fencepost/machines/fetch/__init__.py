@@ -10,7 +10,7 @@ from fencepost.machines.fetch.answering import (
     look_at,
     progress_told_by,
 )
-from fencepost.machines.fetch.quiet import Asker, QuietPartitions
+from fencepost.machines.fetch.quiet import Asker, QuietPartitions, Stirred
 from fencepost.machines.fetch.read_replica import ReadReplica, choose_by_rack
 from fencepost.machines.fetch.sessions import (
     FetchContext,
@@ -41,6 +41,7 @@ __all__ = [
     "QuietPartitions",
     "ReadBudget",
     "ReadReplica",
+    "Stirred",
     "bytes_to_wait_with",
     "choose_by_rack",
     "is_out_of_date",

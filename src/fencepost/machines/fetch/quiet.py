@@ -18,7 +18,7 @@ again (it *stirs*) when
 |----------------------------------------------------------------------------|------------------|
 | its log's end or start, high watermark, leader epoch or role moved; the     | the partition    |
 | metadata changed it; it is gone                                            |                  |
-| the follower's request names it                                            | the partition    |
+| the follower's request names it, or follows it no longer; the session ends | the partition    |
 | brokers were registered, fenced or unfenced                                | all              |
 | another incarnation, or another broker, asks in the session                | all of a session |
 | it has been quiet for longest: up to `LOOKS_MAX` with each request         | the partition    |
@@ -29,12 +29,14 @@ partitions, and not for good.
 
 While a partition is quiet its leader does not hear of the follower. It need not: a follower at the
 log's end is in sync for as long as the log does not grow. When the partition stirs, the leader is
-told when the follower was there last (`Stirred`).
+told when the follower was there last (`Stirred`); a fetch of the session that waits does so for it,
+too, from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
+from itertools import islice
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from fencepost.machines.fetch.sessions import FetchSession
@@ -58,9 +60,10 @@ class Asker(NamedTuple):
     broker_epoch: int
 
 
-class Stirred(NamedTuple, Generic[Key]):
+class Stirred(NamedTuple, Generic[Partition, Key]):
     """A partition is not quiet any more in a session whose `asker` had all of it at `seen_ms`."""
 
+    partition: Partition
     session: FetchSession[Key]
     key: Key
     asker: Asker
@@ -73,7 +76,7 @@ class QuietPartitions(Generic[Partition, Key]):
     def __init__(self) -> None:
         self._watched: dict[Partition, dict[FetchSession[Key], Key]] = {}
         # In the order in which they became quiet.
-        self._of_session: dict[FetchSession[Key], dict[Partition, None]] = {}
+        self._of_session: dict[FetchSession[Key], dict[Key, Partition]] = {}
         self._askers: dict[FetchSession[Key], Asker] = {}
 
     def __len__(self) -> int:
@@ -88,15 +91,13 @@ class QuietPartitions(Generic[Partition, Key]):
             return
         del session.stirring[key]
         self._watched.setdefault(partition, {})[session] = key
-        self._of_session.setdefault(session, {})[partition] = None
+        self._of_session.setdefault(session, {})[key] = partition
         self._askers[session] = asker
 
-    def stir(self, partition: Partition) -> list[Stirred[Key]]:
+    def stir(self, partition: Partition) -> list[Stirred[Partition, Key]]:
         """The partition has moved, or is gone: for whom it was quiet."""
-        watching = self._watched.pop(partition, None)
-        if watching is None:
-            return []
-        return [self._stirred(session, key, partition) for session, key in watching.items()]
+        watching = self._watched.get(partition, {})
+        return [self._wake(session, watching[session]) for session in list(watching)]
 
     def arrived(self, session: FetchSession[Key], asker: Asker) -> None:
         """A request in the session: let some stir, or all if somebody else asks than before."""
@@ -106,32 +107,29 @@ class QuietPartitions(Generic[Partition, Key]):
         count = len(quiet)
         if self._askers[session] == asker:
             count = min(-(-count // ROUNDS), LOOKS_MAX)
-        for partition in [one for one, _ in zip(quiet, range(count), strict=False)]:
-            self._wake(session, partition)
+        for key in list(islice(quiet, count)):
+            self._wake(session, key)  # and it is looked at, so that nobody need be told
 
-    def stir_all(self) -> None:
+    def stir_all(self) -> list[Stirred[Partition, Key]]:
         """Look at all partitions again with the next request."""
-        for session, quiet in list(self._of_session.items()):
-            for partition in list(quiet):
-                self._wake(session, partition)
+        return [one for session in list(self._of_session) for one in self.forget(session)]
 
-    def forget(self, session: FetchSession[Key]) -> None:
-        """The session has ended."""
-        for partition in list(self._of_session.get(session, ())):
-            self._wake(session, partition)
+    def forget(
+        self, session: FetchSession[Key], keys: Collection[Key] | None = None
+    ) -> list[Stirred[Partition, Key]]:
+        """The session has ended, or is about to go on without these."""
+        quiet = self._of_session.get(session, {})
+        some = list(quiet) if keys is None else [key for key in keys if key in quiet]
+        return [self._wake(session, key) for key in some]
 
-    def _wake(self, session: FetchSession[Key], partition: Partition) -> None:
-        watching = self._watched[partition]
-        key = watching.pop(session)
-        if not watching:
-            del self._watched[partition]
-        self._stirred(session, key, partition)
-
-    def _stirred(self, session: FetchSession[Key], key: Key, partition: Partition) -> Stirred[Key]:
-        asker = self._askers[session]
-        quiet = self._of_session[session]
-        del quiet[partition]
+    def _wake(self, session: FetchSession[Key], key: Key) -> Stirred[Partition, Key]:
+        quiet, asker = self._of_session[session], self._askers[session]
+        partition = quiet.pop(key)
         if not quiet:
             del self._of_session[session], self._askers[session]
+        watching = self._watched[partition]
+        del watching[session]
+        if not watching:
+            del self._watched[partition]
         session.stir(key)
-        return Stirred(session, key, asker, session.last_used_ms)
+        return Stirred(partition, session, key, asker, session.last_used_ms)

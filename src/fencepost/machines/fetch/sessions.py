@@ -271,6 +271,8 @@ class FetchSessions(Generic[Key]):
         """What the partitions of all sessions take."""
         self.on_removed: Callable[[FetchSession[Key]], None] = lambda session: None
         """Called when a session has ended."""
+        self.on_forgetting: Callable[[FetchSession[Key], Sequence[Key]], None] = lambda *_: None
+        """Called with what a request is about to take out of a session."""
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession[Key]] = OrderedDict()
         # (privileged, partitions, id): the least valuable first, of sessions old enough to go
@@ -316,6 +318,8 @@ class FetchSessions(Generic[Key]):
         if uses_topic_ids != session.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         before_bytes = session.size_bytes
+        if forgotten:
+            self.on_forgetting(session, forgotten)
         session.update(wanted, forgotten, self._size_of)
         self.used_bytes += session.size_bytes - before_bytes
         if not session.entries:

@@ -176,7 +176,7 @@ class SimBroker(SimNode):
         self.fetches.sessions.rules = self.world.rules.fetch
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_brokers_changed = self.fetches.brokers_changed
-        self.fetches.on_seen = lambda hosted, seen: self.ports.driver.feed(hosted.key, seen)
+        self.fetches.on_seen = self.ports.driver.feed
         self.replicas.on_step = self.followers.looked_at
 
     def tell_lifecycle(self, input_: Any) -> None:
