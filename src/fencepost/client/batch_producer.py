@@ -59,10 +59,9 @@ from fencepost.client.produce_core import INIT_PRODUCER_ID_HIGHEST, ProduceCore,
 from fencepost.client.produce_queue import Delivery, Identity, PartitionQueue, QueuedBatch
 from fencepost.client.protocol.in_flight import Token
 from fencepost.client.protocol.prepared import PreparedTxnState
-from fencepost.client.protocol.transaction_manager import State
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
-from fencepost.client.transactional import TransactionDriver, aborted_by_user
+from fencepost.client.transactional import TransactionDriver
 from fencepost.wire.api.produce import ProduceRequest
 
 # How long a wait for answers may last before queues are looked at again, in milliseconds.
@@ -210,14 +209,11 @@ class BatchProducer:
 
         FatalTransactionError; DeadlineExceeded (`default.api.timeout.ms`): call again.
         """
-        driver = self._driver()
-        driver.manager.initialize(keep_prepared=keep_prepared_txn)
-        driver.run("init_transactions")
+        self.cluster.run(self._driver().initialize(keep_prepared=keep_prepared_txn))
 
     def begin_transaction(self) -> None:
         """What is sent from now on is part of a transaction. ClientError inside of one."""
-        self._driver().begin()
-        self._core.first_failure = None
+        self._driver().begin(self._core)
 
     def send_offsets_to_transaction(
         self,
@@ -229,7 +225,7 @@ class BatchProducer:
         With the metadata of a member (`GroupConsumer.consumer_group_metadata`) the coordinator
         refuses them when the group has rebalanced since; AbortableTransactionError then.
         """
-        self._driver().send_offsets(offsets, group_metadata)
+        self.cluster.run(self._driver().send_offsets(offsets, group_metadata))
 
     def prepare_transaction(self) -> PreparedTxnState:
         """Deliver everything; from now on the transaction can only be committed, aborted or
@@ -239,12 +235,7 @@ class BatchProducer:
         Store the text of the state with what is to be atomic with the transaction, then call
         `complete_transaction` with what is stored.
         """
-        driver = self._driver()
-        driver.manager.require_two_phase_commit("prepare a transaction")
-        driver.manager.check()
-        with contextlib.suppress(ClientError):  # the transaction knows of it
-            self.flush()
-        return driver.prepare()
+        return self.cluster.run(self._driver().prepare(self.flush))
 
     def complete_transaction(self, state: PreparedTxnState) -> None:
         """Commit the prepared transaction if it is the one of `state`, else abort it. Errors as
@@ -261,21 +252,11 @@ class BatchProducer:
         `abort_transaction`), FatalTransactionError; DeadlineExceeded (`default.api.timeout.ms`):
         whether it is committed is not known yet, call again.
         """
-        driver = self._driver()
-        driver.manager.check()
-        with contextlib.suppress(ClientError):  # the transaction knows of it
-            self.flush()
-        driver.end(commit=True)
+        self.cluster.run(self._driver().commit(self.flush))
 
     def abort_transaction(self) -> None:
         """Give up what was sent since the transaction began. Errors as `commit_transaction`."""
-        driver = self._driver()
-        driver.require_open()
-        while not self._core.is_idle:
-            self._core.abandon(aborted_by_user())
-            self._collect(IDLE_WAIT_MS)
-        self._core.first_failure = None
-        driver.end(commit=False)
+        self.cluster.run(self._driver().abort(self._core, self._wait_for_answers))
 
     def leave_open(self) -> OpenTransaction | None:
         """Deliver everything and leave the transaction for somebody else to end, with
@@ -283,11 +264,7 @@ class BatchProducer:
 
         Errors as `commit_transaction`. The producer is of no use afterwards.
         """
-        driver = self._driver()
-        driver.manager.check()
-        with contextlib.suppress(ClientError):  # the transaction knows of it
-            self.flush()
-        return driver.leave_open()
+        return self.cluster.run(self._driver().leave_open(self.flush))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -298,7 +275,7 @@ class BatchProducer:
             yield self
             self.commit_transaction()
         except BaseException:
-            if self._driver().may_abort:
+            if self._driver().manager.is_open:
                 with contextlib.suppress(ClientError):  # the coordinator has aborted it, or will
                     self.abort_transaction()
             raise
@@ -320,7 +297,9 @@ class BatchProducer:
         """Write requests until nothing more may be sent. A request has at most one batch of a
         partition, as brokers demand."""
         if self._transactions is not None:
-            self._before_dispatch(self._transactions)
+            ended_by = self.cluster.run(self._transactions.keep_up())
+            if ended_by is not None:
+                self._core.abandon(ended_by)
         while True:
             grouped: dict[int, tuple[_Channel, Sent, int]] = {}
             for queue, batch in self._core.sendable():
@@ -329,14 +308,6 @@ class BatchProducer:
                 return
             for channel, sent, _ in grouped.values():
                 self._send(channel, sent)
-
-    def _before_dispatch(self, driver: TransactionDriver) -> None:
-        """Have new partitions added to the transaction; without a transaction that could be
-        committed nothing is sent any more."""
-        if driver.manager.state is State.IN_TRANSACTION:
-            driver.step()
-        if driver.manager.error is not None:
-            self._core.abandon(driver.manager.error)
 
     def _add_sendable(
         self,
@@ -418,6 +389,10 @@ class BatchProducer:
 
     # -- answers ---------------------------------------------------------------------------------
 
+    def _wait_for_answers(self, _: None = None) -> None:
+        if not self._core.is_idle:
+            self._collect(IDLE_WAIT_MS)
+
     def _collect(self, wait_ms: float) -> bool:
         """Take in the answers that are there; wait for the first one up to `wait_ms`."""
         waiting = [channel for channel in self._channels.values() if channel.requests]
@@ -446,9 +421,7 @@ class BatchProducer:
     def _pause_s(self, limit_s: float) -> float:
         """Seconds until something may be tried again, at most `limit_s`."""
         pause_s = self._core.pause_s(limit_s)
-        if self._transactions is None or self._transactions.retry_in_s() == 0:
-            return pause_s
-        return min(pause_s, self._transactions.retry_in_s())
+        return self._transactions.limited_pause_s(pause_s) if self._transactions else pause_s
 
     def _receive(self, channel: _Channel, request: _Request) -> None:
         try:

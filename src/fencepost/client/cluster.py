@@ -29,6 +29,7 @@ from fencepost.client.cluster_view import (
 )
 from fencepost.client.connection import Connection
 from fencepost.client.conversation import (
+    Alone,
     Connect,
     Conversation,
     Exchange,
@@ -77,6 +78,8 @@ class Cluster(ClusterView[Connection]):
             return self._connect(step.where)
         if isinstance(step, ExchangeAll):
             return self._exchange_all(step.exchanges)
+        if isinstance(step, Alone):
+            return self.run(step.conversation)  # one thread at a time
         if isinstance(step, Pause):
             return time.sleep(step.pause_ms / 1000)
         assert isinstance(step, Tell), step

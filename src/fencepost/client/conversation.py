@@ -53,6 +53,14 @@ class ExchangeAll(NamedTuple):
     exchanges: list[Exchange]
 
 
+class Alone(NamedTuple):
+    """Step: carry out a conversation while nobody else has one of the same owner; the others take
+    their turns."""
+
+    owner: Any
+    conversation: Generator[Any, Any, Any]
+
+
 class Pause(NamedTuple):
     """Step: wait."""
 

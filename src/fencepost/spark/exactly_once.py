@@ -182,7 +182,7 @@ class SinkDriver:
             driver = TransactionDriver(self.cluster, self.sink, timeout_ms)
             driver.manager.initialize()
             try:
-                driver.run(f"taking over the sink {self.sink}")
+                self.cluster.run(driver.run(f"taking over the sink {self.sink}"))
             except TransactionError as error:
                 refused = error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
                 if not refused or self.timeout_ms or timeout_ms < 2 * LEAST_TIMEOUT_MS:
@@ -370,8 +370,8 @@ class SinkDriver:
         try:
             driver.begin()
             for group, offsets in groups_of(decision, self.sink).items():
-                driver.send_offsets(offsets, group)
-            driver.end(commit=True)
+                self.cluster.run(driver.send_offsets(offsets, group))
+            self.cluster.run(driver.end(commit=True))
         except ProducerFenced as error:
             raise SinkFencedError(
                 self.sink,

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Iterable
 from typing import Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from fencepost.client import asking
 from fencepost.client.aio.connection import AsyncConnection
@@ -13,6 +14,7 @@ from fencepost.client.aio.driving import drive
 from fencepost.client.asking import Ask, ErrorOf
 from fencepost.client.cluster_view import GROUP_KEY, ClusterView
 from fencepost.client.conversation import (
+    Alone,
     Connect,
     Conversation,
     Exchange,
@@ -39,6 +41,7 @@ class AsyncCluster(ClusterView[AsyncConnection]):
     def __init__(self, *arguments: Any, **properties: Any) -> None:
         super().__init__(*arguments, **properties)
         self._opening: dict[Where, asyncio.Lock] = {}
+        self._turns: WeakKeyDictionary[Any, asyncio.Lock] = WeakKeyDictionary()
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,6 +67,9 @@ class AsyncCluster(ClusterView[AsyncConnection]):
             return await self._connect(step.where)
         if isinstance(step, ExchangeAll):
             return await asyncio.gather(*map(self._exchange_or_error, step.exchanges))
+        if isinstance(step, Alone):
+            async with self._turns.setdefault(step.owner, asyncio.Lock()):
+                return await self.run(step.conversation)
         if isinstance(step, Pause):
             return await asyncio.sleep(step.pause_ms / 1000)
         assert isinstance(step, Tell), step

@@ -24,7 +24,6 @@ from fencepost.batch.records import Header
 from fencepost.client.accumulator import OpenBatch, RecordAccumulator, RecordDelivery
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.aio.connection import AsyncConnection
-from fencepost.client.aio.transactional import AsyncTransactionDriver
 from fencepost.client.errors import ClientError, DeadlineExceeded, UnknownTopic
 from fencepost.client.metadata import CommittedOffset, Node, TopicPartition
 from fencepost.client.produce_core import INIT_PRODUCER_ID_HIGHEST, ProduceCore, Sent
@@ -33,7 +32,7 @@ from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_manager import State
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
-from fencepost.client.transactional import aborted_by_user
+from fencepost.client.transactional import TransactionDriver, aborted_by_user
 from fencepost.wire.api.produce import ProduceRequest
 
 IDLE_WAIT_S = 0.05
@@ -48,7 +47,9 @@ class AsyncProducer:
         self.cluster = cluster
         self.config = cluster.config
         self._transactions = (
-            AsyncTransactionDriver(cluster, self.config.transactional_id)
+            TransactionDriver(
+                cluster, self.config.transactional_id, self.config.transaction_timeout_ms
+            )
             if self.config.transactional_id is not None
             else None
         )
@@ -201,14 +202,11 @@ class AsyncProducer:
 
     async def init_transactions(self, *, keep_prepared_txn: bool = False) -> None:
         """As `Producer.init_transactions`; `start` does it, unless it is done before."""
-        driver = self._driver()
-        driver.manager.initialize(keep_prepared=keep_prepared_txn)
-        await driver.run("init_transactions")
+        await self.cluster.run(self._driver().initialize(keep_prepared=keep_prepared_txn))
 
     async def begin_transaction(self) -> None:
         """What is sent from now on is part of a transaction."""
-        self._driver().manager.begin()
-        self._core.first_failure = None
+        self._driver().begin(self._core)
 
     async def send_offsets_to_transaction(
         self,
@@ -216,16 +214,11 @@ class AsyncProducer:
         group_metadata: ConsumerGroupMetadata | str,
     ) -> None:
         """Commit a group's offsets with the transaction; see `Producer`."""
-        await self._driver().send_offsets(offsets, group_metadata)
+        await self.cluster.run(self._driver().send_offsets(offsets, group_metadata))
 
     async def prepare_transaction(self) -> PreparedTxnState:
         """Deliver everything and prepare; see `Producer.prepare_transaction`."""
-        driver = self._driver()
-        driver.manager.require_two_phase_commit("prepare a transaction")
-        driver.manager.check()
-        with contextlib.suppress(ClientError):  # the transaction knows of it
-            await self.flush()
-        return await driver.prepare()
+        return await self.cluster.run(self._driver().prepare(self.flush))
 
     async def complete_transaction(self, state: PreparedTxnState) -> None:
         """Commit what is prepared as `state`, abort another; see `Producer`."""
@@ -236,11 +229,7 @@ class AsyncProducer:
 
     async def commit_transaction(self) -> None:
         """Deliver everything and commit; errors as `Producer.commit_transaction`."""
-        driver = self._driver()
-        driver.manager.check()
-        with contextlib.suppress(ClientError):  # the transaction knows of it
-            await self.flush()
-        await driver.end(commit=True)
+        await self.cluster.run(self._driver().commit(self.flush))
 
     async def abort_transaction(self) -> None:
         """Give up what was sent since the transaction began."""
@@ -248,14 +237,14 @@ class AsyncProducer:
         driver.require_open()
         for batch in self._accumulator.close_all():
             batch.give_up(aborted_by_user())
-        while not self._core.is_idle:
-            self._core.abandon(aborted_by_user())
-            self._settle()
-            if not self._core.is_idle:
-                await self._wait_for_decision(None)
         self._settle()
-        self._core.first_failure = None
-        await driver.end(commit=False)
+        await self.cluster.run(driver.abort(self._core, self._wait_for_answers))
+
+    async def _wait_for_answers(self, _: None) -> None:
+        self._settle()
+        if not self._core.is_idle:
+            await self._wait_for_decision(None)
+            self._settle()
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -270,7 +259,7 @@ class AsyncProducer:
                     await self.abort_transaction()
             raise
 
-    def _driver(self) -> AsyncTransactionDriver:
+    def _driver(self) -> TransactionDriver:
         if self._transactions is None:
             raise ClientError("transactions need transactional.id in the cluster's config")
         return self._transactions
@@ -297,18 +286,16 @@ class AsyncProducer:
         if self._core.is_idle:
             return lingers_s
         pause_s = self._core.pause_s(IDLE_WAIT_S)
-        if self._transactions is not None and self._transactions.retry_in_s() > 0:
-            pause_s = min(pause_s, self._transactions.retry_in_s())
+        if self._transactions is not None:
+            pause_s = self._transactions.limited_pause_s(pause_s)
         # Never 0: batches behind a full window wait for an answer, which wakes the sender.
         return max(0.001, pause_s if lingers_s is None else min(pause_s, lingers_s))
 
     async def _dispatch(self) -> None:
-        driver = self._transactions
-        if driver is not None:
-            if driver.manager.state is State.IN_TRANSACTION:
-                await driver.step()
-            if driver.manager.error is not None:
-                self._core.abandon(driver.manager.error)
+        if self._transactions is not None:
+            ended_by = await self.cluster.run(self._transactions.keep_up())
+            if ended_by is not None:
+                self._core.abandon(ended_by)
         while True:
             grouped: dict[int, tuple[Node, AsyncConnection, Sent, int]] = {}
             for queue, batch in list(self._core.sendable()):
