@@ -133,6 +133,27 @@ class World:
 
     # -- what happens --------------------------------------------------------------------------
 
+    def elapse(self, ms: int) -> None:
+        """Let time pass; leaders look for who has fallen behind when they are due.
+
+        Not later: a leader that was late forgives what it has taken down of followers, and of quiet
+        ones that is older.
+        """
+        timers = self.node.timers
+        until_ms = timers.now_ms + ms
+        while True:
+            dues = [
+                (due_ms, one.key)
+                for one in self.hosted
+                if (due_ms := one.machine._isr_check_due_ms) is not None and one.machine.is_leader
+            ]
+            due_ms, key = min(dues, default=(until_ms + 1, ""))
+            if due_ms > until_ms:
+                break
+            timers.advance(due_ms - timers.now_ms)
+            self.node.driver.feed(key, TimerFired(ISR_TIMER))
+        timers.advance(until_ms - timers.now_ms)
+
     def is_here(self, index: int) -> bool:
         return not self.hosted[index].machine.has_ended
 
@@ -156,9 +177,7 @@ class World:
         hosted, driver = self.hosted[index], self.node.driver
         machine = hosted.machine
         if step in ("later", "much later"):
-            self.node.timers.advance(LAG_MS // 2 + 1 if step == "later" else LAG_MS + 1)
-            for one in self.hosted:
-                driver.feed(one.key, TimerFired(ISR_TIMER))
+            self.elapse(LAG_MS // 2 + 1 if step == "later" else LAG_MS + 1)
         elif step == "registered again":
             self.incarnation += 1
             self.register()
@@ -211,7 +230,7 @@ class World:
         if context is None:
             context = self.begin(0)
         is_answered_at_once = context.answered
-        self.node.timers.advance(500)
+        self.elapse(500)
         self.take(response_of(context))
         heard, self.heard = sorted(self.heard), []
         states = [self.state_of(index) for index in range(COUNT)]
