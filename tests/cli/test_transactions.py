@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from fencepost.cli.main import main
@@ -99,3 +101,48 @@ def test_an_open_transaction_is_explained_described_and_terminated(
         assert topic not in run("transactions", "explain").out
         with pytest.raises(FatalTransactionError):
             producer.commit_transaction()
+
+
+def test_what_is_in_ids_does_nothing_to_a_terminal(run: Fencepost, served: str, topic: str):
+    hostile = f"{topic}\x1b[31m'\nfake\u202e"
+    with Cluster(served, transactional_id=hostile) as cluster:
+        producer = Producer(cluster)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0)
+        producer.flush()
+        said = [
+            run("transactions", "list", "--pattern", f"(?s){topic}.*"),
+            run("transactions", "describe", hostile),
+            run("transactions", "explain", f"{topic}:0"),
+            run("transactions", "force-terminate", hostile),
+            run("transactions", "describe", hostile + "?"),
+        ]
+    assert [one.code for one in said] == [0, 0, 0, 0, 1]
+    for one in said:
+        assert all(line.isprintable() for line in (one.out + one.err).splitlines()), one
+        assert r"\x1b[31m" in one.out + one.err
+    command = said[2].lines[-1].removeprefix("  to release now: ")
+    read = subprocess.run(
+        ["bash", "-c", f"printf %s {command.split(' ', 3)[3]}"], capture_output=True, check=True
+    )
+    assert read.stdout.decode() == hostile
+
+
+def test_a_marker_for_nothing_is_written_by_force_alone(run: Fencepost, topic: str):
+    who = ("--producer-id", "4711", "--producer-epoch", "1", "--coordinator-epoch", "0")
+    refused = run("transactions", "abort", f"{topic}:0", *who)
+    assert (refused.code, "no open transaction of producer 4711" in refused.err) == (1, True)
+    assert run("transactions", "describe-producers", f"{topic}:0", "--json").json == []
+    assert run("transactions", "abort", f"{topic}:0", *who, "--force").code == 0
+    (there,) = run("transactions", "describe-producers", f"{topic}:0", "--json").json
+    assert there["producer_id"] == 4711
+
+
+def test_a_pattern_that_is_none_is_named(run: Fencepost):
+    refused = run("transactions", "list", "--pattern", "(")
+    assert (refused.code, "'(' is no pattern" in refused.err) == (1, True)
+
+
+def test_partitions_are_numbered_in_ascii(run: Fencepost, topic: str):
+    assert run("transactions", "describe-producers", f"{topic}:\u0661").code == 2

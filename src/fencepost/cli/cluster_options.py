@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import InputError, UsageError, escaped
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option
 from fencepost.client.cluster import Cluster
@@ -160,22 +160,22 @@ def command(function: Run) -> Run:
         try:
             return function(arguments)
         except (UsageError, ConfigError) as error:
-            print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
-            return 2
+            return _fail(arguments, error, 2)
         except EncodeError as error:  # a name that is no UTF-8, or is longer than any may be
             text = f"what the command line says does not fit into a request: {error}"
-            print(f"fencepost {arguments.command}: {text}", file=sys.stderr)
-            return 2
+            return _fail(arguments, text, 2)
         except InputError as error:
-            print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
-            return 1
+            return _fail(arguments, error, 1)
         except ClientError as error:
-            print(
-                f"fencepost {arguments.command}: {error}{_hint(error, arguments)}", file=sys.stderr
-            )
-            return 1
+            return _fail(arguments, f"{error}{_hint(error, arguments)}", 1)
 
     return run
+
+
+def _fail(arguments: argparse.Namespace, error: object, code: int) -> int:
+    text = "\n".join(map(escaped, str(error).splitlines()))
+    print(f"fencepost {arguments.command}: {text}", file=sys.stderr)
+    return code
 
 
 def _hint(error: ClientError, arguments: argparse.Namespace) -> str:
@@ -214,6 +214,6 @@ def config_hint(keys: Iterable[str], known: Collection[str]) -> str:
 def partition_of(text: str, option: str) -> TopicPartition:
     """ "topic:3" as a partition."""
     topic, colon, number = text.rpartition(":")
-    if not colon or not topic or not number.isdecimal():
+    if not colon or not topic or not (number.isascii() and number.isdecimal()):
         raise UsageError(f"{option} {text!r}: must be TOPIC:PARTITION")
     return TopicPartition(topic, int(number))

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fencepost.cli.failures import escaped
+
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add --json."""
@@ -37,7 +39,8 @@ def print_json(value: Any) -> None:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns as wide as they need to be, two blanks apart; numbers, and what is not known among
-    them, to the right. Without rows nothing but a note on stderr."""
+    them, to the right. Without rows nothing but a note on stderr. What a terminal would act on is
+    escaped: ids of groups, transactions and clients are whatever their owners like."""
     lines = [tuple(map(_cell, row)) for row in rows]
     if not lines:
         print("(none)", file=sys.stderr)
@@ -60,5 +63,5 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(map(str, value)) or "-"
-    return str(value)
+        return escaped(",".join(map(str, value))) or "-"
+    return escaped(str(value))

@@ -18,7 +18,7 @@ from fencepost.cli.cluster_options import (
     partition_of,
 )
 from fencepost.cli.commands import add_actions
-from fencepost.cli.failures import UsageError
+from fencepost.cli.failures import UsageError, escaped
 from fencepost.cli.output import print_json, print_table
 from fencepost.cli.times import iso_time
 from fencepost.client.errors import ClientError
@@ -123,7 +123,9 @@ def _register_hanging(actions: Any) -> None:
     aborting.add_argument("--producer-epoch", type=int, metavar="N")
     aborting.add_argument("--coordinator-epoch", type=int, metavar="N")
     aborting.add_argument(
-        "--force", action="store_true", help="although a coordinator knows the transaction"
+        "--force",
+        action="store_true",
+        help="although a coordinator knows the transaction, or the partition knows none",
     )
     finish_cluster_command(aborting, abort)
 
@@ -174,7 +176,7 @@ def describe(arguments: argparse.Namespace) -> int:
         print_json({**as_json(found), "refused_by": names})
         return 0
     print(
-        f"transactional id {found.transactional_id}  state {found.state}  "
+        f"transactional id {escaped(found.transactional_id)}  state {found.state}  "
         f"coordinator {found.coordinator_id}  producer {found.producer_id} "
         f"epoch {found.producer_epoch}  timeout {found.timeout_ms} ms"
     )
@@ -322,7 +324,7 @@ def abort(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(told)
     else:
-        print(f"aborted the transaction of producer {producer.producer_id} in {partition}")
+        print(f"wrote the marker that aborts producer {producer.producer_id} in {partition}")
     return 0
 
 
@@ -352,6 +354,12 @@ def _producer_to_abort(
             arguments.producer_id, arguments.producer_epoch, -1, -1, arguments.coordinator_epoch, -1
         )
         _check_coordinator_epoch(admin, found, described)
+        is_open = any(one.producer_id == found.producer_id and one.is_open for one in described)
+        if not is_open and not arguments.force:
+            raise ClientError(
+                f"{partition} has no open transaction of producer {found.producer_id};"
+                " --force writes the marker nevertheless"
+            )
         return found
     for one in described:
         if one.start_offset == arguments.start_offset:
@@ -400,5 +408,5 @@ def force_terminate(arguments: argparse.Namespace) -> int:
         print_json({"transactional_id": arguments.transactional_id, "was_open": was_open})
     else:
         what = "its transaction is aborted" if was_open else "it had no open transaction"
-        print(f"{arguments.transactional_id}: {what}, its producer is fenced")
+        print(f"{escaped(arguments.transactional_id)}: {what}, its producer is fenced")
     return 0

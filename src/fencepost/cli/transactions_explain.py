@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.failures import escaped
 from fencepost.cli.output import print_json
 from fencepost.cli.times import iso_time
 
@@ -60,7 +61,7 @@ def explain(arguments: argparse.Namespace) -> int:
         print(f"nothing is held in any of {len(partitions)} partitions")
     for one in found:
         for line in _lines(one, now):
-            print(line)
+            print(escaped(line))
     return 0
 
 
@@ -194,4 +195,12 @@ def release_of(one: OpenTransaction) -> str | None:
     if one.verdict is Verdict.HANGING or one.known is None:
         where = shlex.quote(f"{one.partition.topic}:{one.partition.partition}")
         return f"fencepost transactions abort {where} --start-offset {one.producer.start_offset}"
-    return f"fencepost transactions force-terminate {shlex.quote(one.known.transactional_id)}"
+    return f"fencepost transactions force-terminate {_shell_word(one.known.transactional_id)}"
+
+
+def _shell_word(text: str) -> str:
+    """`text` for a shell; as `$'...'`, with escapes, where it is not all printable."""
+    if text.isprintable():
+        return shlex.quote(text)
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{escaped(quoted)}'"

@@ -140,9 +140,10 @@ class TransactionAdmin:
                 matched_here = _compiled(pattern)
             response = connection.request(asked(by_pattern), version)
             if response.error_code != ErrorCode.NONE:
-                raise BrokerError.of(
-                    response.error_code, "cannot list transactions", host=node.address
-                )
+                what = "cannot list transactions"
+                if response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
+                    what += f": {pattern!r} is no pattern, or none that the broker takes"
+                raise BrokerError.of(response.error_code, what, host=node.address)
             return response
 
         response = retrying(
