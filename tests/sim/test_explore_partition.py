@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,13 @@ SPACES = {
     "an in-sync set that changes": Bounds(epochs=0, fences=1, changes=1, appends=1),
     "an election": Bounds(replicas=2, fences=1, appends=1, changes=1, min_isr=1),
     "two elections and a power cut": Bounds(replicas=2, epochs=2, fences=1, crashes=1),
-}
-LARGE_SPACES = {
     "an election of three": Bounds(fences=1, changes=1, appends=1),
+}
+WHOLE = Bounds(epochs=2, fences=1, crashes=1, changes=1, appends=1)
+"""Three replicas, two elections, a power cut, an in-sync set that changes, and a batch."""
+LARGE_SPACES = {
+    "all of it, without a batch": replace(WHOLE, appends=0),
+    "all of it, and nobody is behind": replace(WHOLE, stragglers=0),
     "a follower that lags": Bounds(replicas=2, fences=1, changes=1, lags=1, appends=1, min_isr=1),
     "a lost answer": Bounds(in_sync=2, fences=1, changes=1, appends=1, losses=1),
     "slow answers": Bounds(fences=1, appends=1, slow_answers=True),
@@ -70,11 +75,10 @@ def test_every_history_of_a_larger_space_is_sound(name: str) -> None:
 
 
 @pytest.mark.long
-def test_two_elections_of_three_with_a_power_cut_and_another_in_sync_set() -> None:
+def test_two_elections_of_three_with_a_batch_and_somebody_behind() -> None:
     """More than there is time for: as far as it goes, breadth first."""
-    bounds = Bounds(epochs=2, fences=1, crashes=1, changes=1, appends=1)
-    space = Space(bounds)
-    report = Search(space).run(most_states=200_000)
+    space = Space(WHOLE)
+    report = Search(space).run(most_states=100_000)
     assert report.violation is None, "\n".join(tell(space, report))
     assert {view.epoch for view in space.steps.views if view.is_leader} == {0, 1, 2}
 
@@ -113,6 +117,8 @@ BUGS = [
     ),
 ]
 LARGE_BUGS = [
+    Bug("truncates-to-the-high-watermark", replace(WHOLE, stragglers=0), "I07"),
+    Bug("shows-with-too-few-in-sync", replace(WHOLE, stragglers=0), "I17"),
     Bug(
         "joins-at-the-high-watermark",
         Bounds(in_sync=2, fences=2, changes=1, appends=1, losses=1, stragglers=0),
@@ -152,6 +158,45 @@ def test_states_that_are_taken_for_one_behave_as_one() -> None:
     report = Search(space).run(most_states=1_000)
     assert report.violation is None
     assert space.steps.doubted > 20
+
+
+MERGED = {
+    "an election of three": Bounds(fences=1),
+    "a power cut": Bounds(replicas=2, epochs=2, fences=1, crashes=1),
+    "a late fetch": Bounds(replicas=2, fences=1, changes=1, late=1, min_isr=1),
+}
+
+
+def shown_by(bounds: Bounds, *, merges: bool) -> tuple[int, set[Any]]:
+    """How many states there are, and all that the laws and the controller know of any of them."""
+    space = Space(bounds, merges=merges)
+    search = Search(space)
+    assert search.run().covered
+    steps, metadata = space.steps, space.steps.metadata
+    shown = set()
+    for state in map(space.unpack, search._seen):
+        views = [steps.views[cell] for cell in state.cells]
+        logs = tuple(tuple(steps.entry(n)[:3] for n in view.log) for view in views)
+        past = space.laws.pasts.values[state.past]
+        image = metadata[space.image(state)]
+        shown.add(
+            (
+                logs,
+                tuple(view._replace(log=()) for view in views),
+                (past.leaders, len(past.shown)),
+                metadata.partition(space.image(state)),
+                tuple(sorted(image.brokers.items())),
+            )
+        )
+    return len(search._seen), shown
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_states_that_are_merged_hide_nothing(name: str) -> None:
+    merged, shown = shown_by(MERGED[name], merges=True)
+    all_, shown_by_all = shown_by(MERGED[name], merges=False)
+    assert shown == shown_by_all
+    assert merged < all_
 
 
 def test_states_are_packed_without_loss() -> None:

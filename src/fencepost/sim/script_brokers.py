@@ -9,10 +9,13 @@ p2, ..., by turns idempotent and not, and c1 is its consumer. With `committers=N
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from fencepost.batch.header import iter_headers
 from fencepost.machines.image import RECOVERING
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.broker import SimBroker
+from fencepost.sim.calls import Call
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
@@ -30,7 +33,10 @@ from fencepost.wire.api.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
+
+_READ_BYTES: Final = 1 << 20
 
 
 @command
@@ -172,10 +178,15 @@ def note_outcome(
 
 @command
 def consume(script: Script, words: list[str]) -> None:
-    """`consume C TOPIC-N [B]`: consumer C fetches what comes next from the leader, or broker B."""
+    """`consume C TOPIC-N [B] [with-epoch]`: consumer C fetches what comes next from the leader, or
+    broker B, and names the epoch of the last batch it has read (KIP-320)."""
+    names_epoch = words[-1] == "with-epoch"
     consumer, key = _consumer_of(script, words[0]), partition_of(script, words[1])
-    broker_id = broker_of(script, words[2]).id if len(words) > 2 else None
-    script.world.guard(lambda: consumer.fetch(key, broker_id), None)
+    others = words[2 : len(words) - names_epoch]
+    broker_id = broker_of(script, others[0]).id if others else None
+    script.world.guard(
+        lambda: consumer.fetch(key, broker_id, names_epoch=names_epoch or None), None
+    )
 
 
 @command
@@ -282,6 +293,23 @@ def positions(script: Script, words: list[str]) -> list[str]:
         for key, position in consumer.positions.items()
         if (topic := image.topics_by_id.get(key[0])) is not None
     ]
+
+
+@command
+def read_late(script: Script, words: list[str]) -> None:
+    """`read-late A->B`: the first FetchAnswer on that way has all batches that A's log has by now
+    from where it begins, as that of a leader which looks at the epoch first and then reads."""
+    call: Call = script.flight([words[0], "FetchAnswer"]).about
+    broker, response = broker_of(script, words[0].split("-")[0]), call.response
+    assert isinstance(response, FetchResponse), "fetches are answered so"
+    (topic,) = response.responses
+    (part,) = topic.partitions
+    hosted = broker.replicas.by_id(topic.topic_id, part.partition_index)
+    from_offset = min(header.base_offset for _, header in iter_headers(part.records or b""))
+    if isinstance(hosted, ErrorCode):
+        raise ScriptError(f"{broker.id} has no such partition")
+    found = hosted.log.read(from_offset, _READ_BYTES, hosted.machine.log_end_offset, True)
+    part.records = b"".join(bytes(buffer) for buffer in found.buffers)
 
 
 @command

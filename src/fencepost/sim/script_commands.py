@@ -329,16 +329,25 @@ def corrupt_snapshot(script: Script, words: list[str]) -> None:
 
 @command
 def lose(script: Script, words: list[str]) -> None:
-    """`lose N FILE`: N, which is down, finds no file with that in its name; it may give up. FILE is
-    of the metadata log, or with TOPIC-N/ in front of that partition's."""
+    """`lose N FILE [keep=B]`: N, which is down, finds no file with that in its name, or only its
+    first B bytes; it may give up. FILE is of the metadata log, or with TOPIC-N/ in front of that
+    partition's."""
     node = node_of(script, words[0])
     partition, slash, file = words[1].rpartition("/")
     directory = f"{DATA}/{partition}" if slash else DIRECTORY
     if not slash:
         script.world.observer.oracle.disks[node.id].is_damaged = True
+    keep = options_of(words[2:]).get("keep")
     for name in node.disk.list(directory):
-        if file in name:
+        if file not in name:
+            continue
+        if keep is None:
             node.disk.unlink(f"{directory}/{name}")
+        else:
+            torn = node.disk.open(f"{directory}/{name}")
+            torn.truncate(min(int(keep), torn.size()))
+            torn.sync()
+            torn.close()
     node.disk.sync_dir(directory)
 
 

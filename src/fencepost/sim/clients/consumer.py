@@ -2,7 +2,8 @@
 
 With every other fetch it names the epoch of the last batch it has read, as consumers do that want
 to know whether the log under them was cut (KIP-320). It must not have been: of what was visible
-nothing is ever cut off.
+nothing is ever cut off, unless somebody has asked for an unclean election. Then a consumer goes
+back to where its log and the leader's part.
 
 Partitions take turns; one that has more than a fetch brought is fetched from again at once, so that
 a consumer of small fetches reads faster than any number of producers writes. Some consumers wait at
@@ -98,17 +99,21 @@ class Consumer(Client):
             self._turns += 1
             self.fetch(keys[self._turns % len(keys)])
 
-    def fetch(self, key: PartitionKey, leader: int | None = None) -> None:
-        """Ask the leader for what comes next."""
+    def fetch(
+        self, key: PartitionKey, leader: int | None = None, *, names_epoch: bool | None = None
+    ) -> None:
+        """Ask the leader for what comes next; None: chance says whether the epoch is named."""
         topic = self.name_of(key)
         leader = self.leader_of(key) if leader is None else leader
         if topic is None or leader is None:
             return
         position = self.positions.setdefault(key, Position())
+        if names_epoch is None:
+            names_epoch = self.lane.pick(2) == 1
         asked = FetchPartition(
             partition=key[1],
             fetch_offset=position.offset,
-            last_fetched_epoch=position.epoch if self.lane.pick(2) else -1,
+            last_fetched_epoch=position.epoch if names_epoch else -1,
             partition_max_bytes=self.fetch_bytes,
         )
         request = FetchRequest(
@@ -137,6 +142,10 @@ class Consumer(Client):
             if part.diverging_epoch.epoch >= 0:
                 if self.is_deposed(leader, key):
                     return  # it has not what its successor took
+                if key in self.world.observer.oracle.partitions.may_lose:
+                    end = part.diverging_epoch
+                    self.positions[key] = Position(end.end_offset, end.epoch)
+                    return
                 raise Violation("I20", f"partition {key[1]} was cut under client {self.id}: {part}")
             if self._read(key, part) and self.positions[key].offset < part.high_watermark:
                 self.fetch(key)

@@ -8,6 +8,10 @@ hold of replicated logs is looked at after every step. What runs is the product:
 partitions and fetchers, `runtime.replicas`, `runtime.fetchers` and `runtime.alter_partition`, and
 the controller's decisions about in-sync sets, fencing, registration and elections.
 
+Covered in the tests are three replicas through two elections, a power cut and a change of the
+in-sync set, with a batch while all hear of new metadata at once, and without one while any of them
+is behind with the metadata.
+
 | file       | what it holds                                                   |
 |------------|-----------------------------------------------------------------|
 | `bounds`   | how much of what may happen                                     |
@@ -16,6 +20,7 @@ the controller's decisions about in-sync sets, fencing, registration and electio
 | `serving`  | how a leader answers its followers                              |
 | `metadata` | the controller: images by number, and what is decided on them   |
 | `steps`    | what a broker does, each step taken once and then looked up     |
+| `merging`  | states that differ in nothing that can matter                   |
 | `laws`     | I03, I05-I09, I11-I14, I17, I20, and what of the past they need |
 | `space`    | states of the whole, and what leads from one to the next        |
 | `story`    | a path in words                                                 |

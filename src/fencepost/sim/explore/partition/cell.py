@@ -220,6 +220,11 @@ class BrokerCell:
             self.goes_on is not None,
         )
 
+    def key_but_image(self) -> Any:
+        """`key` without the number of the metadata; only while it is up."""
+        disk, _, *others = self.key()
+        return disk, others
+
     # -- steps ---------------------------------------------------------------------------------
 
     def take_over(self, image: ClusterImage, number: int) -> None:

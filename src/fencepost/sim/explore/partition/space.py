@@ -28,19 +28,13 @@ from fencepost.sim.explore.laws import Violation
 from fencepost.sim.explore.partition.bounds import Bounds
 from fencepost.sim.explore.partition.cell import CONTROLLER_ID
 from fencepost.sim.explore.partition.laws import Laws, Past
+from fencepost.sim.explore.partition.merging import Merging, Metas
 from fencepost.sim.explore.partition.steps import MOST_STATES, Event, Outcome, Steps
 from fencepost.sim.rules import Rules
 
 _CELL_BITS, _BITS = MOST_STATES.bit_length() - 1, 30
 _FENCES, _CRASHES, _CHANGES, _LAGS, _APPENDS, _LOSSES, _LATE = 24, 20, 16, 12, 8, 4, 0
 _LAG: Event = ("timer", ISR_TIMER)
-
-
-class Metas(NamedTuple):
-    """The images that somebody has yet to take over, and the newest; where each broker is."""
-
-    images: tuple[int, ...]
-    at: tuple[int, ...]
 
 
 class State(NamedTuple):
@@ -77,7 +71,11 @@ def _followed(action: Action, last: Action) -> Action:
 
 
 class Space:
-    """All states within the bounds; `unwatched` are laws that are not looked at."""
+    """All states within the bounds; `unwatched` are laws that are not looked at.
+
+    `merges` says whether states are taken for one that differ in nothing that can matter; see
+    `merging`. `doubts` as in `known.KnownOutcomes`.
+    """
 
     def __init__(
         self,
@@ -85,6 +83,8 @@ class Space:
         rules: Rules | None = None,
         unwatched: frozenset[str] = frozenset(),
         doubts: int = 0,
+        *,
+        merges: bool = True,
     ) -> None:
         self.bounds = bounds
         self.steps = Steps(bounds, rules or Rules(), doubts)
@@ -92,6 +92,7 @@ class Space:
         self.metas = Numbers()
         self.laws = Laws(self.steps, unwatched)
         self.beyond = 0
+        self._merging = Merging(self.steps, self.nets, self.metas) if merges else None
 
     def first(self) -> State:
         """All brokers are up, have the first metadata, and have fetched."""
@@ -155,9 +156,16 @@ class Space:
 
     def after(self, state: State) -> Iterator[Transition]:
         """Everything that may happen, and what it leads to. Violation, with its `action`."""
-        yield from self._arrivals(state)
-        yield from self._own_steps(state)
-        yield from self._decisions(state)
+        for happening in (self._arrivals, self._own_steps, self._decisions):
+            for action, following in happening(state):
+                yield action, self._merged(following)
+
+    def _merged(self, state: State) -> State:
+        if self._merging is None:
+            return state
+        cells, metas = self._merging.caught_up(state.cells, state.metas)
+        cells, net = self._merging.rid_of_fenced(cells, state.net)
+        return State(cells, metas, net, state.past, state.budget)
 
     # -- at brokers ----------------------------------------------------------------------------
 
@@ -228,10 +236,7 @@ class Space:
                 yield from self._stepped(state, place, event, cost=1 << _APPENDS)
 
     def _metas_at(self, metas: Metas, place: int, at: int) -> int:
-        places = [*metas.at]
-        places[place] = at
-        least = min(places)
-        return self.metas.of(Metas(metas.images[least:], tuple(one - least for one in places)))
+        return self.metas.of(metas.with_one_at(place, at))
 
     def _stepped(
         self, state: State, place: int, event: Event, flight: int = -1, cost: int = 0

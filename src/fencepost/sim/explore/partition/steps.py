@@ -82,6 +82,7 @@ class Steps:
         self._latest: dict[int, BrokerCell] = {}
         self._known = KnownOutcomes(self._step, self._cells, self._latest, self.doubts)
         self._own: list[tuple[Event, ...] | None] = []
+        self._is_nothing: dict[tuple[int, int], bool] = {}
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -110,6 +111,35 @@ class Steps:
     def image_of(self, number: int) -> int:
         """The metadata that a broker has taken over."""
         return self._cells[number].image_number
+
+    def fetches_from(self, number: int, leader: int) -> bool:
+        """Whether a broker has something to fetch from that one."""
+        fetcher = self._cells[number].fetchers.get(leader) if self.views[number].is_up else None
+        return fetcher is not None and len(fetcher.partitions) > 0
+
+    def is_nothing_to(self, number: int, image: int) -> bool:
+        """Whether a broker that is up is the same when it has taken over the next metadata, and
+        will do the same; it may only lead or follow as before, and must not lead."""
+        key = number, image
+        known = self._is_nothing.get(key)
+        if known is None:
+            known = self._is_nothing[key] = self._looks_the_same(number, image)
+        return known
+
+    def _looks_the_same(self, number: int, image: int) -> bool:
+        view, cell = self.views[number], self._cells[number]
+        if not view.is_up or view.is_leader:
+            return False
+        before, after = cell.image, self.metadata[image]
+        one, other = (self.metadata.partition(at) for at in (cell.image_number, image))
+        if (one.leader, one.leader_epoch) != (other.leader, other.leader_epoch):
+            return False
+        if before.brokers[cell.id].epoch != after.brokers[cell.id].epoch:
+            return False
+        outcome = self.outcome(number, ("metadata", image))
+        if outcome.sent or outcome.matters:
+            return False
+        return cell.key_but_image() == self._cells[outcome.cell].key_but_image()
 
     def deaths(self, number: int) -> tuple[Event, ...]:
         """The power cuts that may strike a broker."""
