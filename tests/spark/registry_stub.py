@@ -1,4 +1,4 @@
-"""A schema registry for tests: the two questions of its REST API that decoders ask, on loopback."""
+"""A schema registry for tests: the questions of its REST API that are asked here, on loopback."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class RegistryStub:
                 for name, subject, version in references
             ]
         self._documents[f"/schemas/ids/{schema_id}"] = document
-        self._documents[f"/subjects/s{schema_id}/versions/1"] = {
-            **document, "subject": f"s{schema_id}", "version": 1, "id": schema_id,
-        }  # fmt: skip
+        for version in ("1", "latest"):
+            self._documents[f"/subjects/s{schema_id}/versions/{version}"] = {
+                **document, "subject": f"s{schema_id}", "version": 1, "id": schema_id,
+            }  # fmt: skip
 
     def _answer(self, path: str, authorization: str | None) -> tuple[int, dict[str, Any]]:
         place = urlsplit(path).path

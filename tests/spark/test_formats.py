@@ -22,6 +22,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, timestamp_pb2  # no
 from google.protobuf.message_factory import GetMessageClass  # noqa: E402
 
 from fencepost.spark.formats.decoders import SchemaText, make_decoder  # noqa: E402
+from fencepost.spark.formats.encoders import EncodeError  # noqa: E402
 from fencepost.spark.formats.framing import (  # noqa: E402
     DecodeError,
     read_message_indexes,
@@ -213,6 +214,65 @@ def test_json_is_checked_to_be_json(stub: RegistryStub, registry: Registry):
     assert bad[:2] == (None, 4)
     assert bad[2] is not None
     assert bad[2].startswith("no JSON: JSONDecodeError")
+
+
+# -- what is encoded -------------------------------------------------------------------------------
+
+
+def test_encoded_avro_comes_back(stub: RegistryStub, registry: Registry):
+    stub.put(7, json.dumps(ORDER))
+    encoded = registry.encode_all("s7", [VALUE, None, VALUE])
+    assert encoded == [frame(7, avro(ORDER, VALUE)), None, frame(7, avro(ORDER, VALUE))]
+    assert registry.encode_all("s7", []) == []
+    short = {name: value for name, value in VALUE.items() if name != "note"}  # it has a default
+    assert registry.encode_all("s7", [short]) == encoded[:1]
+    assert stub.asked == {"/subjects/s7/versions/latest": 1}
+
+
+def test_encoded_json_and_protobuf_come_back(stub: RegistryStub, registry: Registry):
+    stub.put(1, "{}", "JSON")
+    stub.put(9, serialized(order_file()), "PROTOBUF")
+    (text,) = registry.encode_all("s1", [VALUE])
+    assert text == frame(1, TEXT.encode())
+    value = {"id": 2**60, "raw": b"\xff", "tags": ["a"], "at": VALUE["at"], "sizes": {"x": 5},
+             "state": "PAID"}  # fmt: skip
+    ((told, _, error),) = registry.decode_all(registry.encode_all("s9", [value]))
+    assert error is None
+    assert told is not None
+    assert json.loads(told) == {**value, "raw": "/w==", "at": "2026-01-02T03:04:05Z"}
+    (empty,) = registry.encode_all("s9", [dict.fromkeys(value)])
+    assert empty == frame(9, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("subject", "value", "text"),
+    [
+        ("s7", {**VALUE, "id": "x"}, "does not fit its Avro schema"),
+        ("s7", {**VALUE, "id": 2**70}, "does not fit its Avro schema"),
+        ("s7", {**VALUE, "price": Decimal("1.234")}, "does not fit its Avro schema"),
+        ("s7", {**VALUE, "another": 1}, "does not fit its Avro schema"),
+        ("s7", {"id": 1}, "does not fit its Avro schema"),
+        ("s7", 5, "does not fit its Avro schema"),
+        ("s9", {"another": 1}, "is no shop.Order"),
+        ("s9", {"id": "x"}, "is no shop.Order"),
+        ("s1", {"x": object()}, "has no form in JSON"),
+        ("s3", VALUE, "subject s3: the schema cannot be used"),
+        ("s4", VALUE, "subject s4: the schema cannot be used"),
+        ("s5", VALUE, "subject s5: schemas of type XML are unknown"),
+        ("nowhere", VALUE, "the registry has no subject nowhere"),
+    ],
+)
+def test_what_cannot_be_encoded(
+    stub: RegistryStub, registry: Registry, subject: str, value: Any, text: str
+):
+    stub.put(7, json.dumps(ORDER))
+    stub.put(9, serialized(order_file()), "PROTOBUF")
+    stub.put(1, "{}", "JSON")
+    stub.put(3, '{"type": "record"}')
+    stub.put(4, serialized(descriptor_pb2.FileDescriptorProto(name="empty.proto")), "PROTOBUF")
+    stub.put(5, "<a/>", "XML")
+    with pytest.raises(EncodeError, match=text):
+        registry.encode_all(subject, [value])
 
 
 # -- what is not -----------------------------------------------------------------------------------

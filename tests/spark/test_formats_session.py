@@ -19,7 +19,7 @@ pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -99,6 +99,25 @@ def test_decoded_columns(spark: Any, served: str, filled: str, stub: RegistryStu
     unfit = rows.limit(1).select(decode("value", stub.url, "raw int").alias("d")).first().d
     assert unfit.value is None
     assert unfit.error == "does not fit the schema that was asked for"
+
+
+def test_encoded_columns_are_read_back(spark: Any, stub: RegistryStub):
+    """Types of Spark as they come to the encoder; what does not fit fails the task."""
+    from fencepost.spark.formats import decode, encode
+
+    counts = [{"name": "sizes", "type": {"type": "map", "values": "long"}, "default": {}}]
+    stub.put(4, json.dumps({**SCHEMA, "fields": SCHEMA["fields"] + counts}))
+    made = spark.sql(
+        "SELECT IF(id = 2, NULL, named_struct('id', id, 'price', CAST('1.50' AS decimal(9,2)),"
+        " 'at', timestamp_seconds(id), 'raw', X'ff', 'sizes', map('a', id))) order FROM range(3)"
+    )
+    ddl = "id long, price decimal(9,2), at timestamp, raw binary, sizes map<string,long>"
+    encoded = made.select("order", encode("order", stub.url, "s4").alias("value"))
+    rows = encoded.select("order", "value", decode("value", stub.url, ddl).alias("d")).collect()
+    assert [row.d.value for row in rows] == [row.order for row in rows]
+    assert sum(row.value is None for row in rows) == 1
+    with pytest.raises(Exception, match="does not fit its Avro schema"):
+        made.select(encode("order", stub.url, "s3")).collect()
 
 
 def test_a_stream_with_dead_letters(

@@ -1,7 +1,8 @@
-"""Columns of decoded values, and records made of those that could not be decoded.
+"""Columns of decoded and encoded values, and records made of those that could not be decoded.
 
-`decode` is an Arrow UDF over `Registry`; nothing is asked of the registry on the driver, so a query
-can be planned without it, and a schema that is registered later is found when it is needed.
+`decode` and `encode` are Arrow UDFs over `Registry`; nothing is asked of it on the driver,
+so a query can be planned without it, and a schema that is registered later is found when it is
+needed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
-from fencepost.spark.formats.registry import registry_for
+from fencepost.spark.formats.registry import Config, registry_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,11 +46,7 @@ def decode(
     what does not fit it has an `error`. A null stays null and is no error. Raises ValueError for
     properties that are no plain values; tasks fail while the registry cannot be asked.
     """
-    given = {"url": registry} if isinstance(registry, str) else dict(registry)
-    for name, value in given.items():
-        if not isinstance(value, str | int | float | bool):
-            raise ValueError(f"{name}={value!r}: must be a text or a number, to travel to workers")
-    config = tuple(sorted(given.items()))
+    config = _config(registry)
 
     def decode_rows(values: pa.Array) -> pa.Array:
         rows = registry_for(config).decode_all(values.to_pylist())
@@ -65,6 +62,45 @@ def decode(
     # Spark's overloads want a number for the kind of function, which it finds by itself.
     decoded = F.arrow_udf(decode_rows, DECODED)(column)  # type: ignore[call-overload]
     return decoded if schema is None else _with_value(decoded, schema)
+
+
+def encode(column: Column | str, registry: str | Mapping[str, Any], subject: str) -> Column:
+    """Encode a column, a struct in most cases, by the newest schema of the registry's `subject`,
+    with Confluent's framing: the other way round to `decode`, and `registry` as there.
+
+    Nothing is registered. A null stays null. What does not fit the schema fails the task with an
+    EncodeError, and so does a subject that is not there. Protobuf is the file's first message.
+    ValueError as from `decode`.
+    """
+    config = _config(registry)
+
+    def encode_rows(values: pa.Array) -> pa.Array:
+        rows = [_with_maps(value, values.type) for value in values.to_pylist()]
+        return pa.array(registry_for(config).encode_all(subject, rows), pa.binary())
+
+    encode_rows.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    return F.arrow_udf(encode_rows, "binary")(column)  # type: ignore[call-overload]
+
+
+def _with_maps(value: Any, kind: pa.DataType) -> Any:
+    """Maps as dictionaries: Arrow gives pairs (and cannot do otherwise before version 20)."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {one.name: _with_maps(value[one.name], one.type) for one in kind}
+    if pa.types.is_map(kind):
+        return {key: _with_maps(inner, kind.item_type) for key, inner in value}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_with_maps(inner, kind.value_type) for inner in value]
+    return value
+
+
+def _config(registry: str | Mapping[str, Any]) -> Config:
+    given = {"url": registry} if isinstance(registry, str) else dict(registry)
+    for name, value in given.items():
+        if not isinstance(value, str | int | float | bool):
+            raise ValueError(f"{name}={value!r}: must be a text or a number, to travel to workers")
+    return tuple(sorted(given.items()))
 
 
 def _with_value(decoded: Column, schema: str | StructType) -> Column:

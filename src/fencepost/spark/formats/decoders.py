@@ -22,7 +22,7 @@ from uuid import UUID
 from fencepost.spark.formats.framing import DecodeError, read_message_indexes
 
 Decoder = Callable[[bytes], str]
-_BROKEN: Final = (ValueError, ArithmeticError, LookupError, TypeError, EOFError, RecursionError)
+BROKEN: Final = (ValueError, ArithmeticError, LookupError, TypeError, EOFError, RecursionError)
 """What libraries raise for bytes that do not fit a schema: anything of this, by the place."""
 
 
@@ -45,23 +45,25 @@ def make_decoder(schema: SchemaText) -> Decoder:
         raise DecodeError(f"schemas of type {schema.kind} are unknown")
     try:
         return makers[schema.kind](schema)
-    except _schema_errors() as error:
-        raise DecodeError(f"its schema cannot be used: {_told(error)}") from error
+    except schema_errors() as error:
+        raise DecodeError(f"its schema cannot be used: {told(error)}") from error
 
 
-def _schema_errors() -> tuple[type[Exception], ...]:
+def schema_errors() -> tuple[type[Exception], ...]:
     """What libraries raise for a schema that makes no sense."""
     from fastavro.schema import SchemaParseException, UnknownType
     from google.protobuf.message import DecodeError as ProtobufError
 
-    return (*_BROKEN, SchemaParseException, UnknownType, ProtobufError)
+    return (*BROKEN, SchemaParseException, UnknownType, ProtobufError)
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """An error of a library as a part of a text of ours."""
     return f"{type(error).__name__}: {error}"
 
 
-def _dump(value: object) -> str:
+def dump(value: object) -> str:
+    """JSON text in the forms that the module names. TypeError for what has none."""
     return json.dumps(value, default=_plain_value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -83,14 +85,15 @@ def _read_json(payload: bytes) -> str:
         text = payload.decode()
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DecodeError(f"no JSON: {_told(error)}") from error
+        raise DecodeError(f"no JSON: {told(error)}") from error
     return text
 
 
 # -- Avro ------------------------------------------------------------------------------------------
 
 
-def _avro(schema: SchemaText) -> Decoder:
+def avro_schema(schema: SchemaText) -> Any:
+    """Parsed, with what it names; `schema_errors` for one that makes no sense or has no end."""
     import fastavro
 
     named: dict[str, Any] = {}
@@ -98,14 +101,21 @@ def _avro(schema: SchemaText) -> Decoder:
         fastavro.parse_schema(json.loads(text), named_schemas=named)
     parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
     _refuse_endless(parsed, named, frozenset(), set())
+    return parsed
+
+
+def _avro(schema: SchemaText) -> Decoder:
+    import fastavro
+
+    parsed = avro_schema(schema)
 
     def decode(payload: bytes) -> str:
         stream = io.BytesIO(payload)
         try:
             value = fastavro.schemaless_reader(stream, parsed, None)
-            text = _dump(value)
-        except _BROKEN as error:
-            raise DecodeError(f"does not fit its Avro schema: {_told(error)}") from error
+            text = dump(value)
+        except BROKEN as error:
+            raise DecodeError(f"does not fit its Avro schema: {told(error)}") from error
         if stream.tell() != len(payload):
             left = len(payload) - stream.tell()
             raise DecodeError(f"{left} bytes are left behind the end of its Avro schema")
@@ -161,14 +171,20 @@ def _takes_no_bytes(one: Any, named: Mapping[str, Any]) -> bool:
 # -- Protobuf --------------------------------------------------------------------------------------
 
 
-def _protobuf(schema: SchemaText) -> Decoder:
+def message_types(schema: SchemaText) -> list[Any]:
+    """Descriptors of the file's messages, in their order; `schema_errors` where they make none."""
     from google.protobuf import descriptor_pool
-    from google.protobuf.message import DecodeError as ProtobufError
-    from google.protobuf.message_factory import GetMessageClass
 
     pool = descriptor_pool.DescriptorPool()
     file = pool.FindFileByName(_add_file(pool, schema, None, set()))
-    top = list(file.message_types_by_name.values())
+    return list(file.message_types_by_name.values())
+
+
+def _protobuf(schema: SchemaText) -> Decoder:
+    from google.protobuf.message import DecodeError as ProtobufError
+    from google.protobuf.message_factory import GetMessageClass
+
+    top = message_types(schema)
 
     def decode(payload: bytes) -> str:
         indexes, data = read_message_indexes(payload)
@@ -179,9 +195,9 @@ def _protobuf(schema: SchemaText) -> Decoder:
         except IndexError:
             raise DecodeError(f"its schema has no message at the indexes {indexes}") from None
         try:
-            return _dump(_plain_message(GetMessageClass(found).FromString(data)))
-        except (*_BROKEN, ProtobufError) as error:
-            raise DecodeError(f"is no {found.full_name}: {_told(error)}") from error
+            return dump(_plain_message(GetMessageClass(found).FromString(data)))
+        except (*BROKEN, ProtobufError) as error:
+            raise DecodeError(f"is no {found.full_name}: {told(error)}") from error
 
     return decode
 

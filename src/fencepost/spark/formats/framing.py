@@ -31,6 +31,11 @@ def split_frame(data: bytes) -> tuple[int, bytes]:
     return schema_id, data[HEADER.size :]
 
 
+def frame(schema_id: int, payload: bytes) -> bytes:
+    """What `split_frame` takes apart."""
+    return HEADER.pack(0, schema_id) + payload
+
+
 def read_message_indexes(payload: bytes) -> tuple[list[int], bytes]:
     """Which message a Protobuf value is, and the message itself. DecodeError."""
     count, pos = _read_varint(payload, 0)

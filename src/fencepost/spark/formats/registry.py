@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from fencepost.spark.formats.decoders import Decoder, SchemaText, make_decoder
-from fencepost.spark.formats.framing import DecodeError, split_frame
+from fencepost.spark.formats.encoders import EncodeError, Encoder, make_encoder
+from fencepost.spark.formats.framing import DecodeError, frame, split_frame
 
 DECODERS_MAX: Final = 1000
 REGISTRIES_MAX: Final = 8
@@ -44,19 +45,51 @@ def registry_for(config: Config) -> Registry:
 
 
 class Registry:
-    """Decoders by schema id. `properties` are those of Confluent's SchemaRegistryClient."""
+    """Decoders and encoders by schema id. `properties` are those of SchemaRegistryClient."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         self._client = SchemaRegistryClient({"timeout": TIMEOUT_S, **properties})
         self._decoders: OrderedDict[int, Decoder] = OrderedDict()
+        self._encoders: OrderedDict[int, Encoder] = OrderedDict()
 
     def decode_all(self, values: Iterable[bytes | None]) -> list[Decoded]:
         """Every value, or why it could not be decoded; null for null. Raises what the client
         raises when the registry cannot be asked."""
         unusable: dict[int, str] = {}
         return [(None, None, None) if v is None else self._decode(v, unusable) for v in values]
+
+    def encode_all(self, subject: str, values: Iterable[Any]) -> list[bytes | None]:
+        """Every value in a frame, by the newest schema of the subject; null for null. EncodeError
+        for what does not fit, or no such subject; what the client raises for other reasons."""
+        schema_id, encoder = self._newest(subject)
+        return [None if value is None else frame(schema_id, encoder(value)) for value in values]
+
+    def _newest(self, subject: str) -> tuple[int, Encoder]:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            # The client keeps it, as long as its property cache.latest.ttl.sec says.
+            found = self._client.get_latest_version(subject, fmt="serialized")
+            schema_id = found.schema_id
+            assert schema_id is not None  # in answers it is always there
+            known = self._encoders.pop(schema_id, None)
+            if known is None:
+                text = self._with_references(found.schema, [REFERENCES_MAX], REFERENCES_DEEP_MAX)
+                known = make_encoder(text)
+        except SchemaRegistryError as error:
+            if error.http_status_code == NOT_FOUND:
+                raise EncodeError(
+                    f"the registry has no subject {subject}, or lacks a schema that it names"
+                ) from error
+            raise
+        except (DecodeError, EncodeError) as error:
+            raise EncodeError(f"subject {subject}: {error}") from error
+        self._encoders[schema_id] = known
+        while len(self._encoders) > DECODERS_MAX:
+            self._encoders.popitem(last=False)
+        return schema_id, known
 
     def _decode(self, value: bytes, unusable: dict[int, str]) -> Decoded:
         schema_id = None
