@@ -45,65 +45,52 @@ def median(runs: Iterable[Usage]) -> Usage:
 
 def measure(jvm_pid: int, broker_cpu_s: Callable[[], float], run: Callable[[], object]) -> Usage:
     """Run it and say what it cost."""
-    with _Peak(jvm_pid) as peak:
-        before = _tree_cpu_s(jvm_pid)
+    with _Watch(jvm_pid) as watch:
         broker_before = broker_cpu_s()
         started = time.perf_counter()
         run()
         wall_s = time.perf_counter() - started
-        cpu_s = _tree_cpu_s(jvm_pid) - before
         broker_s = broker_cpu_s() - broker_before
-    return Usage(wall_s, cpu_s, broker_s, peak.worker_mb)
+    return Usage(wall_s, watch.cpu_s, broker_s, watch.worker_mb)
 
 
-def _tree(pid: int) -> list[psutil.Process]:
-    root = psutil.Process(pid)
-    return [root, *root.children(recursive=True)]
-
-
-def _tree_cpu_s(pid: int) -> float:
-    """CPU of a process and all below it, those that ended and were waited for included."""
-    total = 0.0
-    for process in _tree(pid):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])
-    return total
-
-
-class _Peak:
-    """Samples the resident memory of the Python workers that compute, from a thread."""
+class _Watch:
+    """Looks at Spark's processes again and again: the CPU time of one that ended in between is
+    lost, as Spark kills workers and nobody waits for them."""
 
     def __init__(self, jvm_pid: int) -> None:
         self.worker_mb = 0.0
         self._jvm_pid = jvm_pid
-        self._cpu_s: dict[int, float] = {}
+        self._before: dict[psutil.Process, float] = {}
+        self._latest: dict[psutil.Process, float] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
 
-    def __enter__(self) -> _Peak:
-        # Spark keeps idle workers, also those of other sources, for a minute.
-        self._cpu_s = {one.pid: _cpu_s(one) for one in self._workers()}
+    @property
+    def cpu_s(self) -> float:
+        """Of all of them since this began, as seen last."""
+        return sum(cpu_s - self._before.get(one, 0) for one, cpu_s in self._latest.items())
+
+    def __enter__(self) -> _Watch:
+        self._look()
+        self._before, self.worker_mb = dict(self._latest), 0.0
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
+        self._look()
 
-    def _workers(self) -> list[psutil.Process]:
-        return _tree(self._jvm_pid)[1:]
-
-    def _sample(self) -> None:
+    def _keep_looking(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            for process in self._workers():
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if _cpu_s(process) > self._cpu_s.get(process.pid, 0) + WORK_S:
-                        self.worker_mb = max(self.worker_mb, process.memory_info().rss / 1e6)
+            self._look()
 
-
-def _cpu_s(process: psutil.Process) -> float:
-    """Of the process alone."""
-    try:
-        return sum(process.cpu_times()[:2])
-    except psutil.NoSuchProcess:
-        return 0.0
+    def _look(self) -> None:
+        jvm = psutil.Process(self._jvm_pid)
+        for process in [jvm, *jvm.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                cpu_s = self._latest[process] = sum(process.cpu_times()[:2])
+                # Spark keeps idle workers, also those of other sources.
+                if process != jvm and cpu_s > self._before.get(process, 0) + WORK_S:
+                    self.worker_mb = max(self.worker_mb, process.memory_info().rss / 1e6)
