@@ -31,6 +31,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
@@ -39,6 +41,7 @@ from benchmarks.spark.usage import Usage, measure
 
 ROWS = 10
 PATIENCE_S = 300
+ATTEMPTS = 5
 PARTS = {
     "ms trigger": ("triggerExecution",),
     "ms add": ("addBatch",),
@@ -57,11 +60,20 @@ def query(spark: Any, name: str, options: dict[str, str], place: str, **trigger:
 def read_all(spark: Any, name: str, options: dict[str, str], place: str) -> list[Any]:
     """Read what there is; the progress of every micro-batch with rows."""
     limited = {**options, "maxOffsetsPerTrigger": str(ROWS), "startingOffsets": "earliest"}
-    running = query(spark, name, limited, place, availableNow=True)
-    if not running.awaitTermination(PATIENCE_S):
-        running.stop()
-        raise SystemExit(f"{name}: not finished after {PATIENCE_S} s")
-    return [one for one in running.recentProgress if one["numInputRows"]]
+    for attempt in range(ATTEMPTS):
+        running = query(spark, name, limited, place, availableNow=True)
+        try:
+            if running.awaitTermination(PATIENCE_S):
+                return with_rows(running)
+        except StreamingQueryException as error:
+            # Spark gives a source's process ten seconds to start: not enough on a busy machine.
+            if "Python worker failed" not in str(error) or attempt + 1 == ATTEMPTS:
+                raise
+            print(f"{name}: its process did not start in time, once more", file=sys.stderr)
+        else:
+            running.stop()
+            break
+    raise SystemExit(f"{name}: not finished after {PATIENCE_S} s")
 
 
 def batches(spark: Any, name: str, options: dict[str, str]) -> Times:
