@@ -66,7 +66,7 @@ def read_all(spark: Any, name: str, options: dict[str, str], place: str) -> list
             if running.awaitTermination(PATIENCE_S):
                 return with_rows(running)
         except StreamingQueryException as error:
-            # Spark gives a source's process ten seconds to start: not enough on a busy machine.
+            # Spark does not wait long for a source's process: on a busy machine, not long enough.
             if "Python worker failed" not in str(error) or attempt + 1 == ATTEMPTS:
                 raise
             print(f"{name}: its process did not start in time, once more", file=sys.stderr)

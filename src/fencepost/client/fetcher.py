@@ -76,8 +76,7 @@ class Fetcher(FetchCore):
         `least_leader_epoch` are not asked: they may lack what a later one has.
 
         Raises LogTruncated on divergence, OffsetOutOfRange when the log does not reach that far
-        back (or any more that far forward), DeadlineExceeded when nothing came for
-        `stall_timeout_ms`.
+        back (or forward any more), DeadlineExceeded when nothing came for `stall_timeout_ms`.
         """
         position = FetchPosition(start_offset, last_epoch)
         left = _Left(end_offset, self.cluster.config.max_partition_fetch_bytes)
@@ -90,13 +89,7 @@ class Fetcher(FetchCore):
             while position.offset < end_offset:
                 try:
                     if pending is None:
-                        pending = self._ask(
-                            partition,
-                            position,
-                            deadline,
-                            left.bytes_of(position),
-                            least_leader_epoch,
-                        )
+                        pending = self._ask(partition, position, deadline, left, least_leader_epoch)
                     connection, token = pending
                     pending = None
                     response = connection.receive(token, buffer=buffer)
@@ -118,9 +111,7 @@ class Fetcher(FetchCore):
                 deadline = self.cluster.deadline(stall_timeout_ms)
                 backoff = self.cluster.backoff()
                 if position.offset < end_offset:
-                    pending = self._ask_ahead(
-                        partition, position, deadline, left.bytes_of(position)
-                    )
+                    pending = self._ask_ahead(partition, position, deadline, left)
                 yield fetched
         finally:
             if pending is not None:
@@ -131,7 +122,7 @@ class Fetcher(FetchCore):
         partition: TopicPartition,
         position: FetchPosition,
         deadline: Deadline,
-        max_bytes: int,
+        left: _Left,
         least_leader_epoch: int = -1,
     ) -> tuple[Connection, Token]:
         node, epoch = self.cluster.leader(*partition, deadline)
@@ -143,7 +134,9 @@ class Fetcher(FetchCore):
             )
         connection = self.cluster.connection(node)
         wanted = {partition: (position, epoch)}
-        request, version = self.cluster.run(self.request(connection, wanted, None, max_bytes))
+        request, version = self.cluster.run(
+            self.request(connection, wanted, None, left.bytes_of(position))
+        )
         return connection, connection.send(request, version)
 
     def _ask_ahead(
@@ -151,11 +144,11 @@ class Fetcher(FetchCore):
         partition: TopicPartition,
         position: FetchPosition,
         deadline: Deadline,
-        max_bytes: int,
+        left: _Left,
     ) -> tuple[Connection, Token] | None:
         """Ask early; a failure is left to the proper attempt, which deals with errors."""
         try:
-            return self._ask(partition, position, deadline, max_bytes)
+            return self._ask(partition, position, deadline, left)
         except ClientError as error:
             self.cluster.note_failure(error)
             return None
