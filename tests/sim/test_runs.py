@@ -36,7 +36,7 @@ OF_BROKERS = {"lost-disk"}
 
 FINGERPRINTS = """
 from fencepost.sim.run import Plan, run_seed
-print(*(run_seed(seed, Plan()).fingerprint for seed in (3, 4, 17)))
+print(*(run_seed(seed, Plan()).fingerprint for seed in (2, 5, 17)))
 """
 
 
@@ -199,7 +199,7 @@ def seeds_until_found(name: str, most: int) -> int | None:
     return seeds
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_canary_is_found() -> None:
     """If this voter that votes twice goes unnoticed, it is the simulator that is broken."""
     seeds = seeds_until_found("grants-two-votes", CANARY_WITHIN)
@@ -247,8 +247,8 @@ def test_a_planted_bug_shrinks_to_few_events() -> None:
 
 def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
     plan = Plan(base=Options(faults=()))
-    with pytest.raises(ValueError, match="seed 1 does not fail"):
-        Shrinker(1, plan)
+    with pytest.raises(ValueError, match="seed 17 does not fail"):
+        Shrinker(17, plan)
 
 
 def test_a_run_leaves_the_logging_as_it_was() -> None:
