@@ -313,7 +313,7 @@ def test_shell_blocks_run(block: Block, environment: dict[str, str], tmp_path: P
     run(["bash", "-euo", "pipefail", "-c", block.text], environment, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(SPARK_TIMEOUT_S + 60)
 def test_spark_blocks_run(environment: dict[str, str], tmp_path: Path):

@@ -34,6 +34,7 @@ def test_nothing_is_read_or_written_out_of_bounds(backend_name, tmp_path):
     assert int(rounds) > 100 and int(sound) > 100
 
 
+@pytest.mark.long
 def test_a_missing_check_would_be_noticed(backend_name, tmp_path):
     """The tester tested: without its check, a length may pass the end of its record."""
     if backend_name != "c":
@@ -53,6 +54,7 @@ def test_a_hostile_produce_request_is_not_read_past_its_end(backend_name, tmp_pa
     assert int(rounds) > 100 and int(sound) > 100
 
 
+@pytest.mark.long
 def test_a_missing_check_of_a_produce_request_would_be_noticed(backend_name, tmp_path):
     if backend_name != "c":
         pytest.skip("only the kernels can")

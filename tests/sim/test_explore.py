@@ -70,8 +70,14 @@ def test_every_history_of_two_elections_is_sound() -> None:
 # -- the explorer ------------------------------------------------------------------------------
 
 
+FAR_AWAY = {"changes of voters overlap", "votes are not on disk, and nobody looks"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] if n in FAR_AWAY else []) for n in BUGS],
+)
 def test_a_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     space = Space(bug.bounds, bug.machine, bug.unwatched)

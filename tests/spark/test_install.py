@@ -90,6 +90,7 @@ def test_other_formats_keep_their_default_mode(spark: Any, tmp_path: Path):
     rows.write.mode("overwrite").format("parquet").save(str(tmp_path / "out"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("installed")
 def test_streams_of_every_output_mode(spark: Any, served: str, made: str, tmp_path: Path):
     writer(spark, served, made, *"aab").format("kafka").save()

@@ -14,7 +14,7 @@ from .catalogue import CODECS
 CODEC = Path(fencepost.wire.__file__).resolve().with_name("_codec.pyx")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif("c" not in CODECS, reason="only the compiled codec can"),
 ]
 
@@ -40,10 +40,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize(
-    "place",
-    ["read_length", *(pytest.param(name, marks=pytest.mark.long) for name in [*PLANTED][1:])],
-)
+@pytest.mark.parametrize("place", PLANTED)
 def test_a_byte_too_many_would_be_noticed(place: str, tmp_path: Path):
     """The tester tested."""
     built = sanitized.build(CODEC, tmp_path, planted=PLANTED[place])

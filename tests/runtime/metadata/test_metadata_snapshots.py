@@ -142,7 +142,7 @@ def test_a_log_that_begins_behind_0_without_a_snapshot_is_refused():
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_a_crash_at_every_change(power, step):
     """Snapshots are taken, prefixes dropped: what was acknowledged is there after any crash."""
 

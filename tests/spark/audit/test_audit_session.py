@@ -35,6 +35,7 @@ def cluster(tmp_path_factory) -> Path:
     return first.parent
 
 
+@pytest.mark.long
 def test_executors_find_what_this_process_does(spark: Any, cluster: Path, tmp_path: Path):
     heard: list[Progress] = []
     result = audit_with(spark, cluster, range_offsets=8, progress=heard.append)
