@@ -36,7 +36,7 @@ OF_BROKERS = {"lost-disk"}
 
 FINGERPRINTS = """
 from fencepost.sim.run import Plan, run_seed
-print(*(run_seed(seed, Plan()).fingerprint for seed in (2, 5, 17)))
+print(*(run_seed(seed, Plan()).fingerprint for seed in (2, 16, 96)))
 """
 
 
@@ -82,7 +82,7 @@ def test_a_seed_is_one_world_whatever_the_hash_seed() -> None:
     assert len(set(printed.pop().split())) == 3, "and other seeds are other worlds"
 
 
-@pytest.mark.parametrize("seed", [12, 31], ids=["controllers", "brokers"])
+@pytest.mark.parametrize("seed", [12, 97], ids=["controllers", "brokers"])
 def test_nothing_but_the_tape_is_asked(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Neither chance nor the time of this world, anywhere in the product that runs in the other.
 
@@ -113,9 +113,9 @@ def test_nothing_but_the_tape_is_asked(monkeypatch: pytest.MonkeyPatch, seed: in
 
 
 def test_a_recorded_tape_replays_to_the_same_world() -> None:
-    outcome = run_seed(11, Plan(keeps_tape=True))
+    outcome = run_seed(96, Plan(keeps_tape=True))
     assert outcome.tape is not None
-    assert replay(11, outcome.tape, Plan()).fingerprint == outcome.fingerprint
+    assert replay(96, outcome.tape, Plan()).fingerprint == outcome.fingerprint
 
 
 def test_reading_along_changes_nothing() -> None:
@@ -134,7 +134,7 @@ def test_a_tape_of_zeros_is_a_world_without_trouble() -> None:
 @pytest.mark.slow
 def test_several_processes_run_the_same_worlds() -> None:
     plan = Plan(base=Options(faults=("kill",), warm_up_ms=3_000))
-    seeds = (2, 4, 5)  # short ones: controllers alone, with brokers, and all on the wire
+    seeds = (2, 96, 16)  # short ones: controllers alone, with brokers, and all on the wire
     alone = {o.seed: o.fingerprint for o in run_seeds(seeds, plan)}
     together = {o.seed: o.fingerprint for o in run_seeds(seeds, plan, jobs=2)}
     assert together == alone
@@ -150,7 +150,7 @@ def test_options_are_drawn_and_sizes_differ() -> None:
 
 def test_a_new_fault_disturbs_only_the_seeds_that_draw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(base=Options(warm_up_ms=3_000, safety_ms=2_000))
-    seeds = range(1, 5)
+    seeds = range(16, 21)
     before = {seed: run_seed(seed, plan) for seed in seeds}
     classes = {"gremlins": fault_classes()["kill"], **fault_classes()}
     monkeypatch.setattr("fencepost.sim.run.fault_classes", lambda: classes)
