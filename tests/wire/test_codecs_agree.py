@@ -49,7 +49,7 @@ def test_extreme_objects(cls: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_random_objects(cls: Any, data: Any) -> None:
     version = data.draw(st.integers(cls.min_version, cls.max_version))

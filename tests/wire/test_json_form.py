@@ -61,7 +61,7 @@ def test_extremes_survive(cls: type[Message], version: int) -> None:
 @pytest.mark.same_without_c
 @pytest.mark.parametrize("cls", [*MESSAGES, Sample], ids=version_id)
 def test_anything_survives(cls: type[Message]):
-    @settings(max_examples=15, deadline=None, database=None)
+    @settings(max_examples=8, deadline=None, database=None)
     @given(st.data())
     def survives(data: st.DataObject) -> None:
         version = data.draw(st.integers(cls.min_version, cls.max_version))

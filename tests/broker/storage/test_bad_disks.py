@@ -247,7 +247,10 @@ def test_garbage_in_the_data_directory_is_left_alone(cluster):
     assert any(name.name.startswith("stranger-0.") for name in data.iterdir()), "set aside"
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "clean",
+    [pytest.param(True, id="stopped", marks=pytest.mark.long), pytest.param(False, id="killed")],
+)
 @pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "gone"])
 @pytest.mark.parametrize(
     "name",
