@@ -8,6 +8,7 @@ may differ only in the order in which an answer names partitions.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,6 +72,11 @@ class World:
         self.to_forget: set[int] = set()
         self.session = (0, 0)
         self.heard: list[Any] = []
+
+    def close(self) -> None:
+        """A process that makes thousands of worlds has only so many file descriptors."""
+        for one in self.hosted:
+            one.log.close()
 
     # -- the follower --------------------------------------------------------------------------
 
@@ -294,9 +300,12 @@ def compare(history: History) -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         mock.patch.object(quiet, "LOOKS_MAX", 0),
+        contextlib.ExitStack() as stack,
     ):
         thorough = World(Path(directory) / "thorough", looks_at_all=True)
+        stack.enter_context(contextlib.closing(thorough))
         quick = World(Path(directory) / "quick", looks_at_all=False)
+        stack.enter_context(contextlib.closing(quick))
         for _ in range(2):
             assert thorough.live([], waits=False) == quick.live([], waits=False)
         assert (len(thorough.node.fetches._quiet), len(quick.node.fetches._quiet)) == (0, COUNT)
