@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import random
 import socket
 import struct
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.connection import Connection
+from fencepost.client.connection import Connection, wait_readable
 from fencepost.client.errors import (
     BrokerError,
     ConnectionFailed,
@@ -347,3 +348,19 @@ def test_produce_without_acks_is_not_waited_for():
             ProduceRequest,
             ApiVersionsRequest,
         ]
+
+
+def test_descriptors_beyond_what_select_can_name_are_waited_for() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        try:
+            high = socket.socket(fileno=fcntl.fcntl(here.fileno(), fcntl.F_DUPFD, 1024))
+        except OSError:
+            pytest.skip("this process may not have so many files open")
+        with high:
+            assert not wait_readable([high], 0)
+            there.send(b"x")
+            assert wait_readable([high], 1000)
+            assert high.recv(1) == b"x"
+            there.close()
+            assert wait_readable([high], 1000), "an end is to be read"

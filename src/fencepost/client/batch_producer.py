@@ -36,7 +36,6 @@ A TransactionError says what is left to do: abort (AbortableTransactionError), o
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +44,7 @@ from typing import Self
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
-from fencepost.client.connection import Connection
+from fencepost.client.connection import Connection, wait_readable
 from fencepost.client.errors import (
     ClientError,
     DeadlineExceeded,
@@ -404,7 +403,7 @@ class BatchProducer:
         if not some and wait_ms:
             open_ones = [c.connection for c in waiting if c.connection.is_open]
             if open_ones:
-                select.select(open_ones, [], [], wait_ms / 1000)
+                wait_readable(open_ones, wait_ms)
         collected = False
         for channel in waiting:
             while channel.requests:

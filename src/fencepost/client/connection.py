@@ -17,7 +17,8 @@ import select
 import socket
 import ssl
 from collections import deque
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
 
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection_core import MAX_RESPONSE_BYTES, ConnectionCore, Opening
@@ -41,6 +42,25 @@ from fencepost.wire.message import Message, Request
 PARTS_PER_WRITE = 256
 
 R = TypeVar("R", bound=Message)
+
+
+class HasFileno(Protocol):
+    """A socket, or what has one."""
+
+    def fileno(self) -> int:
+        """Its file descriptor."""
+        ...
+
+
+def wait_readable(open_ones: Iterable[HasFileno], timeout_ms: float) -> bool:
+    """Wait until one of these has something to read, or has ended; False if none did in that time.
+
+    By poll(), since select() cannot name descriptors from 1,024 on, which large processes have.
+    """
+    poll = select.poll()
+    for one in open_ones:
+        poll.register(one, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
 
 
 class Connection(ConnectionCore):
@@ -182,8 +202,7 @@ class Connection(ConnectionCore):
             return True
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        ready, _, _ = select.select([self._socket], [], [], timeout_ms / 1000)
-        return bool(ready)
+        return wait_readable([self._socket], timeout_ms)
 
     @property
     def was_closed(self) -> bool:
