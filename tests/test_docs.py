@@ -73,14 +73,19 @@ def prose(path: Path) -> str:
 # -- what they say ---------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def docs_tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "tools" / "docs_tables.py")
+def tool(name: str) -> ModuleType:
+    """A script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def docs_tables() -> ModuleType:
+    return tool("docs_tables")
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
@@ -92,6 +97,17 @@ def test_tables_are_current(path: Path, docs_tables: ModuleType):
 def test_every_table_is_in_a_document(docs_tables: ModuleType):
     used = {match[2] for path in DOCS for match in docs_tables.MARK.finditer(path.read_text())}
     assert used == set(docs_tables.TABLES)
+
+
+def test_the_picture_of_costs_is_that_of_their_table():
+    picture = tool("performance_picture")
+    costs = picture.costs_in(picture.PAGE.read_text())
+    assert picture.PICTURE.read_text() == picture.draw(costs), "python tools/performance_picture.py"
+    assert {cost.other for cost in costs} == {"Apache Kafka", "Spark's kafka"}
+    with pytest.raises(ValueError, match="could not convert"):
+        picture.costs_in(
+            "<!-- costs -->\n| a |\n|---|\n| work, s | 1 | two | Kafka |\n<!-- end -->"
+        )
 
 
 def test_a_key_that_nothing_reads_is_found_out(docs_tables: ModuleType):

@@ -21,6 +21,7 @@ GUIDES = (
     "GLOSSARY",
     "TESTING",
     "SIMULATOR",
+    "PERFORMANCE",
     "SCALE",
 )
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
