@@ -88,7 +88,7 @@ class TransactionWorld:
         self.timers.update(decision.timers)
         for message in decision.sends:
             if isinstance(message, SendMarkers):
-                self.sent.append(message.transaction)
+                self.sent.extend(message.transactions)
             elif isinstance(message, AbortTimedOut):
                 self.late.append(message)
             else:

@@ -453,3 +453,81 @@ def test_the_leaders_of_many_partitions_are_looked_up_in_pieces() -> None:
             world.answer(node_id)
         world.timers.pass_ms(1)
     assert frozenset().union(*(done for _, done in world.written)) == wide.partitions
+
+
+def looked_up(world: World) -> list[int]:
+    """How many partitions' leaders are looked up, so far; takes down what comes."""
+    counts = [0]
+    leader_of = world.sender._leader_of
+
+    def counting(partition: TopicPartition) -> int | None:
+        counts[0] += 1
+        return leader_of(partition)
+
+    world.sender._leader_of = counting  # type: ignore[method-assign]
+    return counts
+
+
+def pass_turns(world: World, turns: int, counts: list[int]) -> None:
+    """Answer everything; in no turn are more leaders looked up than one has room for."""
+    for _ in range(turns):
+        before = counts[0]
+        world.timers.pass_ms(1)
+        assert counts[0] - before <= ROUTED_AT_ONCE
+        for node_id in [asked[0] for asked in world.asked]:
+            world.answer(node_id)
+
+
+def test_many_decided_ends_of_a_coordinator_that_is_loaded_take_turns() -> None:
+    """And one of them that has no partitions has its turn, too."""
+    world = World()
+    counts = looked_up(world)
+    ends = [ending(number, 0, 1, 3) for number in range(ROUTED_AT_ONCE)]
+    ends[700] = ending(700)
+    world.sender.begin(9, 17, *ends)
+    assert counts[0] == ROUTED_AT_ONCE and world.sender.waiting == ROUTED_AT_ONCE
+    pass_turns(world, 30, counts)
+    assert world.sender.waiting == 0 and "t700" in {name for name, _ in world.written}
+
+
+def test_what_waits_for_its_turn_is_forgotten_with_its_coordinator() -> None:
+    world = World()
+    counts = looked_up(world)
+    world.sender.begin(8, 17, ending(1, 1))
+    world.sender.begin(9, 17, *(ending(number, 0, 1, 3) for number in range(2, ROUTED_AT_ONCE)))
+    world.sender.forget(9)
+    seen = counts[0]
+    pass_turns(world, 30, counts)
+    assert {name for name, _ in world.written} == {"t1"} and counts[0] == seen
+
+
+def test_what_a_change_of_the_metadata_wakes_takes_turns() -> None:
+    world = World()
+    alive = world.image
+    gone = replace(alive.brokers[THERE], fenced=True)
+    world.image = replace(alive, brokers=alive.brokers.set(THERE, gone))
+    for number in range(ROUTED_AT_ONCE):
+        world.sender.begin(9, 17, ending(number, 1, 2))
+    assert world.sender.without_leader == ROUTED_AT_ONCE and not world.asked
+    counts = looked_up(world)
+    world.apply(alive)
+    assert counts[0] == ROUTED_AT_ONCE
+    pass_turns(world, 30, counts)
+    assert world.sender.waiting == 0
+
+
+def test_a_coordinator_in_trouble_does_not_keep_others_from_their_turn() -> None:
+    world = World()
+    world.image = image_of({})  # no topics: everything is done as soon as it is looked up
+    told = world.sender.on_written
+
+    def fails_once(sent: Transaction, partitions: frozenset[TopicPartition]) -> None:
+        world.sender.on_written = told
+        raise RuntimeError("no coordinator")
+
+    world.sender.on_written = fails_once
+    with pytest.raises(RuntimeError):
+        world.sender.begin(9, 17, ending(1, 1), ending(2, 1))
+    world.timers.pass_ms(1)
+    world.sender.begin(9, 17, ending(3, 1))
+    assert [name for name, _ in world.written] == ["t2", "t3"]

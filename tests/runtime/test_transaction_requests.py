@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from fencepost.machines.transaction import AddPartitions, PartitionSet
 from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.transaction_requests import PARTITIONS_PER_PIECE, add_partitions
 from fencepost.wire.api.add_partitions_to_txn import (
@@ -21,9 +22,11 @@ class Coordinators:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.requests: list[AddPartitions] = []
 
     def add(self, request: Any, on_reply: Any) -> None:
         self.asked.append(request.transactional_id)
+        self.requests.append(request)
         on_reply(ErrorCode.NONE, ErrorCode.NONE)
 
 
@@ -94,6 +97,10 @@ def test_one_wide_transaction_is_worked_on_in_pieces() -> None:
     before = sum(1 for _ in iter(lambda: next(pieces, 1) or bool(coordinators.asked), True))
     assert before >= count * 1.5 / PARTITIONS_PER_PIECE - 1
     assert list(pieces) == [] and coordinators.asked == ["wide"]
+    partitions = coordinators.requests[0].partitions
+    assert isinstance(partitions, PartitionSet), "grouped on the way"
+    assert sorted(partitions.topics["t"].partition_ids) == list(range(count))
+    assert partitions == {("t", index) for index in range(count)}
     [answer] = answers
     [topic] = answer.results_by_topic_v3_and_below
     assert {one.partition_index for one in topic.results_by_partition} == set(range(count))

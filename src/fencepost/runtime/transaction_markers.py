@@ -26,12 +26,13 @@ producer (`producer.id.expiration.ms`), or when the coordinator's epoch has pass
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.machines.backoff import backoff_ms
 from fencepost.machines.image import ClusterImage, ImageDelta
-from fencepost.machines.transaction import TopicPartition, Transaction, by_topic
+from fencepost.machines.transaction import TopicPartition, Transaction, grouped
 from fencepost.machines.transaction.markers import Reaction, marker_for, reaction_to
 from fencepost.runtime.ports import TimerQueue
 from fencepost.wire.api.write_txn_markers import (
@@ -47,7 +48,8 @@ MAX_IN_FLIGHT: Final = 2
 MAX_PARTITIONS: Final = 500
 """Of one request. Its answer may complete as many transactions, in one go."""
 ROUTED_AT_ONCE: Final = 1_000
-"""Partitions of one transaction whose leaders are looked up before others have their turn."""
+"""Partitions whose leaders are looked up, of whatever transactions, before others have their turn:
+a coordinator that is loaded may have many decided ends, and one may have many partitions."""
 NO_LEADER: Final = -1
 FIRST_RETRY_MS: Final = 20
 MAX_RETRY_MS: Final = 1_000
@@ -128,6 +130,9 @@ class MarkerSender:
         self._left: dict[str, int] = {}  # partitions without a marker
         self._queues: dict[int, dict[_Ending, list[TopicPartition]]] = {}
         self._in_flight: dict[int, int] = {}
+        self._unrouted: deque[tuple[_Ending, list[TopicPartition] | None]] = deque()
+        """Partitions whose leaders are to be looked up; None for all of the transaction."""
+        self._is_routing = False  # or goes on when others have had their turn
         self._resting: dict[int, _Resting] = {}  # by a number that its timer knows
         self._last_rest = 0
         self._closed = False
@@ -148,25 +153,17 @@ class MarkerSender:
         """How many transactions wait for a leader that refuses their marker; see the module."""
         return sum(one.is_refused for one in self._endings.values())
 
-    def begin(self, index: int, coordinator_epoch: int, transaction: Transaction) -> None:
-        """Have the markers of an end written, for the coordinator of that partition."""
+    def begin(self, index: int, coordinator_epoch: int, *transactions: Transaction) -> None:
+        """Have the markers of ends written, for the coordinator of that partition."""
         if self._closed:
             return
-        self._drop(transaction.transactional_id)
-        if not transaction.partitions:
-            self.on_written(transaction, frozenset())
-            return
-        ending = _Ending(index, coordinator_epoch, transaction)
-        self._endings[transaction.transactional_id] = ending
-        self._left[transaction.transactional_id] = len(transaction.partitions)
-        self._route(
-            ending,
-            [
-                (topic, index)
-                for topic, found in by_topic(transaction.partitions)
-                for index in found
-            ],
-        )
+        for one in transactions:
+            self._drop(one.transactional_id)
+            ending = _Ending(index, coordinator_epoch, one)
+            self._endings[one.transactional_id] = ending
+            self._left[one.transactional_id] = len(one.partitions)
+            self._unrouted.append((ending, None))
+        self._route_some()
 
     def forget(self, index: int) -> None:
         """The coordinator of that partition is not here any more."""
@@ -185,10 +182,10 @@ class MarkerSender:
             if is_back or not moved.isdisjoint(one.partitions):
                 del self._resting[number]
                 one.ending.attempts = 0
-                self._route(one.ending, one.partitions)
+                self._unrouted.append((one.ending, one.partitions))
         for node_id in sorted({one.old.leader for one in changed if one.old is not None}):
-            for ending, partitions in self._queues.pop(node_id, {}).items():
-                self._route(ending, partitions)
+            self._unrouted.extend(self._queues.pop(node_id, {}).items())
+        self._route_some()
 
     def close(self) -> None:
         """Send nothing any more."""
@@ -205,13 +202,42 @@ class MarkerSender:
     # -- to leaders ------------------------------------------------------------------------
 
     def _route(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
-        """To the queues of those that lead them now; of many, the others when it is their turn."""
-        if ending.is_dropped:
+        """To the queues of those that lead them now, behind what is routed before."""
+        self._unrouted.append((ending, partitions))
+        self._route_some()
+
+    def _route_some(self) -> None:
+        """Route what waits for it; of much, the rest when others have had their turn."""
+        if self._is_routing:
             return
-        if len(partitions) > ROUTED_AT_ONCE:
-            self._rest(ending, partitions[ROUTED_AT_ONCE:], delay_ms=0)
+        self._is_routing = True
+        try:
+            self._route_pieces(ROUTED_AT_ONCE)
+        finally:  # what one of them fails with is not the trouble of those behind it
+            self._is_routing = bool(self._unrouted)
+            if self._is_routing:
+                self._timers.after(1, self._route_on)
+
+    def _route_pieces(self, room: int) -> None:
+        while self._unrouted and room > 0:
+            ending, partitions = self._unrouted.popleft()
+            if ending.is_dropped:
+                continue
+            if partitions is None:
+                partitions = _partitions_of(ending.transaction)
+            if len(partitions) > room:
+                self._unrouted.appendleft((ending, partitions[room:]))
+            self._place(ending, partitions[:room])
+            room -= max(1, len(partitions))
+
+    def _route_on(self) -> None:
+        self._is_routing = False
+        self._route_some()
+
+    def _place(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
+        """To the queues of those that lead them now."""
         gone, homeless, nodes = [], [], set()
-        for one in partitions[:ROUTED_AT_ONCE]:
+        for one in partitions:
             leader = self._leader_of(one)
             if leader is None:
                 gone.append(one)
@@ -221,7 +247,8 @@ class MarkerSender:
                 self._queues.setdefault(leader, {}).setdefault(ending, []).append(one)
                 nodes.add(leader)
         self._rest(ending, homeless, is_homeless=True)
-        self._done(ending, gone)
+        if gone or not self._left[ending.transaction.transactional_id]:
+            self._done(ending, gone)
         for node_id in sorted(nodes):
             self._pump(node_id)
 
@@ -330,7 +357,8 @@ class MarkerSender:
         again = by_reaction[Reaction.RETRY] + by_reaction[Reaction.COMPLAIN]
         self._ask_again(ending, again, node_id)
         self._rest(ending, by_reaction[Reaction.REFUSED], delay_ms=REFUSED_RETRY_MS)
-        self._done(ending, by_reaction[Reaction.DONE])
+        if by_reaction[Reaction.DONE]:
+            self._done(ending, by_reaction[Reaction.DONE])
 
     def _tell_operator(
         self, ending: _Ending, partition: TopicPartition, error: ErrorCode, reaction: Reaction
@@ -349,7 +377,7 @@ class MarkerSender:
             )
 
     def _done(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
-        if not partitions or ending.is_dropped:
+        if ending.is_dropped:
             return
         transactional_id = ending.transaction.transactional_id
         self._left[transactional_id] -= len(partitions)
@@ -388,6 +416,15 @@ class MarkerSender:
         one = self._resting.pop(number, None)
         if one is not None:
             self._route(one.ending, one.partitions)
+
+
+def _partitions_of(transaction: Transaction) -> list[TopicPartition]:
+    """In an order that is the same in every process, as that of a set is not."""
+    return [
+        (topic, index)
+        for topic, found in grouped(transaction.partitions).items()
+        for index in found.partition_ids
+    ]
 
 
 def _nobody(transaction: Transaction, partitions: Any) -> None:

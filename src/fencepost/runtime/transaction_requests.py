@@ -9,8 +9,8 @@ others OPERATION_NOT_ATTEMPTED then, and nothing is added. An id that is named t
 
 A transaction may have as many partitions as the cluster, so one transaction is work in pieces, too:
 what is looked up and what is answered is made along with it, some hundred partitions at a time.
-Left for one go are the union of two sets, the transaction's record and, if it is refused, one error
-for all.
+Left for one go are the union of two sets, the transaction's record, for which they are by topic
+already (`machines.transaction.partition_set`), and, if it is refused, one error for all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from fencepost.machines.image import ClusterImage
-from fencepost.machines.transaction import AddPartitions, TopicPartition
+from fencepost.machines.transaction import AddPartitions, PartitionSet, TopicPartition
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.add_partitions_to_txn import (
@@ -32,6 +32,7 @@ from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.transaction import PartitionsSchema
 
 BATCHED_FROM: Final = 4
 """From this version on brokers ask, for many transactions, of producers of version 2."""
@@ -89,6 +90,7 @@ def _ask(
     """Have a coordinator decide about one transaction."""
     results = gathered.results_of(one.transactional_id)
     wanted: set[TopicPartition] = set()
+    topics: dict[str, PartitionsSchema] = {}
     unknown: set[TopicPartition] = set()
     for number, (name, indexes) in enumerate(_some_at_a_time(one.topics)):
         if number:
@@ -97,9 +99,12 @@ def _ask(
         count = 0 if topic is None else len(topic.partitions)
         # The image's own string: the transactions of one topic share its name.
         shared = name if topic is None else topic.name
+        of_topic = topics.setdefault(shared, PartitionsSchema(topic=shared))
         for index in indexes:
             partition = (shared, index)
-            wanted.add(partition)
+            if partition not in wanted:
+                wanted.add(partition)
+                of_topic.partition_ids.append(index)
             if not 0 <= index < count:
                 unknown.add(partition)
         results.open(shared, indexes)
@@ -122,7 +127,7 @@ def _ask(
         one.transactional_id,
         one.producer_id,
         one.producer_epoch,
-        frozenset(wanted),
+        PartitionSet.of(wanted, topics),
         2 if api_version >= BATCHED_FROM else 0,
     )
     if not one.transactional_id:

@@ -163,9 +163,9 @@ class TransactionCoordinators(TopicCoordinators[TransactionCoordinator]):
 
     def _send(self, message: Any, leader_epoch: int) -> None:
         if isinstance(message, SendMarkers):
-            index = self.partition_of(message.transaction.transactional_id)
+            index = self.partition_of(message.transactions[0].transactional_id)
             if index is not None:
-                self.markers.begin(index, leader_epoch, message.transaction)
+                self.markers.begin(index, leader_epoch, *message.transactions)
         elif isinstance(message, AbortTimedOut):
             self._abort(message)
         else:

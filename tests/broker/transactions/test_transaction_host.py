@@ -92,7 +92,7 @@ def test_an_end_that_needs_a_producer_id_waits_for_it(
         coordinator = host.coordinator_of(txn)
         assert isinstance(coordinator, Coordinator)
         record = TransactionRecord(txn, prepared, 1)
-        decision: Decision = Decision(records=[record], sends=[SendMarkers(prepared)])
+        decision: Decision = Decision(records=[record], sends=[SendMarkers((prepared,))])
         coordinator.tell(lambda machine: decision)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -118,7 +118,7 @@ def test_the_asyncio_producer(
             AsyncCluster(preparing.bootstrap_servers, **settings) as cluster,
             AsyncProducer(cluster) as producer,
         ):
-            for value, stored in ((b"a", None), (b"b", PreparedTxnState(1, 1))):
+            for value, stored in ((b"a", None), (b"b", PreparedTxnState(1 << 40, 1))):
                 await producer.begin_transaction()
                 await producer.send(part.topic, value, partition=0)
                 prepared = await producer.prepare_transaction()

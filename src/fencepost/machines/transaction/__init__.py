@@ -11,8 +11,8 @@ from fencepost.machines.transaction.model import (
     TopicPartition,
     Transaction,
     TransactionState,
-    by_topic,
 )
+from fencepost.machines.transaction.partition_set import PartitionSet, by_topic, grouped
 from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
 from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
@@ -29,6 +29,7 @@ __all__ = [
     "Filters",
     "Granted",
     "InitProducerId",
+    "PartitionSet",
     "SendMarkers",
     "TopicPartition",
     "Transaction",
@@ -40,4 +41,5 @@ __all__ = [
     "TransactionState",
     "by_topic",
     "filters_for",
+    "grouped",
 ]

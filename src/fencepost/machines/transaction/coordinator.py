@@ -129,9 +129,9 @@ class TransactionCoordinator:
         """Ends that were decided go on; the timers run."""
         shard = self._shard
         decision = Decision()
-        decision.sends += [
-            SendMarkers(one) for one in shard.transactions.values() if shard.rules.is_resent(one)
-        ]
+        ending = tuple(one for one in shard.transactions.values() if shard.rules.is_resent(one))
+        if ending:
+            decision.sends.append(SendMarkers(ending))
         decision.set_timer(TIMEOUT_TIMER, shard.config.timeout_check_ms)
         decision.set_timer(EXPIRY_TIMER, shard.config.expiration_check_ms)
         return decision

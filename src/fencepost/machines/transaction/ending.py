@@ -204,7 +204,7 @@ def _prepare(
         client_version=client_version,
     )
     decision.records.append(shard.record(prepared))
-    decision.sends.append(SendMarkers(prepared))
+    decision.sends.append(SendMarkers((prepared,)))
 
 
 def marked(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from fencepost.machines.transaction.model import STATE_NAMES, by_topic
+from fencepost.machines.transaction.model import STATE_NAMES
+from fencepost.machines.transaction.partition_set import by_topic
 from fencepost.machines.transaction.shard import Decision, Shard
 from fencepost.wire.api.describe_transactions import (
     TopicData,

@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from fencepost.machines.transaction.model import TopicPartition, Transaction, by_topic
+from fencepost.machines.transaction.model import TopicPartition, Transaction
+from fencepost.machines.transaction.partition_set import by_topic
 from fencepost.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.wire.errors import ErrorCode
 

@@ -18,8 +18,9 @@ TRANSACTION_BYTES: Final = 1024
 """Allowance for the objects of one transactional id, and its entry of the marker queue."""
 NEW_IDS_SHARE: Final = 0.9
 """Of the memory, that new ids may use up."""
-PARTITION_BYTES: Final = 200
-"""Allowance for one partition: a tuple, its number, and a place in a set."""
+PARTITION_BYTES: Final = 400
+"""Allowance for one partition: a tuple, its number, its place in a set, and its topic's entry of
+the record's form (`partition_set`), as if every partition were of a topic of its own."""
 
 
 class TransactionMemory:

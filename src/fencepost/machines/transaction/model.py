@@ -14,17 +14,16 @@ the place of the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from fencepost.machines.transaction.epochs import NO_PRODUCER_ID, Identity
-from fencepost.wire.records.transaction import (
-    PartitionsSchema,
-    TransactionLogValue,
-    TransactionState,
+from fencepost.machines.transaction.partition_set import (
+    NO_PARTITIONS,
+    PartitionSet,
+    TopicPartition,
+    grouped,
 )
-
-TopicPartition = tuple[str, int]
+from fencepost.wire.records.transaction import TransactionLogValue, TransactionState
 
 NO_TIME: Final = -1
 NEVER_MS: Final = (1 << 31) - 1
@@ -66,7 +65,7 @@ class Transaction(NamedTuple):
     identity: Identity
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = NO_PARTITIONS
     """That take part; while the transaction ends, those without a marker."""
     start_ms: int = NO_TIME
     last_update_ms: int = NO_TIME
@@ -91,36 +90,18 @@ class Transaction(NamedTuple):
         return self.timeout_ms != NEVER_MS
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """The numbers of the partitions of each topic, both in order.
-
-    For what a transaction's record and its markers have: it may be ten thousand partitions, and
-    sorting numbers takes a fifth of the time that sorting pairs does.
-    """
-    found: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        numbers = found.get(topic)
-        if numbers is None:
-            found[topic] = [index]
-        else:
-            numbers.append(index)
-    return [(topic, sorted(found[topic])) for topic in sorted(found)]
-
-
 def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
     """The record's value; v0 has no room for the ids before and behind."""
     identity = transaction.identity
-    partitions = [
-        PartitionsSchema(topic=topic, partition_ids=indexes)
-        for topic, indexes in by_topic(transaction.partitions)
-    ]
     value = TransactionLogValue(
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=int(transaction.state),
         transaction_partitions=(
-            None if transaction.state is TransactionState.EMPTY else partitions
+            None
+            if transaction.state is TransactionState.EMPTY
+            else list(grouped(transaction.partitions).values())
         ),
         transaction_last_update_timestamp_ms=transaction.last_update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
@@ -135,11 +116,6 @@ def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
 
 def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
     """What a record says. ValueError for a state that there is not."""
-    partitions = frozenset(
-        (topic.topic, index)
-        for topic in value.transaction_partitions or ()
-        for index in topic.partition_ids
-    )
     return Transaction(
         transactional_id,
         Identity(
@@ -150,7 +126,7 @@ def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction
         ),
         value.transaction_timeout_ms,
         TransactionState(value.transaction_status),
-        partitions,
+        PartitionSet.from_record(value.transaction_partitions or ()),
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
         value.client_transaction_version,
@@ -168,7 +144,6 @@ __all__ = [
     "TopicPartition",
     "Transaction",
     "TransactionState",
-    "by_topic",
     "from_value",
     "value_of",
 ]

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.machines.transaction.epochs import claim_of, unchanged
 from fencepost.machines.transaction.model import IDLE, TopicPartition, Transaction
+from fencepost.machines.transaction.partition_set import joined
 from fencepost.machines.transaction.shard import Decision, Shard
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.transaction import TransactionState
@@ -69,7 +70,7 @@ def _add(
     after = present._replace(
         identity=unchanged(present.identity),
         state=TransactionState.ONGOING,
-        partitions=present.partitions | request.partitions,
+        partitions=joined(present.partitions, request.partitions),
         start_ms=wall_ms if begins else present.start_ms,
         last_update_ms=wall_ms,
         client_version=request.client_version,

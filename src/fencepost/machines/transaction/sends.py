@@ -10,8 +10,9 @@ from fencepost.machines.transaction.model import TopicPartition, Transaction
 class SendMarkers(NamedTuple):
     """Have these markers written; `decide_marked` takes what became of it."""
 
-    transaction: Transaction
-    """As it was decided: PREPARE_COMMIT or PREPARE_ABORT, with the epoch of the markers."""
+    transactions: tuple[Transaction, ...]
+    """As they were decided: PREPARE_COMMIT or PREPARE_ABORT, with the epoch of the markers. Of one
+    coordinator."""
 
 
 class AbortTimedOut(NamedTuple):
