@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import uuid
@@ -10,7 +11,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .process_state import no_child_is_left_behind, nothing_is_left_changed
+from .process_state import (
+    kept_for_the_session,
+    no_child_is_left_behind,
+    nothing_is_left_changed,
+)
 
 __all__ = ["no_child_is_left_behind", "nothing_is_left_changed"]
 
@@ -51,7 +56,9 @@ def served() -> Iterator[str]:
         return
     from fencepost.testing import Cluster
 
-    with Cluster(faults=False) as cluster:
+    with contextlib.ExitStack() as stack:
+        with kept_for_the_session():
+            cluster = stack.enter_context(Cluster(faults=False))
         yield cluster.bootstrap_servers
 
 

@@ -8,6 +8,7 @@ that leaves child processes behind, and ends them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -31,6 +32,7 @@ KEPT = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python's own, one for a whole process."""
 _TASKS = Path("/proc/self/task")
 _UNTOUCHED = (logging.NOTSET, (), True, False)
+_of_the_session: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,15 @@ def children() -> dict[int, str]:
     return found
 
 
+@contextlib.contextmanager
+def kept_for_the_session() -> Iterator[None]:
+    """What is started within is the session's, though a fixture of the session may begin only when
+    the second test of a module asks for it."""
+    before = children()
+    yield
+    _of_the_session.update(children().keys() - before.keys())
+
+
 def _command(pid: int) -> bytes:
     """The command line; nothing if the process has ended, waited for or not."""
     place = Path(f"/proc/{pid}")
@@ -168,7 +179,8 @@ def no_child_is_left_behind() -> Iterator[None]:
     """
     before = children()
     yield
-    left = {pid: command for pid, command in children().items() if pid not in before}
+    kept = before.keys() | _of_the_session
+    left = {pid: command for pid, command in children().items() if pid not in kept}
     for pid in left:
         _end(pid)
     if left:

@@ -15,6 +15,7 @@ from fencepost.spark.connections import drop
 from fencepost.spark.options import SourceOptions, source_options
 
 from ..client.fake_cluster import FakeCluster
+from ..process_state import kept_for_the_session
 
 FAST = {
     "kafka.retry.backoff.ms": "1",
@@ -76,15 +77,16 @@ def spark() -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("fencepost tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        .getOrCreate()
-    )
+    with kept_for_the_session():
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("fencepost tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+            .getOrCreate()
+        )
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
