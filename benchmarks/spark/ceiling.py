@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from fencepost.spark.projection import default_schema
+from fencepost.spark.columns import default_schema
 from fencepost.spark.tasks import ROWS_PER_BATCH
 
 

@@ -13,12 +13,13 @@ from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
+from fencepost.spark.columns import default_schema
 from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
 from fencepost.spark.errors import Condition, DataLossError, SinkError, TimestampError, condition_of
 from fencepost.spark.filters import Narrowing
 from fencepost.spark.options import SourceOptions, sink_options
 from fencepost.spark.planning import OffsetRange
-from fencepost.spark.projection import Projection, default_schema
+from fencepost.spark.projection import Projection
 from fencepost.spark.reader import BatchReader, RangePartition, plan_batch
 from fencepost.spark.stream import StreamReader
 from fencepost.spark.survey import Survey

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fencepost.batch import backend
 from fencepost.batch.columns_plan import Ints, Plan, Rows, Writer
@@ -194,11 +193,13 @@ def _timestamps(rows: pa.RecordBatch, timestamp_ms: int) -> Ints:
         raise TypeError(f"column 'timestamp' is {column.type}, not a timestamp or int64 (ms)")
     numbers = column.cast(pa.int64())
     if times != 1:
+        import pyarrow.compute as pc  # takes longer to load than all that readers need of this
+
         try:
             numbers = pc.multiply_checked(numbers, times)
         except pa.ArrowInvalid:
             raise ValueError("column 'timestamp' does not fit into 64 bits of ms") from None
-    found = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
+    found = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     if per != 1:
         found = np.floor_divide(found, per)
     if column.null_count:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
-from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
+
+if TYPE_CHECKING:
+    from fencepost.client.batch_producer import BatchProducer
 
 CLUSTERS_MAX = 8
 
@@ -43,6 +46,8 @@ def producer_for(config: ClientConfig) -> BatchProducer:
     key = (os.getpid(), config)
     producer = _producers.get(key)
     if producer is None:
+        from fencepost.client.batch_producer import BatchProducer  # readers do without
+
         producer = _producers[key] = BatchProducer(cluster)
     return producer
 

@@ -3,21 +3,26 @@
 Spark finds it through the package `pyspark_fencepost` and makes an instance per plan, from options
 with lower-cased keys. Everything wrong with options, schemas and modes is raised from here, before
 a task is started.
+
+Spark starts processes of its own to find the data source, to ask for its schema, to plan a read and
+to write, and a stream has another. Each loads this module; what only some of them need is imported
+where they ask for it, since loading all of it takes longer than any of them has to do.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from fencepost.spark.errors import SinkError
-from fencepost.spark.options import sink_options, source_options, wants_headers
-from fencepost.spark.projection import Projection, default_schema
-from fencepost.spark.reader import BatchReader
-from fencepost.spark.stream import HAS_ADMISSION_CONTROL, StreamReader
-from fencepost.spark.writer import BatchWriter, StreamWriter, check_schema
+from fencepost.spark.columns import default_schema
+
+if TYPE_CHECKING:
+    from fencepost.spark.reader import BatchReader
+    from fencepost.spark.stream import StreamReader
+    from fencepost.spark.writer import BatchWriter, StreamWriter
 
 log = logging.getLogger("fencepost.spark")
 
@@ -31,14 +36,26 @@ class FencepostDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's Kafka source."""
+        if not self.options.get("includeHeaders"):
+            return default_schema(include_headers=False)
+        from fencepost.spark.options import wants_headers
+
         return default_schema(include_headers=wants_headers(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
         """For `spark.read`."""
+        from fencepost.spark.options import source_options
+        from fencepost.spark.projection import Projection
+        from fencepost.spark.reader import BatchReader
+
         return BatchReader(source_options(self.options, streaming=False), Projection(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """For `spark.readStream`."""
+        from fencepost.spark.options import source_options
+        from fencepost.spark.projection import Projection
+        from fencepost.spark.stream import HAS_ADMISSION_CONTROL, StreamReader
+
         options = source_options(self.options, streaming=True)
         if options.max_offsets_per_trigger is not None and not HAS_ADMISSION_CONTROL:
             log.warning("before PySpark 4.2 the first batch of every run cannot be limited")
@@ -46,7 +63,11 @@ class FencepostDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write.mode("append")`."""
+        from fencepost.spark.writer import BatchWriter
+
         if overwrite:
+            from fencepost.spark.errors import SinkError
+
             raise SinkError(
                 'topics cannot be overwritten; use df.write.format("fencepost").mode("append")'
             )
@@ -57,6 +78,9 @@ class FencepostDataSource(DataSource):
         return self._sink(schema)
 
     def _sink(self, schema: StructType) -> StreamWriter:
+        from fencepost.spark.options import sink_options
+        from fencepost.spark.writer import StreamWriter, check_schema
+
         options = sink_options(self.options)
         check_schema(schema, options.topic, keep_timestamps=options.keep_timestamps)
         return StreamWriter(options)

@@ -13,42 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from fencepost.batch.columns import SCHEMA as DECODED
-
-HEADERS_TYPE = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
-COLUMNS: dict[str, tuple[DataType, ...]] = {
-    "key": (BinaryType(), StringType()),
-    "value": (BinaryType(), StringType()),
-    "topic": (StringType(),),
-    "partition": (IntegerType(), LongType()),
-    "offset": (LongType(),),
-    "timestamp": (TimestampType(),),
-    "timestampType": (IntegerType(), LongType()),
-    "headers": (HEADERS_TYPE,),
-}
-"""Each column's type in Spark's Kafka source, and the types it may be read as."""
-
-
-def default_schema(*, include_headers: bool) -> StructType:
-    """The schema of Spark's Kafka source."""
-    names = [name for name in COLUMNS if include_headers or name != "headers"]
-    return StructType([StructField(name, COLUMNS[name][0]) for name in names])
+from fencepost.spark.columns import COLUMNS
 
 
 class Projection:
@@ -99,7 +67,7 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type.equals(kind):
         return array
-    return pc.cast(array, kind, safe=False)
+    return array.cast(kind, safe=False)
 
 
 def _nullable(kind: DataType) -> Any:
@@ -109,6 +77,3 @@ def _nullable(kind: DataType) -> Any:
     if isinstance(kind, StructType):
         return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind.fields])
     return kind
-
-
-assert set(DECODED.names) == set(COLUMNS)

@@ -29,7 +29,6 @@ from fencepost.spark.options import AtOffsets, Point, SourceOptions
 from fencepost.spark.planning import OffsetRange, split_ranges
 from fencepost.spark.projection import Projection
 from fencepost.spark.survey import Look, Survey
-from fencepost.spark.tasks import read_range
 
 log = logging.getLogger("fencepost.spark")
 
@@ -74,6 +73,8 @@ class BatchReader(DataSourceReader):
         """A task's rows. Of a plan without ranges Spark makes one task, with None for a range."""
         if type(partition) is InputPartition and partition.value is None:
             return
+        from fencepost.spark.tasks import read_range  # decoding, which no planner needs
+
         yield from read_range(self.options, self.projection, wanted_range(partition))
 
 

@@ -12,18 +12,19 @@ every run cannot be limited there. (Tried on 4.1.1 and 4.3.0.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from fencepost.spark.group_progress import GroupProgress
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import RangePartition, wanted_range
 from fencepost.spark.stream_planner import StreamPlanner
 from fencepost.spark.survey import Survey
-from fencepost.spark.tasks import read_range
+
+if TYPE_CHECKING:
+    from fencepost.spark.group_progress import GroupProgress
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -61,7 +62,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _finished(self, offset: dict[str, Any] | None) -> None:
         """A batch is finished, so a group may be told."""
+        if self.options.commit_group is None:
+            return
         if self._progress is None:
+            from fencepost.spark.group_progress import GroupProgress
+
             self._progress = GroupProgress(self.options)
         self._progress.finished(offset)
 
@@ -99,6 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A task's rows."""
+        from fencepost.spark.tasks import read_range  # decoding, which the planner does not need
+
         yield from read_range(self.options, self.projection, wanted_range(partition))
 
     def commit(self, end: dict[str, Any]) -> None:

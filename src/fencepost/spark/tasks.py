@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from fencepost.batch.columns import decode_columns
+from fencepost.batch.columns import SCHEMA as DECODED, decode_columns
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import iter_headers
 from fencepost.batch.records import first_offset, read_records
@@ -28,6 +28,7 @@ from fencepost.client.errors import (
 from fencepost.client.fetch_core import Fetched
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
+from fencepost.spark.columns import COLUMNS
 from fencepost.spark.connections import cluster_for, drop
 from fencepost.spark.errors import DataLossError, TimestampError
 from fencepost.spark.loss import UNKNOWN_END, Loss, recreated
@@ -44,6 +45,8 @@ ROWS_PER_BATCH = 32_768
 # As fast as more, and a worker has some 40 MB less resident when values are large and compressed.
 BYTES_PER_BATCH = 4 * 1024 * 1024
 MICROS_MAX = 2**63 - 1
+
+assert set(DECODED.names) == set(COLUMNS)
 
 
 def read_range(
