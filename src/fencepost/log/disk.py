@@ -17,6 +17,9 @@ the protocol is small and says for each operation what it promises:
 `File.sync` may run in another thread while the owner writes to the same file; everything else is
 for one thread at a time. A file that is closed while a sync runs waits for the sync.
 
+A thread that shares its time with others can have reads raise NotCachedError where they would wait
+for the device (`page_cache`).
+
 Errors of the disk are `OSError`; one is that there is something else where a file should be, such
 as a directory or a pipe, which nobody waits for. After a failed `sync` nobody knows what is on the
 disk, and a second `sync` that succeeds proves nothing: the kernel may have dropped the pages.
@@ -39,6 +42,7 @@ from typing import Final, Protocol
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.errors import CorruptFileError, LogDirLockedError
 from fencepost.log.lock_holder import lock_holder
+from fencepost.log.page_cache import PageCache
 
 Buffer = bytes | bytearray | memoryview
 
@@ -62,8 +66,11 @@ class File(Protocol):
         """Write all of `data` at `position`. OSError; part of it may then have been written."""
         ...
 
-    def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file. OSError."""
+    def read_at(self, size: int, position: int) -> bytes | bytearray:
+        """Up to `size` bytes from `position`; fewer only at the end of the file. OSError.
+
+        NotCachedError where the thread has asked not to wait (`page_cache`).
+        """
         ...
 
     def size(self) -> int:
@@ -109,7 +116,10 @@ class Disk(Protocol):
         ...
 
     def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
-        """The whole content; CorruptFileError, and nothing is read, if it is more than that."""
+        """The whole content; CorruptFileError, and nothing is read, if it is more than that.
+
+        NotCachedError as for `File.read_at`.
+        """
         ...
 
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
@@ -259,11 +269,12 @@ class OsFile:
     waits for the holder first, as it does for a sync by another thread.
     """
 
-    __slots__ = ("_descriptor", "_holder", "_sync_lock", "path")
+    __slots__ = ("_descriptor", "_holder", "_page_cache", "_sync_lock", "path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, page_cache: PageCache | None = None) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._page_cache = page_cache
         self._holder: Holder | None = None
         self._sync_lock = threading.Lock()
 
@@ -278,8 +289,13 @@ class OsFile:
             written = os.pwrite(self._descriptor, rest, position)
             rest = rest[written:]
 
-    def read_at(self, size: int, position: int) -> bytes:
+    def read_at(self, size: int, position: int) -> bytes | bytearray:
         """See `File`."""
+        cache = self._page_cache
+        if cache is not None and cache.is_asked:
+            data = cache.read(self.path, self._descriptor, size, position)
+            if data is not None:
+                return data
         return read_from(self._descriptor, size, position)
 
     def size(self) -> int:
@@ -386,17 +402,29 @@ class OsDisk:
     def __init__(self, descriptors: Descriptors | None = None) -> None:
         self.descriptors = Descriptors() if descriptors is None else descriptors
         """What a call does that finds no file descriptor."""
+        self.page_cache = PageCache()
+        """For a thread that is not to wait for reads."""
 
     def _open(self, path: str, flags: int) -> int:
         return self.descriptors.open(lambda: open_regular(path, flags))
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `Disk`."""
-        return OsFile(path, self._open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return OsFile(path, self._open(path, flags), self.page_cache)
 
     def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
         """See `Disk`."""
-        return read_descriptor(path, self._open(path, os.O_RDONLY), max_bytes)
+        descriptor = self._open(path, os.O_RDONLY)
+        if not self.page_cache.is_asked:
+            return read_descriptor(path, descriptor, max_bytes)
+        file = OsFile(path, descriptor, self.page_cache)
+        try:
+            size = file.size()
+            check_size(path, size, max_bytes)
+            return bytes(file.read_at(size, 0))
+        finally:
+            file.close()
 
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
         """See `Disk`."""

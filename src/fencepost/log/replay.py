@@ -155,7 +155,7 @@ def _replay(segment: Segment, producers: ProducerStates, begin: int) -> Iterator
     start = segment.position_of(begin)
     for position, header in segment.headers(start, segment.size_bytes):
         if header.producer_id >= 0:
-            batch = b""
+            batch: bytes | bytearray = b""
             if header.is_control:
                 batch = segment.read(position, position + header.size_bytes)
             aborted = note_batch(producers, header, header.base_offset, batch)

@@ -69,7 +69,7 @@ def _batch_at(
     has_room = base_offset <= header.base_offset <= header.last_offset < base_offset + size
     if header.magic != MAGIC or not has_room or header.size_bytes > size - position:
         return None
-    data = file.read_at(header.size_bytes, position)
+    data = bytes(file.read_at(header.size_bytes, position))
     return (header, data) if check_crc(data, 0, header) else None
 
 

@@ -27,7 +27,8 @@ def scan(
     """
     file = disk.open(path)
     try:
-        position, chunk, chunk_at = 0, b"", 0
+        chunk: bytes | bytearray = b""
+        position = chunk_at = 0
         expected = base_offset
         leap: tuple[int, BatchHeader] | None = None
         while size_bytes - position >= MESSAGE_BYTES_MIN:

@@ -509,7 +509,7 @@ class Segment:
 
     # ---- reading
 
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int) -> bytes | bytearray:
         """The bytes between two batch boundaries, found sound now or before.
 
         CorruptFileError, OSError.
@@ -524,7 +524,7 @@ class Segment:
     def _was_sound(self, start: int, end: int) -> bool:
         return self._sound_from <= start and end <= self._sound_to
 
-    def _check(self, data: bytes, start: int, end: int) -> None:
+    def _check(self, data: bytes | bytearray, start: int, end: int) -> None:
         position, expected, path = 0, self.base_offset, self.path()
         while position < len(data):
             header = header_at(path, data, position, start + position)

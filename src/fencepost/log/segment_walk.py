@@ -66,7 +66,8 @@ def walk(batches: BatchFile, position: int, end: int) -> Iterator[BatchAt]:
     CorruptFileError, OSError.
     """
     read_at, path = batches.file.read_at, batches.path()
-    chunk, chunk_at = b"", position
+    chunk: bytes | bytearray = b""
+    chunk_at = position
     previous = -1
     while end - position >= MESSAGE_BYTES_MIN:
         at = position - chunk_at
@@ -101,7 +102,8 @@ def walk_headers(batches: BatchFile, start: int, end: int) -> Iterator[tuple[int
     CorruptFileError, OSError.
     """
     path = batches.path()
-    position, chunk, chunk_at = start, b"", start
+    chunk: bytes | bytearray = b""
+    position = chunk_at = start
     while end - position >= MESSAGE_BYTES_MIN:
         at = position - chunk_at
         if at + HEADER_BYTES > len(chunk):

@@ -17,12 +17,14 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.net.registry import Parts
 from fencepost.broker.replicas.throttles import LeaderThrottle
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import OsDisk
+from fencepost.log.page_cache import PageCache
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import (
@@ -168,6 +170,7 @@ class PartitionNode(StillNode):
     """A node with partitions."""
 
     directory: Path = field(default_factory=Path)
+    cold_reads: ColdReads = field(default_factory=lambda: ColdReads(PageCache(), Descriptors()))
     decompression: Decompression = field(default_factory=Decompression)
 
     def __post_init__(self) -> None:
@@ -191,6 +194,7 @@ class PartitionNode(StillNode):
             **super().parts,
             Clocks: self.ports,
             Driver: self.driver,
+            ColdReads: self.cold_reads,
             Decompression: self.decompression,
             FetchHost: self.fetches,
             LeaderThrottle: self.throttle,

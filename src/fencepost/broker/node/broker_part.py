@@ -33,6 +33,7 @@ from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.fetch_channel import FetchChannel
 from fencepost.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from fencepost.broker.replicas.topic_configs import topic_configs_under
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
@@ -137,6 +138,7 @@ class BrokerPart:
             lambda image: topic_configs_under(config, image),
         )
         core.storage.on_failed = self.replicas.dir_failed
+        self.cold_reads = ColdReads(core.storage.page_cache, core.storage.descriptors)
         self.fetches = FetchHost(
             ports.timers,
             core.now_ms,
@@ -344,6 +346,7 @@ class BrokerPart:
             ClientWarnings: core.client_warnings,
             Clocks: core.ports,
             CombinedAppends: self.appends,
+            ColdReads: self.cold_reads,
             Decompression: self.decompression,
             Driver: core.driver,
             FetchHost: self.fetches,
@@ -372,6 +375,7 @@ class BrokerPart:
         self.groups.close()
         self.transactions.close()
         self.decompression.close()
+        self.cold_reads.close()
 
     @property
     def can_hand_over(self) -> bool:

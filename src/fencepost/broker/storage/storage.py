@@ -72,13 +72,15 @@ class Storage:
     def __init__(
         self,
         dirs: DataDirs,
-        descriptors: Descriptors,
+        disk: OsDisk,
         wall_ms: Callable[[], int],
         accept_loss: Collection[str],
     ) -> None:
         self._dirs = dirs
-        self.descriptors = descriptors
+        self.descriptors = disk.descriptors
         """What opens the files of all directories."""
+        self.page_cache = disk.page_cache
+        """The context within which reads of them do not wait."""
         self.shortages = ShortageLog()
         self._accept_loss = accept_loss
         self._wall_ms = wall_ms
@@ -397,11 +399,12 @@ def open_storage(config: BrokerConfig, files: FileShares, wall_ms: Callable[[], 
     """Open the configured directories, formatting new ones. LogError, OSError."""
     descriptors = Descriptors(files.spare)
     try:
-        dirs = open_data_dirs(config, OsDisk(descriptors), files.segment_files)
+        disk = OsDisk(descriptors)
+        dirs = open_data_dirs(config, disk, files.segment_files)
     except BaseException:
         descriptors.close()
         raise
-    return Storage(dirs, descriptors, wall_ms, frozenset(config.get("fencepost.accept.loss")))
+    return Storage(dirs, disk, wall_ms, frozenset(config.get("fencepost.accept.loss")))
 
 
 def _report(name: str, opened: PartitionLog) -> None:

@@ -50,7 +50,7 @@ class DamagedSnapshotError(SnapshotError):
 class Readable(Protocol):
     """As much of `fencepost.log.disk.File` as reading takes."""
 
-    def read_at(self, size: int, position: int) -> bytes:
+    def read_at(self, size: int, position: int) -> bytes | bytearray:
         """Up to `size` bytes from `position`; fewer only at the end of the file. OSError."""
         ...
 

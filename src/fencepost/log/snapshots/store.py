@@ -132,7 +132,7 @@ class SnapshotStore:
         if position == 0 or snapshot_id not in self._served:
             self._close_served(snapshot_id)
             self._check_served(snapshot_id)
-        return self._served[snapshot_id].read_at(max_bytes, position)
+        return bytes(self._served[snapshot_id].read_at(max_bytes, position))
 
     def is_corrupt(self, snapshot_id: SnapshotId) -> bool:
         """Whether a reader has found it so; another one may be put in its place."""

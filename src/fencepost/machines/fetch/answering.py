@@ -220,6 +220,11 @@ class Look(Generic[Partition, Key]):
         )
 
     @property
+    def is_stale(self) -> bool:
+        """Whether to look again, if something else may have run since: what moves and an error."""
+        return self.bounds is None or self.has_moved or self.has_grown
+
+    @property
     def has_grown(self) -> bool:
         """Whether there is more for a replica since, which reads up to the log's end."""
         if self.partition is None or self.bounds is None:

@@ -1,0 +1,348 @@
+"""What one Fetch request is answered with: its partitions looked at, read, and put together.
+
+Begun when the connection is ready to send the answer (`reply_in_pieces`). Reads do not wait for the
+disk here (`log.page_cache`): a partition whose records are not in the page cache is left out of an
+answer that has something to tell of others, while a thread brings the records in
+(`broker.storage.cold_reads`); the client's next request finds them. If there is nothing to tell
+yet, the answer waits for the first of those partitions, and the event loop goes on. So a slow disk
+slows the partitions on it, also within one request. Nothing that was read is kept while an answer
+waits.
+
+What a partition was found to be when the request arrived is used again unless it has moved since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from fencepost.batch.header import measure
+from fencepost.broker.cluster.leader_hints import LeaderHints
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.replicas.throttles import LeaderThrottle
+from fencepost.broker.storage.cold_reads import ColdReads, first_done
+from fencepost.broker.storage.storage import Storage
+from fencepost.log.error_codes import LOG_ERRORS
+from fencepost.log.page_cache import NotCachedError
+from fencepost.log.reading import ReadResult
+from fencepost.machines.driver import Driver
+from fencepost.machines.fetch import (
+    Asker,
+    FetchContext,
+    FetchOutcome,
+    FetchTerms,
+    FetchWanted,
+    Look,
+    ReadBudget,
+    look_at,
+)
+from fencepost.machines.partition import Isolation
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
+from fencepost.runtime.log_errors import answer_log_error
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.wire.api.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+PartitionLook = Look[HostedPartition, SessionKey]
+
+PARTITIONS_PER_PIECE: Final = 20
+COLD_TRIES: Final = 8
+"""How often a partition's records are brought in, the index and what it leads to one after the
+other, before they are read whatever that takes: under so much pressure pages do not stay."""
+TOPIC_IDS_FROM: Final = 13
+STORAGE_ERROR_FROM: Final = 6
+LEADER_FROM: Final = 12
+ENDPOINTS_FROM: Final = 16
+
+_TOLD_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class FetchParts(NamedTuple):
+    """What fetches are answered from."""
+
+    clocks: Clocks
+    cold_reads: ColdReads
+    config: BrokerConfig
+    fetches: FetchHost
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    storage: Storage
+    driver: Driver
+    throttle: LeaderThrottle
+
+    def find(self, wanted: FetchWanted[SessionKey], version: int) -> HostedPartition | ErrorCode:
+        """The partition that a request of this version wants, or why it cannot be had."""
+        topic, index = wanted.key
+        if version >= TOPIC_IDS_FROM:
+            assert isinstance(topic, Uuid)
+            return self.replicas.by_id(topic, index)
+        assert isinstance(topic, str)
+        return self.replicas.get(topic, index)
+
+
+@dataclass(slots=True)
+class _Cold:
+    """A partition of the answer that is read from the disk, and how often that was begun."""
+
+    future: Future[None]
+    tries: int
+
+
+class FetchAnswer:
+    """The answer to one request, while it is made."""
+
+    __slots__ = (
+        "_answered",
+        "_budget",
+        "_cold",
+        "_context",
+        "_looks",
+        "_outcomes",
+        "_parts",
+        "_session",
+        "_tells",
+        "_terms",
+    )
+
+    def __init__(
+        self,
+        parts: FetchParts,
+        context: RequestContext,
+        session: FetchContext[SessionKey],
+        terms: FetchTerms,
+    ) -> None:
+        self._parts = parts
+        self._context = context
+        self._session = session
+        self._terms = terms
+        self._budget = ReadBudget(min(terms.max_bytes, context.available_bytes))
+        self._looks: list[PartitionLook] = []
+        self._answered: list[PartitionData] = []
+        self._outcomes: list[tuple[SessionKey, FetchOutcome]] = []
+        self._cold: dict[int, _Cold] = {}
+        self._tells = False
+        """Whether there is something in it that the client should not wait for."""
+
+    def make(
+        self, looks: Sequence[PartitionLook] | None
+    ) -> Generator[Future[None] | None, None, FetchResponse]:
+        """Read, and compose the response. `looks` were taken just now, of all partitions."""
+        partitions = self._session.partitions if looks is None else [one.wanted for one in looks]
+        others_ran = False
+        for position, wanted in enumerate(partitions):
+            if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
+                others_ran = True
+                yield None
+            if looks is None or (others_ran and looks[position].is_stale):
+                look = self._look(wanted)
+            else:
+                look = looks[position]
+            self._looks.append(look)
+            self._take(position, look)
+        while self._cold and not self._tells:
+            yield first_done([cold.future for cold in self._cold.values()])
+            self._try_cold_again()
+        for position in self._cold:
+            self._count(self._looks[position], 0, 0)
+        if len(self._looks) >= PARTITIONS_PER_PIECE:
+            yield None
+        finished = self._session.finish(self._outcomes, self._parts.clocks.now_ms())
+        response = FetchResponse(
+            error_code=int(finished.error_code), session_id=finished.session_id
+        )
+        self._group(response, finished.included)
+        return response
+
+    def _look(self, wanted: FetchWanted[SessionKey]) -> PartitionLook:
+        hosted = self._parts.find(wanted, self._context.api_version)
+        return look_at(hosted, wanted, self._terms)
+
+    def _take(self, position: int, look: PartitionLook) -> None:
+        """Read a partition, the next one or one that was cold before."""
+        before = self._cold.pop(position, None)
+        tries = 0 if before is None else before.tries
+        waits: AbstractContextManager[Any] = self._parts.cold_reads.page_cache
+        if tries >= COLD_TRIES:
+            waits = nullcontext()
+        try:
+            if before is not None:
+                before.future.result()  # how it has failed, if it has
+            part, size_bytes = self._read_partition(look, waits)
+        except NotCachedError as cold:
+            ahead_bytes = self._budget.limit_for(look) or 0
+            future = self._parts.cold_reads.begin(cold, ahead_bytes)
+            self._cold[position] = _Cold(future, tries + 1)
+            part, size_bytes = self._describe(look), 0
+        except LOG_ERRORS as error:
+            assert look.partition is not None, "only what is here is read"
+            code = answer_log_error(self._parts.replicas, look.partition, "reading", error)
+            part, size_bytes = self._refused(look.wanted.key[1], code), 0
+        self._budget.spend(size_bytes)
+        outcome = FetchOutcome(
+            size_bytes,
+            part.high_watermark,
+            part.log_start_offset,
+            part.error_code,
+            part.diverging_epoch.end_offset >= 0,
+            part.preferred_read_replica >= 0,
+        )
+        if position == len(self._answered):
+            self._answered.append(part)
+            self._outcomes.append((look.wanted.key, outcome))
+        else:
+            self._answered[position] = part
+            self._outcomes[position] = (look.wanted.key, outcome)
+        if position in self._cold:
+            return
+        self._tells = self._tells or size_bytes > 0 or look.is_urgent or part.error_code != 0
+        self._count(look, size_bytes, part.error_code)
+        if self._terms.is_replica and look.is_at_end and not part.error_code:
+            self._settle(look)
+
+    def _try_cold_again(self) -> None:
+        """Read what may be in the page cache by now; the partitions may have moved meanwhile."""
+        for position, cold in list(self._cold.items()):
+            if cold.future.done():
+                look = self._looks[position] = self._look(self._looks[position].wanted)
+                self._take(position, look)
+
+    def _count(self, look: PartitionLook, size_bytes: int, error_code: int) -> None:
+        if look.partition is not None:
+            look.partition.traffic.fetched(size_bytes, error_code, self._terms.is_replica)
+
+    def _settle(self, look: PartitionLook) -> None:
+        """A follower has all of the partition: its session need not look until that moves."""
+        session = self._session.session
+        if session is not None and look.partition is not None:
+            asker = Asker(self._terms.replica_id, self._terms.broker_epoch)
+            self._parts.fetches.settle(session, look.partition, look.wanted.key, asker)
+
+    def _describe(self, look: PartitionLook) -> PartitionData:
+        """What there is to say of a partition, without records."""
+        index, bounds = look.wanted.key[1], look.bounds
+        if bounds is None:
+            return self._refused(index, look.error)
+        part = PartitionData(
+            partition_index=index,
+            high_watermark=bounds.high_watermark,
+            last_stable_offset=bounds.last_stable_offset,
+            log_start_offset=bounds.log_start_offset,
+            aborted_transactions=[] if self._reads_committed else None,
+            preferred_read_replica=bounds.preferred_replica,
+            records=(),
+        )
+        if bounds.diverging is not None:
+            part.diverging_epoch = EpochEndOffset(
+                epoch=bounds.diverging.epoch, end_offset=bounds.diverging.end_offset
+            )
+        return part
+
+    def _read_partition(
+        self, look: PartitionLook, waits: AbstractContextManager[Any]
+    ) -> tuple[PartitionData, int]:
+        """One partition's part of the response, and how many bytes of records it has.
+
+        NotCachedError, LOG_ERRORS.
+        """
+        part = self._describe(look)
+        limit_bytes = self._budget.limit_for(look)
+        if limit_bytes is None:
+            return part, 0
+        hosted, bounds, offset = look.partition, look.bounds, look.wanted.fetch_offset
+        assert hosted is not None and bounds is not None, "only what is here is read"
+        with self._parts.storage.descriptors.without_waiting(), waits:
+            data = hosted.log.read(
+                offset, limit_bytes, bounds.upper_bound, self._budget.takes_any_batch
+            )
+            if self._reads_committed:
+                part.aborted_transactions = _aborted(hosted, offset, data)
+        part.records = data.buffers
+        if self._terms.is_replica:
+            self._parts.throttle.record(hosted, data.size_bytes)
+        return part, data.size_bytes
+
+    @property
+    def _reads_committed(self) -> bool:
+        return self._terms.isolation == Isolation.READ_COMMITTED
+
+    def _refused(self, index: int, error: ErrorCode) -> PartitionData:
+        if (
+            error is ErrorCode.KAFKA_STORAGE_ERROR
+            and self._context.api_version < STORAGE_ERROR_FROM
+        ):
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return PartitionData(
+            partition_index=index,
+            error_code=int(error),
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            aborted_transactions=None,
+            records=(),
+        )
+
+    def _group(
+        self,
+        response: FetchResponse,
+        included: Sequence[int],
+    ) -> None:
+        """Put the chosen parts into the response, neighbours of one topic together."""
+        by_id = self._context.api_version >= TOPIC_IDS_FROM
+        hints: LeaderHints | None = None
+        topics = response.responses
+        last: object = None
+        for position in included:
+            topic, index = self._looks[position].wanted.key
+            part = self._answered[position]
+            if not topics or topic != last:
+                last = topic
+                topics.append(_topic(topic, by_id))
+            topics[-1].partitions.append(part)
+            if part.error_code in _TOLD_LEADER and self._context.api_version >= LEADER_FROM:
+                if hints is None:
+                    hints = LeaderHints(self._parts.metadata.image, self._context.listener_name)
+                name, topic_id = ("", topic) if by_id else (topic, Uuid.ZERO)
+                leader = hints.leader_of(name, topic_id, index)  # type: ignore[arg-type]
+                if leader is not None:
+                    part.current_leader = LeaderIdAndEpoch(
+                        leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+                    )
+        if hints is not None and self._context.api_version >= ENDPOINTS_FROM:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
+                for n in hints.endpoints()
+            ]
+
+
+def _aborted(hosted: HostedPartition, offset: int, data: ReadResult) -> list[AbortedTransaction]:
+    """The aborted transactions among what was read, in the order of their markers. LOG_ERRORS."""
+    if not hosted.log.has_aborted_transactions(offset):
+        return []
+    end_offset = max((measure(part).next_offset or 0 for part in data.buffers), default=0)
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in hosted.log.aborted_transactions(offset, end_offset)
+    ]
+
+
+def _topic(topic: object, by_id: bool) -> FetchableTopicResponse:
+    if by_id:
+        assert isinstance(topic, Uuid)
+        return FetchableTopicResponse(topic_id=topic)
+    assert isinstance(topic, str)
+    return FetchableTopicResponse(topic=topic)

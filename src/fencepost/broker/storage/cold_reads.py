@@ -1,0 +1,143 @@
+"""Threads that bring what a client reads from the disk into the page cache.
+
+The event loop reads log files without waiting (`log.page_cache`), and learns so which range of
+which file is not cached. A thread of the file's log directory reads that range here and drops what
+it read: it is cached now, and whoever wanted it reads again. So everything that is decided about a
+log stays with the event loop, and a thread knows a descriptor and a range. A disk that is slow, or
+hangs, holds up its own directory's threads, and nobody else.
+
+Ranges of a directory that are wanted at the same time are bounded by `RANGES_MAX`, and one that
+several clients want is read once. Memory: `CHUNK_BYTES` for a thread that reads.
+
+The threads are daemons: a node that stops does not wait for a disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
+from queue import SimpleQueue
+from typing import Final, NamedTuple
+
+from fencepost.log.descriptors import Descriptors
+from fencepost.log.disk import open_regular
+from fencepost.log.page_cache import NotCachedError, PageCache
+
+THREADS_PER_DIR: Final = 4
+"""Disks do several reads at a time faster than one after the other."""
+RANGES_MAX: Final = 256
+CHUNK_BYTES: Final = 256 * 1024
+
+Range = tuple[str, int]
+"""A file's path, and where to begin."""
+
+
+class _Wanted(NamedTuple):
+    """A range that is to be read."""
+
+    path: str
+    position: int
+    size_bytes: int
+    done: Future[None]
+
+
+class ColdReads:
+    """The reading threads of a node, by log directory. For the event loop's thread."""
+
+    def __init__(self, page_cache: PageCache, descriptors: Descriptors) -> None:
+        self.page_cache = page_cache
+        """The context within which reads raise what `begin` takes."""
+        self._descriptors = descriptors
+        self._readers: dict[str, _Readers] = {}
+
+    def begin(self, cold: NotCachedError, ahead_bytes: int = 0) -> Future[None]:
+        """Have a range read, or `ahead_bytes` from where it begins if that is more.
+
+        Done when it is worth another try, which may meet another range. Its exception is the
+        OSError of the disk.
+        """
+        readers = self._readers.get(cold.log_dir)
+        if readers is None:
+            readers = self._readers[cold.log_dir] = _Readers(self._descriptors)
+        return readers.begin(cold.path, cold.position, max(cold.size_bytes, ahead_bytes))
+
+    def close(self) -> None:
+        """Begin nothing more; what is being read ends by itself."""
+        for readers in self._readers.values():
+            readers.close()
+
+
+class _Readers:
+    """The threads of one log directory."""
+
+    def __init__(self, descriptors: Descriptors) -> None:
+        self._descriptors = descriptors
+        self._queue: SimpleQueue[_Wanted | None] = SimpleQueue()
+        self._wanted: dict[Range, Future[None]] = {}
+        self._threads = 0
+
+    def begin(self, path: str, position: int, size_bytes: int) -> Future[None]:
+        """See `ColdReads.begin`."""
+        wanted = self._wanted
+        for at in [at for at, future in wanted.items() if future.done()]:
+            del wanted[at]
+        known = wanted.get((path, position))
+        if known is not None:
+            return known
+        if len(wanted) >= RANGES_MAX:
+            return first_done(list(wanted.values()))
+        done: Future[None] = Future()
+        wanted[path, position] = done
+        self._queue.put(_Wanted(path, position, size_bytes, done))
+        if self._threads < min(len(wanted), THREADS_PER_DIR):
+            self._threads += 1
+            threading.Thread(target=self._serve, name="fencepost-read", daemon=True).start()
+        return done
+
+    def close(self) -> None:
+        """End the threads."""
+        for _ in range(self._threads):
+            self._queue.put(None)
+
+    def _serve(self) -> None:
+        while (wanted := self._queue.get()) is not None:
+            try:
+                self._read(wanted)
+            except FileNotFoundError:  # it has another name now, or is gone: try again
+                wanted.done.set_result(None)
+            except OSError as error:
+                wanted.done.set_exception(error)
+            else:
+                wanted.done.set_result(None)
+
+    def _read(self, wanted: _Wanted) -> None:
+        path, position, left_bytes, _ = wanted
+        descriptor = self._descriptors.open(lambda: open_regular(path, os.O_RDONLY))
+        try:
+            buffer = memoryview(bytearray(min(CHUNK_BYTES, left_bytes)))
+            while left_bytes > 0:
+                count = os.preadv(descriptor, [buffer[:left_bytes]], position)
+                if not count:
+                    break
+                position += count
+                left_bytes -= count
+        finally:
+            os.close(descriptor)
+
+
+def first_done(futures: Sequence[Future[None]]) -> Future[None]:
+    """Done when any of `futures` is."""
+    if len(futures) == 1:
+        return futures[0]
+    first: Future[None] = Future()
+
+    def settle(_: Future[None]) -> None:
+        with contextlib.suppress(InvalidStateError):  # two at a time
+            first.set_result(None)
+
+    for future in futures:
+        future.add_done_callback(settle)
+    return first

@@ -1,0 +1,102 @@
+"""Reads that do not wait for the disk: what the page cache has, or word of what it lacks.
+
+Theory of operation
+-------------------
+A read of what is in the page cache is a copy; of anything else, it waits for the disk, and whoever
+shares the thread waits with it. Linux can be asked for the copy alone (`preadv2` with RWF_NOWAIT).
+Within `PageCache` as a context manager every read of a file does that, and raises NotCachedError
+where it would wait. Nothing has happened then: have the range read on another thread
+(`broker.storage.cold_reads`) and do the same again.
+
+Only reads of contents are meant. To open a file is to look its name up, which the kernel seldom
+forgets of a directory that is in use; nobody can ask it not to wait for that.
+
+Where there is no such call, or the file system does not know the flag (most of those over a
+network), reads wait as they do elsewhere. A line in the log says so, once for each log directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from threading import get_ident
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+_HAS_CALL: Final = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
+_UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_NOBODY: Final = 0
+
+
+class NotCachedError(Exception):
+    """`size_bytes` of a file from `position` on would have to be read from the disk."""
+
+    def __init__(self, path: str, position: int, size_bytes: int) -> None:
+        super().__init__(f"{path}: {size_bytes} bytes from {position} on are not cached")
+        self.path = path
+        self.position = position
+        self.size_bytes = size_bytes
+
+    @property
+    def log_dir(self) -> str:
+        """The log directory that the file is in, which is one of a partition."""
+        return log_dir_of(self.path)
+
+
+class PageCache:
+    """What one disk's files are read from without waiting, while a thread is in its context.
+
+    One thread at a time, and not twice: the event loop's.
+    """
+
+    def __init__(self) -> None:
+        self._thread = _NOBODY
+        self._unsupported: set[str] = set()
+
+    def __enter__(self) -> None:
+        assert self._thread == _NOBODY, "one thread at a time"
+        self._thread = get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread = _NOBODY
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the calling thread is not to wait."""
+        return self._thread != _NOBODY and self._thread == get_ident()
+
+    def read(self, path: str, descriptor: int, size: int, position: int) -> bytearray | None:
+        """As many bytes of an open file as `File.read_at` gives; None where nobody can tell.
+
+        NotCachedError, OSError.
+        """
+        if not _HAS_CALL or (self._unsupported and log_dir_of(path) in self._unsupported):
+            return None
+        data = bytearray(size)
+        try:
+            count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            if error.errno not in _UNKNOWN_FLAG:
+                raise
+            self._unsupported.add(log_dir_of(path))
+            log.info(
+                "clients that read from %s may wait for its disk together: its file system does"
+                " not tell what is in the page cache",
+                log_dir_of(path),
+            )
+            return None
+        if count < size:
+            missing = min(position + size, os.fstat(descriptor).st_size) - (position + count)
+            if missing > 0:
+                raise NotCachedError(path, position + count, missing)
+            del data[count:]
+        return data
+
+
+def log_dir_of(path: str) -> str:
+    """The log directory that a partition's file is in."""
+    return path.rsplit("/", 2)[0]

@@ -1,0 +1,200 @@
+"""Fetches of what is not in the page cache: a thread reads, and a disk that hangs holds up its own.
+
+The disk is a real one whose pages are dropped; it hangs, or refuses, where threads open its files.
+While it hangs, nothing of it is in the page cache: what the kernel reads ahead does not count.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.apis.fetch_answer import COLD_TRIES
+from fencepost.broker.storage import cold_reads
+from fencepost.broker.storage.cold_reads import RANGES_MAX, ColdReads, first_done
+from fencepost.log.descriptors import Descriptors
+from fencepost.log.disk import open_regular
+from fencepost.log.page_cache import NotCachedError, PageCache
+from fencepost.wire.api import ApiVersionsRequest
+from fencepost.wire.errors import ErrorCode
+
+from ...log.page_cache_fixtures import make_cold
+from ...waiting import DEADLINE_S, eventually
+from ..conftest import RunningNode
+from ..topic_requests import batch, fetch, fetch_request, make_topic, produce, values
+
+LIMITS = ({}, {"partition_max_bytes": 1}, {"max_bytes": 25_000}, {"min_bytes": 70_000})
+
+
+class SlowDisk:
+    """Opens files for reading threads; those in one directory only when it is let go."""
+
+    def __init__(self) -> None:
+        self.hung_dir = "nowhere"
+        self.error: int | None = None
+        self.go = threading.Event()
+        self.asked: list[str] = []
+
+    def open(self, path: str, flags: int) -> int:
+        self.asked.append(path)
+        if self.is_hung(path):
+            assert self.go.wait(DEADLINE_S)
+        if self.error is not None:
+            raise OSError(self.error, os.strerror(self.error))
+        return open_regular(path, flags)
+
+    def is_hung(self, path: str) -> bool:
+        return self.hung_dir in Path(path).parts and not self.go.is_set()
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    slow = SlowDisk()
+    monkeypatch.setattr(cold_reads, "open_regular", slow.open)
+    read = PageCache.read
+
+    def read_or_miss(self, path, descriptor, size, position):
+        if slow.is_hung(path):
+            raise NotCachedError(path, position, size)
+        return read(self, path, descriptor, size, position)
+
+    monkeypatch.setattr(PageCache, "read", read_or_miss)
+    yield slow
+    slow.go.set()
+
+
+class World:
+    """A node with the directories a and b, and a topic with one partition in each."""
+
+    def __init__(self, path: Path) -> None:
+        dirs = ",".join(str(path / name) for name in "ab")
+        self.running = RunningNode(path, {"log.dirs": dirs})
+        with self.running.connect() as client:
+            self.topic = make_topic(client, partitions=2)
+            for index in range(2):
+                for _ in range(3):
+                    records = batch(b"%d" % index * 20_000)
+                    assert produce(client, self.topic, records, index=index).error_code == 0
+            self.warm = fetch(client, self.topic, 0, 0)
+        self.dirs = [self.place(index) for index in range(2)]
+
+    def place(self, index: int) -> str:
+        hosted = self.running.call(self.running.node.replicas.get, self.topic.name, index)
+        return Path(hosted.data_dir.path).name
+
+    def make_cold(self, *indexes: int) -> None:
+        for index in indexes:
+            hosted = self.running.call(self.running.node.replicas.get, self.topic.name, index)
+            make_cold(Path(hosted.log.directory) / f"{0:020d}.log")
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path)
+    assert sorted(made.dirs) == ["a", "b"]
+    yield made
+    made.running.close()
+
+
+def of_partition(topic, index, **kinds):
+    """A fetch of one partition, whichever it is."""
+    request = fetch_request(topic, 0, **kinds)
+    request.topics[0].partitions[0].partition = index
+    return request
+
+
+def only(response):
+    return response.responses[0].partitions[0]
+
+
+def test_a_disk_that_hangs_holds_up_who_reads_from_it_and_nobody_else(world, disk):
+    topic = world.topic
+    disk.hung_dir = world.dirs[0]
+    world.make_cold(1)
+    connect = world.running.connect
+    with connect() as stuck, connect() as other, connect() as both:
+        stuck.send(of_partition(topic, 0), 12)
+        stuck.send(ApiVersionsRequest(), 0)
+        eventually(lambda: disk.asked, "the thread of the disk that hangs is asked")
+        assert only(other.ask(of_partition(topic, 1), 12)).records == world.warm[1].records
+        hung, read = fetch(both, topic, 0, 0)
+        assert (hung.error_code, hung.high_watermark, bytes(hung.records)) == (0, 3, b"")
+        assert read.records == world.warm[1].records
+        assert len([path for path in disk.asked if disk.hung_dir in Path(path).parts]) == 1
+        assert produce(other, topic, batch(b"x"), index=0).error_code == 0
+        disk.go.set()
+        _, answered = stuck.receive(1, 12)
+        assert bytes(only(answered).records).startswith(bytes(world.warm[0].records))
+        assert stuck.receive(18, 0)[1].error_code == 0
+
+
+def test_what_was_cold_is_answered_as_if_it_were_not(world, disk):
+    with world.running.connect() as client:
+        for limits in LIMITS:
+            for isolation in (0, 1):
+                kinds = {"isolation_level": isolation, "max_wait_ms": 1, **limits}
+                warm = only(client.ask(of_partition(world.topic, 0, **kinds), 12))
+                world.make_cold(0)
+                assert only(client.ask(of_partition(world.topic, 0, **kinds), 12)) == warm
+        assert values(warm) == [b"0" * 20_000] * 3
+        assert disk.asked, "it was cold"
+
+
+def test_a_disk_that_refuses_a_thread_is_offline(world, disk):
+    bad = world.dirs.index("b")  # the metadata log is in a
+    disk.error = errno.EIO
+    world.make_cold(bad)
+    with world.running.connect() as client:
+        part = only(client.ask(of_partition(world.topic, bad), 12))
+        assert part.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        good = only(client.ask(of_partition(world.topic, 1 - bad), 12))
+        assert good.records == world.warm[1 - bad].records
+
+
+def test_pages_that_do_not_stay_are_read_all_the_same(world, disk, monkeypatch):
+    tries = []
+    disk.hung_dir = world.dirs[0]
+
+    def in_vain(self, cold, ahead_bytes=0):
+        tries.append(cold)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    monkeypatch.setattr(ColdReads, "begin", in_vain)
+    with world.running.connect() as client:
+        part = only(client.ask(of_partition(world.topic, 0), 12))
+        assert part.records == world.warm[0].records
+    assert len(tries) == COLD_TRIES
+
+
+def test_a_client_that_leaves_is_not_answered(world, disk):
+    disk.hung_dir = world.dirs[0]
+    with world.running.connect() as leaving:
+        leaving.send(of_partition(world.topic, 0), 12)
+        eventually(lambda: disk.asked)
+    disk.go.set()
+    with world.running.connect() as client:
+        assert len(fetch(client, world.topic, 0, 0)) == 2
+
+
+def test_ranges_are_bounded_and_read_once(tmp_path, disk):
+    disk.hung_dir = tmp_path.name
+    reads = ColdReads(PageCache(), Descriptors())
+    missing = [NotCachedError(f"{tmp_path}/t-0/{at}.log", 0, 1) for at in range(RANGES_MAX + 1)]
+    futures = [reads.begin(one) for one in missing[:RANGES_MAX]]
+    assert reads.begin(missing[0]) is futures[0]
+    one_too_many = reads.begin(missing[RANGES_MAX])
+    assert one_too_many not in futures and not one_too_many.done()
+    either = first_done(futures[:2])
+    disk.go.set()
+    for future in (one_too_many, either, *futures):  # files that have gone: to be tried again
+        assert future.result(DEADLINE_S) is None
+    assert sorted(disk.asked) == sorted(one.path for one in missing[:RANGES_MAX])
+    reads.close()
+    eventually(lambda: not any(t.name == "fencepost-read" for t in threading.enumerate()))

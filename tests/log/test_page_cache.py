@@ -1,0 +1,85 @@
+"""Reads without waiting: what is in the page cache, what is not, and who cannot tell."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+
+import pytest
+
+from fencepost.log.disk import OsDisk
+from fencepost.log.page_cache import NotCachedError
+
+from .page_cache_fixtures import make_cold
+
+DATA = os.urandom(300_000)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A disk, and a file on it that is not in the page cache."""
+    disk, path = OsDisk(), tmp_path / "t-0" / "0.log"
+    path.parent.mkdir()
+    file = disk.open(str(path), create=True)
+    file.write_at(DATA, 0)
+    file.sync()
+    make_cold(path)
+    yield disk, file
+    file.close()
+
+
+def test_what_is_not_cached_is_named_and_read_where_waiting_is_allowed(world):
+    disk, file = world
+    with disk.page_cache, pytest.raises(NotCachedError) as caught:
+        file.read_at(200_000, 50_000)
+    cold = caught.value
+    assert cold.path == file.path and cold.log_dir == os.path.dirname(os.path.dirname(file.path))
+    assert (cold.position, cold.position + cold.size_bytes) == (50_000, 250_000)
+    with disk.page_cache, pytest.raises(NotCachedError):
+        disk.read(file.path)
+    assert file.read_at(200_000, 50_000) == DATA[50_000:250_000]
+    assert disk.read(file.path) == DATA
+    with disk.page_cache:
+        assert file.read_at(200_000, 50_000) == DATA[50_000:250_000]
+        assert file.read_at(200_000, 250_000) == DATA[250_000:]
+        assert file.read_at(10, len(DATA)) == b""
+        assert disk.read(file.path) == DATA
+
+
+def test_other_threads_wait_for_the_disk_as_ever(world):
+    disk, file = world
+    found = []
+    with disk.page_cache:
+        thread = threading.Thread(target=lambda: found.append(file.read_at(300_000, 0)))
+        thread.start()
+        thread.join()
+    assert found == [DATA]
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_without_the_flag_is_read_as_ever_and_named_once(
+    world, number, monkeypatch, caplog
+):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    disk, file = world
+    with caplog.at_level(logging.INFO), disk.page_cache:
+        for _ in range(2):
+            assert file.read_at(300_000, 0) == DATA
+            assert disk.read(file.path) == DATA
+    (line,) = caplog.messages
+    assert "does not tell what is in the page cache" in line
+
+
+def test_a_disk_that_refuses_is_an_error(world, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    disk, file = world
+    with disk.page_cache, pytest.raises(OSError, match="Input/output"):
+        file.read_at(300_000, 0)
