@@ -20,12 +20,15 @@ from .. import sanitized
 from .samples import RECORDS, build
 
 BATCH = bytes(build(RECORDS))
+TRANSACTIONAL = bytes(
+    build(RECORDS, producer_id=5, producer_epoch=1, base_sequence=9, transactional=True)
+)
 ROUNDS_MIN = 2_000
 
 
 def hostile_batch(rng: random.Random) -> bytes:
     """A batch in which little or much is wrong, mostly under a sound CRC."""
-    batch = bytearray(BATCH)
+    batch = bytearray(rng.choice([BATCH, TRANSACTIONAL]))
     for _ in range(rng.choice([0, 0, 1, 2])):
         at = rng.randrange(8, len(batch))
         batch[at : at + rng.randrange(2)] = rng.randbytes(rng.randrange(2))
@@ -49,7 +52,12 @@ def hostile_body(rng: random.Random, version: int) -> bytes:
         )
         for _ in range(rng.randrange(3))
     ]
-    request = ProduceRequest(acks=rng.choice([-1, 0, 1]), timeout_ms=1, topic_data=topics)
+    request = ProduceRequest(
+        transactional_id=rng.choice([None, None, "", "transactional"]),
+        acks=rng.choice([-1, 0, 1]),
+        timeout_ms=1,
+        topic_data=topics,
+    )
     body = bytearray(request.encode(version))
     for _ in range(rng.choice([0, 0, 1, 2])):
         at = rng.randrange(len(body) + 1)
@@ -75,24 +83,30 @@ def main() -> None:
     rules = ProduceRules(1 << 20)
     while rounds < ROUNDS_MIN or time.monotonic() < deadline:
         rounds += 1
-        version = rng.randrange(9, 14)
+        version = rng.randrange(3, 14)
         # From malloc at its exact size, so that nothing lies behind it by chance.
         body = memoryview(np.frombuffer(hostile_body(rng, version) or b"\0", np.uint8).copy())
         request = kernel.read_request(body, 0, version)
         if request is None:
             continue
-        acks, timeout_ms, topics = request
+        transactional_id, acks, timeout_ms, topics = request
+        if not is_text(transactional_id or b""):
+            continue  # who takes it finds out
         if version < 13 and any(not is_text(name) for name, _ in topics):
             continue  # no topic has that name
         decoded, end = ProduceRequest.read(body, 0, version)
         assert end == len(body) and (decoded.acks, decoded.timeout_ms) == (acks, timeout_ms)
+        named = decoded.transactional_id
+        assert transactional_id == (None if named is None else named.encode())
         for topic, (name, partitions) in zip(decoded.topic_data, topics, strict=True):
             assert name == (topic.topic_id if version >= 13 else topic.name.encode())
             for data, (index, at, size) in zip(topic.partition_data, partitions, strict=True):
                 assert data.index == index and data.records == body[at : at + size]
-                header = kernel.check_batch(BatchHeader, body, at, size, rules, 5)
+                in_transaction = transactional_id is not None
+                header = kernel.check_batch(BatchHeader, body, at, size, rules, 5, in_transaction)
                 if header is not None:
                     sound += 1
+                    assert header.is_transactional == in_transaction
                     assert header == read_header(body, at)
                     assert prepare_produced(data.records, rules, 5).header == header
         results = [(0, rng.getrandbits(62), -1, 0, None) for _, some in topics for _ in some]

@@ -216,7 +216,11 @@ class World:
 
 
 def batch(
-    count: int = 1, *, value: bytes = b"v", producer: tuple[int, int, int] = (-1, -1, -1)
+    count: int = 1,
+    *,
+    value: bytes = b"v",
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
 ) -> bytearray:
     """A batch of `count` records; `producer` is (id, epoch, base sequence)."""
     producer_id, producer_epoch, base_sequence = producer
@@ -226,6 +230,7 @@ def batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
+        transactional=transactional,
     )
 
 

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import SEQUENCE_MAX
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.partition import (
+    NO_TICKET,
+    TICKET_NOT_NEEDED,
     AlterPartitionAnswered,
     PartitionConfig,
     Produce,
     ProduceResult,
+    WriteMarker,
 )
 from fencepost.runtime import combined_appends
 from fencepost.runtime.combined_appends import CombinedAppends
@@ -23,6 +27,7 @@ from fencepost.wire.errors import ErrorCode
 
 from ..machines.fakes import batch
 from ..machines.test_partition_produce import KEY, Leader
+from ..machines.test_partition_transactions import PRODUCER, TxnLeader
 
 
 class Room:
@@ -67,8 +72,10 @@ class Appends:
         count: int = 1,
         value: bytes = b"v",
         timeout_ms: int = 10_000,
+        ticket: int | None = None,
     ) -> bytearray:
-        data = batch(count, value=value, producer=producer)
+        """One with a ticket, or NO_TICKET, is of a transaction."""
+        data = batch(count, value=value, producer=producer, transactional=ticket is not None)
         parsed = RecordBatch.parse(data)
 
         def told(result: ProduceResult) -> None:
@@ -77,7 +84,7 @@ class Appends:
             self.order.append(name)
 
         deadline_ms = self.world.now + timeout_ms
-        produce = Produce(parsed, acks, told, deadline_ms)
+        produce = Produce(parsed, acks, told, deadline_ms, ticket or NO_TICKET)
         self.appends.add(self.hosted, produce, lambda: self.failed.append(name))
         return data
 
@@ -211,6 +218,50 @@ def test_each_producer_of_a_group_is_judged_by_its_own_batches() -> None:
     assert world.answers[2].error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_batches_of_an_open_transaction_are_a_group() -> None:
+    world = Appends()
+    world.add(0, producer=(7, 0, 0), ticket=TICKET_NOT_NEEDED)
+    world.end_turn()
+    for name, sequence in ((1, 1), (2, 2), (3, 3)):
+        world.add(name, producer=(7, 0, sequence), ticket=NO_TICKET)
+    world.add(4, producer=(8, 0, 0))
+    world.end_turn()
+    world.leader.flush()
+    assert world.log.asked == [4]
+    assert {one.error_code for one in world.answers.values()} == {ErrorCode.NONE}
+
+
+def test_who_goes_on_counting_does_not_enter_or_leave_a_transaction_by_it() -> None:
+    world = Appends()
+    world.add(0, producer=(7, 0, 0), ticket=TICKET_NOT_NEEDED)
+    world.add(1, producer=(8, 0, 0))
+    world.end_turn()
+    world.add(2, producer=(7, 0, 1), ticket=NO_TICKET)
+    world.add(3, producer=(7, 0, 2))
+    world.add(4, producer=(8, 0, 1))
+    world.add(5, producer=(8, 0, 2), ticket=NO_TICKET)
+    world.end_turn()
+    world.leader.flush()
+    refused = {name for name, one in world.answers.items() if one.error_code}
+    assert refused == {3, 5}
+    assert world.answers[3].error_code is ErrorCode.INVALID_TXN_STATE
+    assert world.answers[5].error_code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_first_batch_of_a_transaction_is_not_collected() -> None:
+    leader = TxnLeader()
+    ticket = leader.ticket()
+    world = Appends(leader)
+    world.add(0, acks=0)
+    world.add(1, acks=0, producer=(PRODUCER, 0, 0), ticket=ticket)
+    assert world.order == [0, 1]
+    assert leader.machine.is_in_transaction(PRODUCER, 0)
+    world.add(2, acks=0, producer=(PRODUCER, 0, 1), ticket=NO_TICKET)
+    assert world.order == [0, 1], "it is collected, and needs no ticket"
+    world.end_turn()
+    assert world.answers[2].error_code is ErrorCode.NONE
+
+
 def test_a_failed_write_is_answered_to_all() -> None:
     world = Appends()
     world.leader.log.refuses = "no space left"
@@ -230,14 +281,34 @@ PRODUCERS = st.one_of(
         st.sampled_from([0, 0, 1, 2, 3, 4, SEQUENCE_MAX]),
     ),
 )
+TICKETS = [None, NO_TICKET, TICKET_NOT_NEEDED]
 COMMANDS = st.lists(
     st.one_of(
-        st.tuples(st.just("produce"), st.sampled_from([-1, 0, 1, 2]), PRODUCERS, st.integers(1, 2)),
-        st.tuples(st.just("produce"), st.just(1), PRODUCERS, st.integers(1, 2)),
-        st.tuples(st.sampled_from(["end turn", "flush", "fetched", "shrink", "expire"])),
+        st.tuples(
+            st.just("produce"),
+            st.sampled_from([-1, 0, 1, 2]),
+            PRODUCERS,
+            st.integers(1, 2),
+            st.none(),
+        ),
+        st.tuples(
+            st.just("produce"), st.just(1), PRODUCERS, st.integers(1, 2), st.sampled_from(TICKETS)
+        ),
+        st.tuples(st.sampled_from(["end turn", "flush", "fetched", "shrink", "expire", "mark"])),
     ),
     max_size=25,
 )
+
+
+def end_marker(producer_id: int) -> WriteMarker:
+    data = build_end_txn_marker(
+        committed=True,
+        coordinator_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        timestamp_ms=1,
+    )
+    return WriteMarker(RecordBatch.parse(bytearray(data)), 0, 0, lambda result: None, 0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -248,7 +319,10 @@ def test_batches_together_are_answered_as_one_by_one(commands: list[tuple[Any, .
     for name, command in enumerate(commands):
         for world in (together, alone):
             if command[0] == "produce":
-                world.add(name, command[1], command[2], command[3])
+                _, acks, producer, count, ticket = command
+                if producer[0] < 0:
+                    ticket = None
+                world.add(name, acks, producer, count, ticket=ticket)
                 if world is alone:
                     world.appends.settle()
                 continue
@@ -263,6 +337,8 @@ def test_batches_together_are_answered_as_one_by_one(commands: list[tuple[Any, .
                 world.leader.feed(answer)
             elif command[0] == "expire":
                 world.leader.world.advance(10_000)
+            elif command[0] == "mark":
+                world.leader.feed(end_marker(7))
         if command[0] != "produce":
             assert together.answers == alone.answers
     for world in (together, alone):

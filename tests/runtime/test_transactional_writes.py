@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.apis import produce
+from fencepost.broker.apis import produce_versions
 from fencepost.machines.partition import NO_TICKET, TICKET_NOT_NEEDED, BecomeFollower
 from fencepost.runtime import transactional_commits as commits
 from fencepost.runtime.transactional_writes import (
@@ -99,7 +99,10 @@ def test_nobody_is_asked_about_a_transaction_that_is_open(asking: Asking) -> Non
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [
-        ((produce.ABORTABLE_FROM, produce.ADDS_FROM), [(9, 0), (10, 0), (11, 1), (12, 2), (13, 2)]),
+        (
+            (produce_versions.ABORTABLE_FROM, produce_versions.ADDS_FROM),
+            [(9, 0), (10, 0), (11, 1), (12, 2), (13, 2)],
+        ),
         ((commits.ABORTABLE_FROM, commits.ADDS_FROM), [(0, 0), (3, 0), (4, 1), (5, 2)]),
     ],
 )

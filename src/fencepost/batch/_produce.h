@@ -1,8 +1,11 @@
 /* The usual Produce request: what stands where in its bytes, and whether a batch may be appended.
  *
- * Usual is what today's clients send: v9 to v13, nothing tagged, every batch there. Of anything
+ * Usual is what today's clients send: v3 to v13, nothing tagged, every batch there. Of anything
  * else it is said that it is not usual, never what is wrong with it: the codec and `produced` look
  * again, and have the words. So a request that is taken here is one that they would take, too.
+ *
+ * From v9 on lengths are varints, one more than what they stand for, and structs end with tags
+ * (KIP-482); before, lengths are plain integers of 2 bytes (strings) or 4, and nothing ends.
  *
  * Every read is checked against the end of the frame; nothing is allocated.
  */
@@ -16,9 +19,13 @@
 #include "_records.h"
 
 enum {
+    FPOST_LOG_START_FROM = 5,
+    FPOST_RECORD_ERRORS_FROM = 8,
+    FPOST_FLEXIBLE_FROM = 9,
     FPOST_TOPIC_IDS_FROM = 13,
     FPOST_TOPIC_ID_BYTES = 16,
     FPOST_NAME_BYTES_MAX = 249,
+    FPOST_STRING_BYTES_MAX = 32767,
     FPOST_BATCH_HEADER_BYTES = 61,
     FPOST_BATCH_LENGTH_OVERHEAD = 12,
     FPOST_BATCH_CRC_FROM = 21,
@@ -82,25 +89,35 @@ static inline uint8_t *fpost_put_uvarint(uint8_t *at, uint32_t value)
     return at;
 }
 
-/* A count of elements, which is not null, or the end of a struct without tags. */
-static inline int fpost_take_count(const uint8_t **cursor, const uint8_t *end, uint32_t *count)
+/* What a length stands for, which is in so many bytes before v9; not null. */
+static inline int fpost_take_length(const uint8_t **cursor, const uint8_t *end, int version,
+                                    int bytes, uint32_t *length)
 {
-    if (!fpost_take_uvarint(cursor, end, count) || *count == 0)
+    if (version >= FPOST_FLEXIBLE_FROM) {
+        if (!fpost_take_uvarint(cursor, end, length) || *length == 0)
+            return 0;
+        --*length;
+        return 1;
+    }
+    if (end - *cursor < bytes)
         return 0;
-    --*count;
-    return 1;
+    *length = bytes == 2 ? fpost_be16(*cursor) : fpost_be32(*cursor);
+    *cursor += bytes;
+    return *length < (bytes == 2 ? 0x8000u : 0x80000000u);
 }
 
-static inline int fpost_take_no_tags(const uint8_t **cursor, const uint8_t *end)
+/* The end of a struct without tags. */
+static inline int fpost_take_end(const uint8_t **cursor, const uint8_t *end, int version)
 {
-    return *cursor < end && *(*cursor)++ == 0;
+    return version < FPOST_FLEXIBLE_FROM || (*cursor < end && *(*cursor)++ == 0);
 }
 
-/* A compact string or bytes that is not null, and not longer than `size_max`. */
-static inline int fpost_take_bytes(const uint8_t **cursor, const uint8_t *end, uint32_t size_max,
-                                   const uint8_t **data, uint32_t *size)
+/* A string or bytes, not null and not longer than `size_max`, after a length of so many bytes. */
+static inline int fpost_take_bytes(const uint8_t **cursor, const uint8_t *end, int version,
+                                   int bytes, uint32_t size_max, const uint8_t **data,
+                                   uint32_t *size)
 {
-    if (!fpost_take_count(cursor, end, size) || *size > size_max ||
+    if (!fpost_take_length(cursor, end, version, bytes, size) || *size > size_max ||
         (uint64_t)(end - *cursor) < *size)
         return 0;
     *data = *cursor;
@@ -109,20 +126,38 @@ static inline int fpost_take_bytes(const uint8_t **cursor, const uint8_t *end, u
 }
 
 typedef struct {
+    const uint8_t *transactional_id; /* NULL where there is none */
+    uint32_t transactional_id_size;
     int32_t acks, timeout_ms;
     uint32_t topics;
 } fpost_produce_head;
 
-/* Up to the first topic; requests of transactions are not usual. */
-static inline int fpost_take_produce_head(const uint8_t **cursor, const uint8_t *end,
+static inline int fpost_take_transactional_id(const uint8_t **cursor, const uint8_t *end,
+                                              int version, fpost_produce_head *head)
+{
+    int bytes = version < FPOST_FLEXIBLE_FROM ? 2 : 1;
+    if (end - *cursor < bytes)
+        return 0;
+    if (bytes == 2 ? fpost_be16(*cursor) == 0xffff : **cursor == 0) {
+        *cursor += bytes;
+        head->transactional_id = NULL;
+        head->transactional_id_size = 0;
+        return 1;
+    }
+    return fpost_take_bytes(cursor, end, version, 2, FPOST_STRING_BYTES_MAX,
+                            &head->transactional_id, &head->transactional_id_size);
+}
+
+/* Up to the first topic. */
+static inline int fpost_take_produce_head(const uint8_t **cursor, const uint8_t *end, int version,
                                           fpost_produce_head *head)
 {
-    if (!fpost_take_no_tags(cursor, end) || end - *cursor < 6) /* null is a zero, too */
+    if (!fpost_take_transactional_id(cursor, end, version, head) || end - *cursor < 6)
         return 0;
     head->acks = (int16_t)fpost_be16(*cursor);
     head->timeout_ms = (int32_t)fpost_be32(*cursor + 2);
     *cursor += 6;
-    return fpost_take_count(cursor, end, &head->topics);
+    return fpost_take_length(cursor, end, version, 4, &head->topics);
 }
 
 /* A topic's name or id, and how many partitions follow. */
@@ -130,7 +165,7 @@ static inline int fpost_take_topic(const uint8_t **cursor, const uint8_t *end, i
                                    const uint8_t **name, uint32_t *size, uint32_t *partitions)
 {
     if (version < FPOST_TOPIC_IDS_FROM) {
-        if (!fpost_take_bytes(cursor, end, FPOST_NAME_BYTES_MAX, name, size))
+        if (!fpost_take_bytes(cursor, end, version, 2, FPOST_NAME_BYTES_MAX, name, size))
             return 0;
     } else {
         if (end - *cursor < FPOST_TOPIC_ID_BYTES)
@@ -139,17 +174,18 @@ static inline int fpost_take_topic(const uint8_t **cursor, const uint8_t *end, i
         *size = FPOST_TOPIC_ID_BYTES;
         *cursor += FPOST_TOPIC_ID_BYTES;
     }
-    return fpost_take_count(cursor, end, partitions);
+    return fpost_take_length(cursor, end, version, 4, partitions);
 }
 
-static inline int fpost_take_partition(const uint8_t **cursor, const uint8_t *end, int32_t *index,
-                                       const uint8_t **batch, uint32_t *size)
+static inline int fpost_take_partition(const uint8_t **cursor, const uint8_t *end, int version,
+                                       int32_t *index, const uint8_t **batch, uint32_t *size)
 {
     if (end - *cursor < 4)
         return 0;
     *index = (int32_t)fpost_be32(*cursor);
     *cursor += 4;
-    return fpost_take_bytes(cursor, end, INT32_MAX, batch, size) && fpost_take_no_tags(cursor, end);
+    return fpost_take_bytes(cursor, end, version, 4, INT32_MAX, batch, size) &&
+           fpost_take_end(cursor, end, version);
 }
 
 typedef struct {
@@ -161,7 +197,7 @@ typedef struct {
 
 typedef struct {
     int64_t bytes_max, timestamp_min, timestamp_max;
-    int key_required;
+    int key_required, is_transactional;
 } fpost_produced_rules;
 
 static inline void fpost_read_produced_header(const uint8_t *batch, fpost_produced_header *header)
@@ -189,8 +225,8 @@ static inline int64_t fpost_add_clamped(int64_t value, int64_t more)
     return value + more;
 }
 
-/* Whether the batch is uncompressed, sound in all that `produced` checks, and nothing in it has to
- * be put right. */
+/* Whether the batch is uncompressed, of a transaction or not as is said, sound in all that `produced`
+ * checks, and nothing in it has to be put right. */
 static int fpost_check_produced(const uint8_t *batch, int64_t size,
                                 const fpost_produced_rules *rules, fpost_produced_header *header)
 {
@@ -199,11 +235,13 @@ static int fpost_check_produced(const uint8_t *batch, int64_t size,
         return 0;
     fpost_read_produced_header(batch, header);
     if (header->base_offset != 0 ||
-        header->batch_length != size - FPOST_BATCH_LENGTH_OVERHEAD || header->attributes != 0 ||
+        header->batch_length != size - FPOST_BATCH_LENGTH_OVERHEAD ||
+        header->attributes != (rules->is_transactional ? FPOST_TRANSACTIONAL_BIT : 0) ||
         header->records_count <= 0 || header->last_offset_delta != header->records_count - 1)
         return 0;
-    if (header->producer_id != -1 && (header->producer_id < -1 || header->producer_epoch < 0 ||
-                                      header->base_sequence < 0))
+    if (header->producer_id == -1 ? rules->is_transactional
+                                  : header->producer_id < -1 || header->producer_epoch < 0 ||
+                                        header->base_sequence < 0)
         return 0;
     if (fpost_crc32c_of(batch + FPOST_BATCH_CRC_FROM, (size_t)(size - FPOST_BATCH_CRC_FROM), 0) !=
         header->crc)
@@ -222,22 +260,41 @@ static int fpost_check_produced(const uint8_t *batch, int64_t size,
            max_timestamp == header->max_timestamp;
 }
 
-/* The answer's bytes for a topic whose name is of that size, without its partitions, and for a
- * partition, whose batch was appended. */
-enum { FPOST_ANSWERED_PARTITION_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1 };
+/* An answer's bytes for a partition whose batch was appended, and where lengths stand in it. */
+static inline int fpost_answered_partition_size(int version)
+{
+    if (version >= FPOST_FLEXIBLE_FROM)
+        return 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1;
+    return 4 + 2 + 8 + 8 + (version >= FPOST_LOG_START_FROM ? 8 : 0) +
+           (version >= FPOST_RECORD_ERRORS_FROM ? 4 + 2 : 0);
+}
 
-static inline uint8_t *fpost_put_answered_partition(uint8_t *at, int32_t index, int64_t base_offset,
-                                                    int64_t append_time_ms, int64_t start_offset)
+static inline uint8_t *fpost_put_answered_partition(uint8_t *at, int version, int32_t index,
+                                                    int64_t base_offset, int64_t append_time_ms,
+                                                    int64_t start_offset)
 {
     at = fpost_put_be(at, (uint32_t)index, 4);
     at = fpost_put_be(at, 0, 2);
     at = fpost_put_be(at, (uint64_t)base_offset, 8);
     at = fpost_put_be(at, (uint64_t)append_time_ms, 8);
-    at = fpost_put_be(at, (uint64_t)start_offset, 8);
-    *at++ = 1; /* no record errors */
-    *at++ = 0; /* no message */
-    *at++ = 0; /* no tags */
+    if (version >= FPOST_LOG_START_FROM)
+        at = fpost_put_be(at, (uint64_t)start_offset, 8);
+    if (version >= FPOST_FLEXIBLE_FROM)
+        return fpost_put_be(at, 0x010000, 3); /* no record errors, no message, no tags */
+    if (version >= FPOST_RECORD_ERRORS_FROM)
+        at = fpost_put_be(at, 0xffff, 4 + 2); /* no record errors, no message */
     return at;
+}
+
+static inline int fpost_length_size(int version, int bytes, uint32_t length)
+{
+    return version >= FPOST_FLEXIBLE_FROM ? fpost_uvarint_size(length + 1) : bytes;
+}
+
+static inline uint8_t *fpost_put_length(uint8_t *at, int version, int bytes, uint32_t length)
+{
+    return version >= FPOST_FLEXIBLE_FROM ? fpost_put_uvarint(at, length + 1)
+                                          : fpost_put_be(at, length, bytes);
 }
 
 #endif

@@ -12,16 +12,18 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_produce.h" nogil:
     enum:
+        FPOST_FLEXIBLE_FROM
         FPOST_TOPIC_IDS_FROM
-        FPOST_ANSWERED_PARTITION_BYTES
         FPOST_BATCH_MAGIC
 
     ctypedef struct fpost_produce_head:
+        const uint8_t *transactional_id
+        uint32_t transactional_id_size
         int32_t acks, timeout_ms
         uint32_t topics
 
@@ -34,25 +36,26 @@ cdef extern from "_produce.h" nogil:
 
     ctypedef struct fpost_produced_rules:
         int64_t bytes_max, timestamp_min, timestamp_max
-        int key_required
+        int key_required, is_transactional
 
     int fpost_crc_initialise()
     int64_t fpost_add_clamped(int64_t, int64_t)
-    int fpost_take_produce_head(const uint8_t **, const uint8_t *, fpost_produce_head *)
+    int fpost_take_produce_head(const uint8_t **, const uint8_t *, int, fpost_produce_head *)
     int fpost_take_topic(
         const uint8_t **, const uint8_t *, int, const uint8_t **, uint32_t *, uint32_t *
     )
     int fpost_take_partition(
-        const uint8_t **, const uint8_t *, int32_t *, const uint8_t **, uint32_t *
+        const uint8_t **, const uint8_t *, int, int32_t *, const uint8_t **, uint32_t *
     )
-    int fpost_take_no_tags(const uint8_t **, const uint8_t *)
+    int fpost_take_end(const uint8_t **, const uint8_t *, int)
     int fpost_check_produced(
         const uint8_t *, int64_t, const fpost_produced_rules *, fpost_produced_header *
     )
-    int fpost_uvarint_size(uint32_t)
-    uint8_t *fpost_put_uvarint(uint8_t *, uint32_t)
+    int fpost_length_size(int, int, uint32_t)
+    uint8_t *fpost_put_length(uint8_t *, int, int, uint32_t)
     uint8_t *fpost_put_be(uint8_t *, uint64_t, int)
-    uint8_t *fpost_put_answered_partition(uint8_t *, int32_t, int64_t, int64_t, int64_t)
+    int fpost_answered_partition_size(int)
+    uint8_t *fpost_put_answered_partition(uint8_t *, int, int32_t, int64_t, int64_t, int64_t)
 
 
 fpost_crc_initialise()
@@ -63,10 +66,12 @@ cdef enum:
 
 
 def read_request(frame, Py_ssize_t at, int version):
-    """What the body of a request at `at` has: (acks, timeout, topics), or None if it is not usual.
+    """What the body of a request at `at` has: (transactional id or None, acks, timeout, topics);
+    None if it is not usual.
 
     A topic is (name or id, partitions) and a partition (index, where its batch is, its size); all
-    the bytes of the frame are accounted for. `version` is 9 to 13.
+    the bytes of the frame are accounted for. Names and ids are bytes that may be no text.
+    `version` is 3 to 13.
     """
     cdef Py_buffer view
     cdef fpost_produce_head head
@@ -75,14 +80,21 @@ def read_request(frame, Py_ssize_t at, int version):
     cdef const uint8_t *cursor = start + at
     cdef const uint8_t *end = start + view.len
     try:
-        if at < 0 or at > view.len or not fpost_take_produce_head(&cursor, end, &head):
+        if at < 0 or at > view.len:
+            return None
+        if not fpost_take_produce_head(&cursor, end, version, &head):
             return None
         if head.topics > TOPICS_MAX:
             return None
         topics = read_topics(start, &cursor, end, version, head.topics)
-        if topics is None or not fpost_take_no_tags(&cursor, end) or cursor != end:
+        if topics is None or not fpost_take_end(&cursor, end, version) or cursor != end:
             return None
-        return head.acks, head.timeout_ms, topics
+        transactional_id = None
+        if head.transactional_id is not NULL:
+            transactional_id = PyBytes_FromStringAndSize(
+                <const char *>head.transactional_id, head.transactional_id_size
+            )
+        return transactional_id, head.acks, head.timeout_ms, topics
     finally:
         PyBuffer_Release(&view)
 
@@ -104,10 +116,10 @@ cdef list read_topics(
         left -= partitions
         answered = []
         for _ in range(partitions):
-            if not fpost_take_partition(cursor, end, &index, &batch, &size):
+            if not fpost_take_partition(cursor, end, version, &index, &batch, &size):
                 return None
             answered.append((index, <Py_ssize_t>(batch - start), size))
-        if not fpost_take_no_tags(cursor, end):
+        if not fpost_take_end(cursor, end, version):
             return None
         topics.append((topic, answered))
     return topics
@@ -127,9 +139,11 @@ def check_batch(
     Py_ssize_t size,
     of_topic,
     int64_t wall_ms,
+    bint is_transactional,
 ):
-    """The header, a `header_class`, of the batch in frame[at:at + size] if it is uncompressed and
-    may be appended as it is, by the `ProduceRules` of its topic; None if `produced` has to look."""
+    """The header, a `header_class`, of the batch in frame[at:at + size] if it is uncompressed, of a
+    transaction or not as is said, and may be appended as it is, by the `ProduceRules` of its topic;
+    None if `produced` has to look."""
     cdef Py_buffer view
     cdef fpost_produced_rules rules
     cdef fpost_produced_header header
@@ -143,6 +157,7 @@ def check_batch(
         return None
     rules.bytes_max = min(<int64_t>named[0], <int64_t>named[1])
     rules.key_required = named[2]
+    rules.is_transactional = is_transactional
     rules.timestamp_min = fpost_add_clamped(wall_ms, -bounded(named[3]))
     rules.timestamp_max = fpost_add_clamped(wall_ms, bounded(named[4]))
     PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
@@ -182,40 +197,43 @@ def check_batch(
 def answer(int version, int32_t correlation_id, list topics, list results):
     """The response frame, length prefix included, to what `read_request` has read, when all of it
     was appended; `results` has a `ProduceResult` of each partition."""
-    cdef Py_ssize_t size = 4 + 4 + 1 + fpost_uvarint_size(<uint32_t>len(topics) + 1) + 4 + 1
+    cdef int tags = version >= FPOST_FLEXIBLE_FROM  # bytes, wherever a struct ends
+    cdef Py_ssize_t size = 4 + 4 + tags + fpost_length_size(version, 4, <uint32_t>len(topics))
     cdef bytes name
     cdef list partitions
     cdef Py_ssize_t count = 0
     for name, partitions in topics:
-        size += PyBytes_GET_SIZE(name) + fpost_uvarint_size(<uint32_t>len(partitions) + 1) + 1
+        size += PyBytes_GET_SIZE(name) + tags
+        size += fpost_length_size(version, 4, <uint32_t>len(partitions))
         if version < FPOST_TOPIC_IDS_FROM:
-            size += fpost_uvarint_size(<uint32_t>PyBytes_GET_SIZE(name) + 1)
-        size += len(partitions) * FPOST_ANSWERED_PARTITION_BYTES
+            size += fpost_length_size(version, 2, <uint32_t>PyBytes_GET_SIZE(name))
+        size += len(partitions) * fpost_answered_partition_size(version)
         count += len(partitions)
+    size += 4 + tags
     if count != len(results):
         raise ValueError(f"{len(results)} results for {count} partitions")
     cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(made)
     at = fpost_put_be(at, <uint64_t>(size - 4), 4)
     at = fpost_put_be(at, <uint32_t>correlation_id, 4)
-    at = fpost_put_be(at, 0, 1)
-    at = fpost_put_uvarint(at, <uint32_t>len(topics) + 1)
+    at = fpost_put_be(at, 0, tags)
+    at = fpost_put_length(at, version, 4, <uint32_t>len(topics))
     cdef Py_ssize_t place = 0
     cdef tuple named  # the fields of ProduceResult, in their order
     for name, partitions in topics:
         if version < FPOST_TOPIC_IDS_FROM:
-            at = fpost_put_uvarint(at, <uint32_t>PyBytes_GET_SIZE(name) + 1)
+            at = fpost_put_length(at, version, 2, <uint32_t>PyBytes_GET_SIZE(name))
         memcpy(at, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
         at += PyBytes_GET_SIZE(name)
-        at = fpost_put_uvarint(at, <uint32_t>len(partitions) + 1)
+        at = fpost_put_length(at, version, 4, <uint32_t>len(partitions))
         for index, _, _ in partitions:
             result = results[place]
             if not isinstance(result, tuple) or len(result) < 4:
                 raise TypeError("not the result of a partition")
             named = <tuple>result
             place += 1
-            at = fpost_put_answered_partition(at, index, named[1], named[2], named[3])
-        at = fpost_put_be(at, 0, 1)
+            at = fpost_put_answered_partition(at, version, index, named[1], named[2], named[3])
+        at = fpost_put_be(at, 0, tags)
     at = fpost_put_be(at, 0, 4)
-    fpost_put_be(at, 0, 1)
+    fpost_put_be(at, 0, tags)
     return made

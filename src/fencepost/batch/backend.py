@@ -13,7 +13,7 @@ from typing import Any, Literal
 from fencepost.extensions import load
 
 COMPILED_INTERFACE = 1
-PRODUCE_INTERFACE = 2
+PRODUCE_INTERFACE = 3
 
 
 kernels: Any

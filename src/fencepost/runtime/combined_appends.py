@@ -11,10 +11,11 @@ request are shared. A client that is alone need not wait for others: what it sen
 has been read.
 
 A group is what the machine and the log can take in one go. A batch that may not follow one of the
-same producer without another look (`may_follow`), or one of a transaction, has the group in front
-of it settled first; so does one too large to be copied, as receive buffers are used again. Where
-the segment may have no room for a group, its batches are appended one by one, with the files that
-each needs opened before (`open_files`).
+same producer without another look (`may_follow`) has the group in front of it settled first, and
+begins the next one. One too large to be copied is not collected, as receive buffers are used again,
+nor is one with a ticket, the first of its transaction: those behind it find the transaction open
+already. Where the segment may have no room for a group, its batches are appended one by one, with
+the files that each needs opened before (`open_files`).
 
 A partition may go between `add` and `settle`; its batches are then refused, with the error that a
 client meets when it comes too late.
@@ -29,7 +30,13 @@ from typing import Final
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.driver import Driver
-from fencepost.machines.partition import Produce, ProduceGroup, ProduceResult, may_follow
+from fencepost.machines.partition import (
+    NO_TICKET,
+    Produce,
+    ProduceGroup,
+    ProduceResult,
+    may_follow,
+)
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.errors import ErrorCode
@@ -101,7 +108,7 @@ class CombinedAppends:
         if group is not None and not group.takes(header):
             self._settle_group(self._groups.pop(hosted))
             group = None
-        if len(data) > COPIED_BYTES_MAX or header.is_transactional:
+        if len(data) > COPIED_BYTES_MAX or ticket > NO_TICKET:
             if group is not None:
                 self._settle_group(self._groups.pop(hosted))
             alone = _Group(hosted)

@@ -4,7 +4,8 @@ A batch of a transaction that is not open in its partition needs a ticket
 (`machines.partition.transactions`), and the agreement of the transaction's coordinator
 (`runtime.verification`), before it may be appended. `TransactionalWrites.begin` gets both for all
 partitions of a request, with one question to the coordinator, and says of each whether it may be
-written now. Where the transaction is open already, that is at once.
+written now. Where the transaction is open already, that is at once; who would not wait asks
+`ticket_at_once` first.
 
 What the coordinator says reaches clients as errors that they know (`for_producer`):
 
@@ -20,7 +21,7 @@ What the coordinator says reaches clients as errors that they know (`for_produce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -28,6 +29,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.partition import (
     NO_TICKET,
     TICKET_NOT_NEEDED,
+    Partition,
     StartVerification,
     VerificationStarted,
 )
@@ -88,6 +90,23 @@ class TransactionalWrites:
         self._driver = driver
         self._verifier = verifier
         self._verifies = verifies
+
+    def ticket_at_once(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        asking: Asking,
+        leaders: Iterable[Partition],
+    ) -> int | None:
+        """The ticket for batches that may be written to these partitions without asking anybody:
+        those that `begin` would permit before it returns. None if somebody has to be asked, or if
+        one does not lead."""
+        if asking is not Asking.ADDS and not self._verifies():
+            return TICKET_NOT_NEEDED
+        for leader in leaders:
+            if not leader.is_in_transaction(producer_id, producer_epoch):
+                return None
+        return NO_TICKET
 
     def begin(
         self,

@@ -7,6 +7,7 @@ disconnections, logs and counts are compared; frames are usual, unusual, mutated
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +15,20 @@ import pytest
 from hypothesis import event, given, settings, strategies as st
 
 from fencepost.batch import backend
+from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import HEADER_BYTES, BatchHeader, stamp_crc
 from fencepost.batch.produced import ProduceRules
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce_fast_path
 from fencepost.broker.apis.produce import handle
 from fencepost.broker.apis.produce_fast_path import take_usual
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.machines.partition import WriteMarker
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.transactional_writes import TransactionalWrites
+from fencepost.runtime.verification import Claim, OnOutcome
 from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import encode_request, read_request_header
@@ -66,14 +71,18 @@ class Served:
             "clocks": ports,
             "metadata": self.node,
             "replicas": self.node.replicas,
+            "writes": TransactionalWrites(ports.driver, self, lambda: self.verifies),
         }
-        nobody: Any = None  # is asked, where nothing is verified
-        self.others: dict[str, Any] = {
-            "decompression": self.node.decompression,
-            "writes": TransactionalWrites(ports.driver, nobody, lambda: False),
-        }
+        self.others: dict[str, Any] = {"decompression": self.node.decompression}
+        self.verifies = False
+        self.asked: list[Claim] = []
         self.was_taken = False
         self.metrics = RequestMetrics()
+
+    def ask(self, claim: Claim, on_outcome: OnOutcome) -> None:
+        """The transactions' coordinator, which has nothing against anything."""
+        self.asked.append(claim)
+        on_outcome({})
 
     def serve(self, frame: bytes) -> object:
         """What becomes of a request."""
@@ -127,7 +136,7 @@ class Served:
             key: (api.versions, api.errors, api.request_bytes, api.response_bytes)
             for key, api in self.metrics.apis.items()
         }
-        return partitions, counted
+        return partitions, counted, self.asked
 
 
 def all_of(log: Any) -> list[Any]:
@@ -148,7 +157,8 @@ def made(kind: str, producer: tuple[int, int, int] = (-1, -1, -1), **fields: Any
     items = [(None if kind == "no key" else b"k", b"v" * 30, [("h", b"x")])] * fields.get(
         "count", 2
     )
-    codec = kind if kind in ("gzip", "lz4", "zstd", "snappy") else "none"
+    codec = kind.rpartition(" ")[2]
+    codec = codec if codec in ("gzip", "lz4", "zstd", "snappy") else "none"
     producer_id, epoch, sequence = producer
     data = build_batch(
         items,
@@ -179,6 +189,7 @@ def made(kind: str, producer: tuple[int, int, int] = (-1, -1, -1), **fields: Any
 ATTRIBUTES = {
     "append time": 0x08,
     "transactional": 0x10,
+    "transactional gzip": 0x10,
     "control": 0x20,
     "horizon": 0x40,
     "unknown bit": 0x80,
@@ -241,18 +252,21 @@ def mutated(frame: bytes, mutations: list[tuple[str, float, int]], cut: float) -
 @needs_kernel
 @settings(max_examples=120, deadline=None)
 @given(
-    version=st.sampled_from([8, 9, 10, 11, 12, 13]),
+    version=st.integers(3, 13),
     topics=st.lists(TOPIC, max_size=3),
     acks=st.sampled_from([-1, 1, 0, 2]),
     transactional_id=st.sampled_from([None, None, None, "tx"]),
+    verifies=st.booleans(),
     mutations=st.one_of(st.just([]), st.just([]), MUTATIONS),
     cut=st.one_of(st.just(1.0), st.just(1.0), st.floats(0, 1)),
 )
 def test_answers_and_logs_are_the_same(
-    both, version, topics, acks, transactional_id, mutations, cut
+    both, version, topics, acks, transactional_id, verifies, mutations, cut
 ) -> None:
     frame = mutated(framed(version, topics, acks, transactional_id), mutations, cut)
     fast, today = both
+    for served in both:
+        served.verifies = verifies
     outcome = fast.serve(frame)
     event(f"taken: {fast.was_taken}")
     assert outcome == today.serve(frame)
@@ -262,7 +276,7 @@ def test_answers_and_logs_are_the_same(
 @needs_kernel
 @settings(max_examples=60, deadline=None)
 @given(
-    version=st.integers(9, 13),
+    version=st.integers(3, 13),
     partitions=st.lists(
         st.tuples(st.integers(0, 1), st.builds(made, USUAL, PRODUCERS)), min_size=1, max_size=4
     ),
@@ -277,23 +291,144 @@ def test_what_is_nearly_usual_is_treated_alike(both, version, partitions, acks, 
 
 
 @needs_kernel
-@pytest.mark.parametrize("version", range(9, 14))
+@pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [-1, 0, 1])
-@pytest.mark.parametrize("kind", ["plain", "gzip", "lz4", "zstd", "snappy"])
-def test_what_clients_send_is_usual(both, version, acks, kind) -> None:
+def test_what_clients_send_is_usual(both, version, acks) -> None:
     fast, today = both
-    topics = [("t", [(0, made(kind)), (1, made(kind))]), ("stamped", [(0, made(kind))])]
-    frame = framed(version, topics, acks)
-    assert fast.serve(frame) == today.serve(frame)
-    assert fast.was_taken
+    for kind in ("plain", "gzip", "lz4", "zstd", "snappy"):
+        topics = [("t", [(0, made(kind)), (1, made(kind))]), ("stamped", [(0, made(kind))])]
+        frame = framed(version, topics, acks)
+        assert fast.serve(frame) == today.serve(frame)
+        assert fast.was_taken == (kind != "zstd" or version >= 7)
     assert fast.state() == today.state()
+
+
+class Transaction:
+    """Requests of one transactional producer, whose batches have two records each."""
+
+    def __init__(self, producer_id: int, version: int) -> None:
+        self.producer_id = producer_id
+        self.version = version
+        self.epoch = 0
+
+    def batch(self, sequence: int, kind: str = "transactional", epoch: int | None = None) -> bytes:
+        producer = (self.producer_id, self.epoch if epoch is None else epoch, sequence)
+        data = made(kind, producer)
+        assert data is not None
+        return data
+
+    def frame(self, *batches: bytes, partitions: tuple[int, ...] = (0,), acks: int = -1) -> bytes:
+        topics = [("t", [(index, batch) for index in partitions for batch in batches])]
+        return framed(self.version, topics, acks, "tx")
+
+    def marker(self) -> WriteMarker:
+        data = build_end_txn_marker(
+            committed=True,
+            coordinator_epoch=0,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            timestamp_ms=NOW_MS,
+        )
+        return WriteMarker(RecordBatch.parse(bytearray(data)), 0, 0, lambda result: None, NOW_MS)
+
+
+def served_alike(both: list[Served], frame: bytes) -> bool:
+    """Serve a request both ways; whether it was usual."""
+    fast, today = both
+    assert fast.serve(frame) == today.serve(frame)
+    assert fast.state() == today.state()
+    return fast.was_taken
+
+
+TRANSACTIONAL_IDS = count(1000)
+
+
+@needs_kernel
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_transaction_is_usual_from_its_second_request_on(both, version) -> None:
+    for served in both:
+        served.verifies = True
+    txn = Transaction(next(TRANSACTIONAL_IDS), version)
+    asked = len(both[0].asked)
+    assert not served_alike(both, txn.frame(txn.batch(0), partitions=(0, 1)))
+    assert served_alike(both, txn.frame(txn.batch(2), partitions=(0, 1)))
+    assert served_alike(both, txn.frame(txn.batch(4), txn.batch(6), acks=1))
+    assert served_alike(both, txn.frame(txn.batch(6), acks=0)), "again"
+    assert served_alike(both, txn.frame(txn.batch(30))), "a gap: the machine refuses it"
+    assert not served_alike(both, txn.frame(txn.batch(8, epoch=1)))
+    assert len(both[0].asked) == asked + 2, "the first, and the one of another epoch"
+    for served in both:
+        for index in (0, 1):
+            served.node.driver.feed(f"t-{index}", txn.marker())
+    assert not served_alike(both, txn.frame(txn.batch(8))), "the transaction has ended"
+
+
+@needs_kernel
+def test_what_is_not_one_transaction_is_unusual(both) -> None:
+    for served in both:
+        served.verifies = False
+    txn = Transaction(next(TRANSACTIONAL_IDS), 12)
+    served_alike(both, txn.frame(txn.batch(0)))
+    other = Transaction(txn.producer_id, 12)
+    other.epoch = 1
+    for frame in (
+        txn.frame(txn.batch(2), txn.batch(4, "plain")),
+        txn.frame(txn.batch(2, "plain")),
+        txn.frame(txn.batch(2, "gzip")),
+        framed(12, [("t", [(0, txn.batch(2, "transactional gzip"))])]),
+        txn.frame(txn.batch(2), other.batch(4)),
+        txn.frame(txn.batch(2), partitions=(0, 1)),
+        framed(12, [("t", [(0, txn.batch(2))])]),
+        txn.frame(txn.batch(2)).replace(b"\x03tx", b"\x03t\xff"),
+    ):
+        assert not served_alike(both, frame)
+    assert served_alike(both, txn.frame(txn.batch(2, "transactional gzip")))
+
+
+@needs_kernel
+@settings(max_examples=20, deadline=None)
+@given(
+    version=st.integers(3, 13),
+    verifies=st.booleans(),
+    requests=st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.lists(
+                st.tuples(
+                    st.integers(0, 1),
+                    st.sampled_from(["transactional"] * 8 + ["plain", "crc", "control"]),
+                    st.sampled_from([0, 0, 0, -2, 2]),
+                ),
+                min_size=1,
+                max_size=3,
+            ),
+            st.booleans(),
+        ),
+        max_size=6,
+    ),
+)
+def test_transactions_are_treated_alike(both, version, verifies, requests) -> None:
+    """Batches of a transaction, among others, with epochs and sequences right or wrong."""
+    for served in both:
+        served.verifies = verifies
+    txn = Transaction(next(TRANSACTIONAL_IDS), version)
+    following = [0, 0]
+    for epoch, batches, ends in requests:
+        txn.epoch = max(txn.epoch, epoch)
+        sent = []
+        for index, kind, off_by in batches:
+            sent.append((index, txn.batch(max(following[index] + off_by, 0), kind, epoch)))
+            following[index] += 2 if off_by == 0 else 0
+        event(f"taken: {served_alike(both, framed(version, [('t', sent)], -1, 'tx'))}")
+        for served in both if ends else ():
+            served.node.driver.feed("t-0", txn.marker())
 
 
 @needs_kernel
 @pytest.mark.parametrize(
     "frame",
     [
-        framed(8, [("t", [(0, made("plain"))])]),
+        framed(6, [("t", [(0, made("zstd"))])]),
         framed(9, []),
         framed(9, [("t", [])]),
         framed(9, [("t", [(0, made("plain"))])], acks=2),
@@ -336,7 +471,7 @@ def test_what_takes_long_is_done_in_pieces(both, monkeypatch) -> None:
 
 @needs_kernel
 def test_an_error_of_the_machine_is_told_with_who_leads(both) -> None:
-    for version in (9, 10, 13):
+    for version in (3, 7, 8, 9, 10, 13):
         outcomes = []
         for served in both:
             hosted = served.node.replicas.hosted["t", 1]
@@ -360,8 +495,9 @@ def test_without_the_kernel_nothing_is_usual(both, monkeypatch) -> None:
 @needs_kernel
 def test_every_cut_of_a_request_is_unusual(both) -> None:
     kernel: Any = backend.produce_kernel
-    for version in (9, 13):
-        frame = framed(version, [("t", [(0, made("plain")), (1, b"")]), ("small", [])])
+    for version in (3, 9, 13):
+        topics = [("t", [(0, made("plain")), (1, b"")]), ("small", [])]
+        frame = framed(version, topics, transactional_id="tx")
         start = read_request_header(frame)[1]
         assert kernel.read_request(frame, start, version) is not None
         for end in range(len(frame)):
@@ -374,9 +510,12 @@ def test_the_kernel_checks_its_arguments() -> None:
     batch = made("plain")
     assert batch is not None
     rules = ProduceRules(1 << 20)
-    assert kernel.check_batch(BatchHeader, batch, 0, len(batch), rules, NOW_MS).records_count == 2
+    assert (
+        kernel.check_batch(BatchHeader, batch, 0, len(batch), rules, NOW_MS, False).records_count
+        == 2
+    )
     for at, size in [(-1, 70), (1, len(batch)), (0, -1), (len(batch) + 9, 1), (0, HEADER_BYTES)]:
-        assert kernel.check_batch(BatchHeader, batch, at, size, rules, NOW_MS) is None
+        assert kernel.check_batch(BatchHeader, batch, at, size, rules, NOW_MS, False) is None
     assert kernel.read_request(b"", 0, 9) is None
     assert kernel.read_request(b"\0", 5, 9) is None
     with pytest.raises(ValueError, match="2 results for 1"):

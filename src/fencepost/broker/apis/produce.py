@@ -31,6 +31,7 @@ from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_fast_path import take_usual
+from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import Pieces, handles
@@ -59,10 +60,6 @@ from fencepost.wire.api.produce import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
 
-TOPIC_IDS_FROM = 13
-ZSTD_FROM = 7
-ABORTABLE_FROM = 11
-ADDS_FROM = 12
 ADMIN_CLIENT_ID = "__admin_client"
 MAX_TOPICS_AND_PARTITIONS = 20_000
 WORK_S = 10.0
@@ -353,7 +350,7 @@ class _ProduceJob:
             return
         assert self._transactional_id is not None, "or nothing is held"
         [(producer_id, epoch)] = producers
-        asking = Asking.of(self._context.api_version, ABORTABLE_FROM, ADDS_FROM)
+        asking = asking_of(self._context.api_version)
         reserved = [0]  # bytes of copies
         decompression = self._parts.decompression
         self._outstanding += 1

@@ -6,15 +6,12 @@ answer says who leads, where we do not (KIP-951).
 
 from __future__ import annotations
 
-from typing import Final
-
+from fencepost.broker.apis.produce_versions import LEADER_HINTS_FROM
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from fencepost.wire.errors import ErrorCode
-
-LEADER_HINTS_FROM: Final = 10
 
 
 def finish(

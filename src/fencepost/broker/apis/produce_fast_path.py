@@ -7,9 +7,11 @@ again at the first byte: nothing has been appended before all of the request is 
 take a request whole, and the answers are the same, byte for byte. Batches of both ways go through
 `CombinedAppends`, so that they may alternate on a partition.
 
-Usual is: v9 to v13; acks 0, 1 or all; no transaction; every partition here, and not a brokers'
-topic; every batch sound, with nothing in it to be put right or compressed anew. A compressed batch
-is checked by `prepare_produced`, which decompresses it.
+Usual is: acks 0, 1 or all; every partition here, and not a brokers' topic; every batch sound, with
+nothing in it to be put right or compressed anew. A compressed batch is checked by
+`prepare_produced`, which decompresses it. A transactional id with nothing but batches of one
+producer's transaction is usual where no coordinator need be asked: the transaction is open in all
+of these partitions already, or nothing is verified.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fencepost.batch import backend
 from fencepost.batch.errors import BatchError
@@ -25,14 +27,16 @@ from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.apis.produce_answers import finish
+from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
-from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.wire.api.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -41,8 +45,6 @@ from fencepost.wire.api.produce import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-FLEXIBLE_FROM: Final = 9
-TOPIC_IDS_FROM: Final = 13
 PLAIN_BYTES_MAX: Final = 2 * 1024 * 1024
 """Uncompressed batches up to this size are walked over on the event loop."""
 AT_ONCE_S: Final = 0.002
@@ -50,6 +52,7 @@ AT_ONCE_S: Final = 0.002
 
 Topics = list[tuple[bytes, list[tuple[int, int, int]]]]
 """Names or ids, and for each partition its index, where its batch is, and its size."""
+Batches = list[tuple[HostedPartition, RecordBatch]]
 
 
 def take_usual(
@@ -61,47 +64,54 @@ def take_usual(
     clocks: Clocks,
     metadata: MetadataCache,
     replicas: ReplicaManager,
+    writes: TransactionalWrites,
 ) -> bool:
     """Take a request from its bytes; whether it was a usual one, and is answered some time."""
     kernel = backend.produce_kernel
     version = context.api_version
-    if kernel is None or version < FLEXIBLE_FROM:
+    if kernel is None:
         return False
     request = kernel.read_request(frame, body_start, version)
     if request is None:
         return False
-    acks, timeout_ms, topics = request
+    transactional_id, acks, timeout_ms, topics = request
     if not -1 <= acks <= 1:
         return False
-    batches = _check(kernel, frame, topics, version, clocks.wall_ms(), replicas)
+    check = _Check(kernel, frame, version, clocks.wall_ms(), transactional_id is not None)
+    batches = _check(check, topics, replicas)
     if not batches:
+        return False
+    ticket = _find_ticket(transactional_id, batches, version, writes)
+    if ticket is None:
         return False
     deadline_ms = clocks.now_ms() + max(timeout_ms, 0)
     answer = _Answer(kernel, context, metadata, acks, topics, len(batches))
     for place, (hosted, batch) in enumerate(batches):
         token = answer.token(place, hosted, batch)
-        appends.add(hosted, Produce(batch, acks, token, deadline_ms), context.fail)
+        appends.add(hosted, Produce(batch, acks, token, deadline_ms, ticket), context.fail)
     return True
 
 
-def _check(
-    kernel: Any,
-    frame: memoryview,
-    topics: Topics,
-    version: int,
-    wall_ms: int,
-    replicas: ReplicaManager,
-) -> list[tuple[HostedPartition, RecordBatch]] | None:
+class _Check(NamedTuple):
+    """What is known of all batches of a request when they are checked."""
+
+    kernel: Any
+    frame: memoryview
+    version: int
+    wall_ms: int
+    is_transactional: bool
+
+
+def _check(check: _Check, topics: Topics, replicas: ReplicaManager) -> Batches | None:
     """What is to be appended, and where; None if any of it is unusual."""
     began = 0.0
-    batches: list[tuple[HostedPartition, RecordBatch]] = []
+    batches: Batches = []
     for name, partitions in topics:
         for index, at, size_bytes in partitions:
-            hosted = _find(replicas, name, index, version)
+            hosted = _find(replicas, name, index, check.version)
             if hosted is None:
                 return None
-            rules = hosted.log.config.produce_rules
-            batch = _check_batch(kernel, frame, at, size_bytes, rules, wall_ms)
+            batch = _check_batch(check, at, size_bytes, hosted.log.config.produce_rules)
             if batch is None:
                 return None
             batches.append((hosted, batch))
@@ -128,21 +138,50 @@ def _find(
 
 
 def _check_batch(
-    kernel: Any, frame: memoryview, at: int, size_bytes: int, rules: ProduceRules, wall_ms: int
+    check: _Check, at: int, size_bytes: int, rules: ProduceRules
 ) -> RecordBatch | None:
     """The batch as it is to be appended."""
     if size_bytes > PLAIN_BYTES_MAX:
         return None
-    header = kernel.check_batch(BatchHeader, frame, at, size_bytes, rules, wall_ms)
+    kernel, frame, version, wall_ms, is_transactional = check
+    header = kernel.check_batch(
+        BatchHeader, frame, at, size_bytes, rules, wall_ms, is_transactional
+    )
     data = frame[at : at + size_bytes]
     if header is not None:
         return RecordBatch(header, data)
     if rules.codec is not None or size_bytes > INLINE_BYTES_MAX or not is_compressed(data):
         return None
     try:
-        return prepare_produced(data, rules, wall_ms, max_decompressed_bytes=INLINE_BYTES_MAX)
+        batch = prepare_produced(
+            data,
+            rules,
+            wall_ms,
+            allow_zstd=version >= ZSTD_FROM,
+            max_decompressed_bytes=INLINE_BYTES_MAX,
+        )
     except BatchError:
         return None
+    return batch if batch.header.is_transactional == is_transactional else None
+
+
+def _find_ticket(
+    transactional_id: bytes | None, batches: Batches, version: int, writes: TransactionalWrites
+) -> int | None:
+    """The ticket that the batches are appended with; None if their transaction is unusual."""
+    if transactional_id is None:
+        return NO_TICKET
+    try:
+        transactional_id.decode()
+    except UnicodeDecodeError:
+        return None
+    of_first = batches[0][1].header
+    producer_id, epoch = of_first.producer_id, of_first.producer_epoch
+    for _, batch in batches:
+        if batch.header.producer_id != producer_id or batch.header.producer_epoch != epoch:
+            return None
+    machines = [hosted.machine for hosted, _ in batches]
+    return writes.ticket_at_once(producer_id, epoch, asking_of(version), machines)
 
 
 class _Answer:

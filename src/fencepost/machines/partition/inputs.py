@@ -85,12 +85,12 @@ class ProduceGroup(NamedTuple):
 
 def may_follow(first: BatchHeader, second: BatchHeader) -> bool:
     """Whether, when the first was just appended, the second can be appended, too: of that there is
-    no doubt where its producer goes on counting, outside of transactions."""
+    no doubt where its producer goes on counting, and does not pass from a transaction to what is
+    outside of any, or back. Behind a batch of a transaction that transaction is open."""
     return (
         first.producer_epoch == second.producer_epoch
         and second.base_sequence == (first.last_sequence + 1) & SEQUENCE_MAX
-        and not first.is_transactional
-        and not second.is_transactional
+        and first.is_transactional == second.is_transactional
     )
 
 

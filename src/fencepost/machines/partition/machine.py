@@ -188,6 +188,12 @@ class Partition(FollowingPartition):
         """How many batches wait to be acknowledged."""
         return len(self._waiting) + len(self._waiting_for_disk)
 
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether we lead, and the next batch of the producer's transaction needs no ticket."""
+        if self._leader_state is None:
+            return False
+        return self._transactions.is_in_one(self._log.producers, producer_id, producer_epoch)
+
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input. A replica that has ended only refuses.
 

@@ -100,14 +100,18 @@ class Transactions:
         self._verifications.clear()
         self._tickets_before = self._last_ticket
 
+    def is_in_one(self, producers: ProducerStates, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer's transaction is open in this epoch, so that no ticket is needed."""
+        is_open = producers.has_open_transaction(producer_id, producer_epoch)
+        return not self._rules.asks_coordinator(is_open)
+
     def start(self, producers: ProducerStates, start: StartVerification) -> VerificationStarted:
         """A ticket; none is needed while the producer's transaction is open in this epoch.
 
         An older epoch is refused here, before anybody is asked (KAFKA-18042).
         """
         producer_id = start.producer_id
-        is_open = producers.has_open_transaction(producer_id, start.producer_epoch)
-        if not self._rules.asks_coordinator(is_open):
+        if self.is_in_one(producers, producer_id, start.producer_epoch):
             return VerificationStarted(ErrorCode.NONE, NO_TICKET)
         state = producers.get(producer_id)
         if state is not None and start.producer_epoch < state.producer_epoch:
