@@ -43,8 +43,14 @@ def test_batches_are_there_once_and_ids_are_used_again(make_world: MakeWorld, is
     assert world.still_open() == []
     with Cluster(world.servers) as cluster:
         listed = Admin(cluster).list_transactions()
+        decision = read_decision(cluster, world.sink)
     ids = [one for one in listed if one.transactional_id.startswith(f"{world.sink}-")]
     assert len(ids) == 2 * world.tasks
+    # The last batch's own are not among those that the next one may use.
+    assert decision is not None
+    decided = {one.transactional_id for one in decision.transactions}
+    assert len(decided) == len(decision.spare) == world.tasks
+    assert not decided & set(decision.spare)
 
 
 def kill_and_restart(world: World, *fuses: Fuse) -> None:
