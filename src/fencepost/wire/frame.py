@@ -218,6 +218,13 @@ def encode_response_parts(
     body = message.encode_parts(version)
     if header_tags:
         return _behind_tagged_header(body, cls, version, correlation_id, header_tags)
+    return frame_response_parts(cls, body, version, correlation_id)
+
+
+def frame_response_parts(
+    cls: type[Message], body: list[Buffer], version: int, correlation_id: int
+) -> list[Buffer]:
+    """A response of this class, of which the body is encoded. EncodeError as above."""
     head = _response_head(cls, version)
     size = head.size - _LENGTH.size + sum(map(len, body))
     _check_size(size)

@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.encoded_topics import EncodedTopics
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation, fill_in_configs
@@ -72,6 +73,7 @@ class StillNode:
             self.config, self.channel, lambda: self.timers.now_ms
         )
 
+        self.encoded_topics = EncodedTopics()
         self.probes = BrokerProbes(
             self, self.controller, _never, own_id=1, interval_ms=0, session_ms=0
         )
@@ -89,6 +91,7 @@ class StillNode:
             BrokerConfig: self.config,
             ClientWarnings: self.client_warnings,
             ControllerService: self.service,
+            EncodedTopics: self.encoded_topics,
             Forwarder: self.forwarder,
             MetadataCache: self,
             Settings: self.settings,

@@ -6,6 +6,7 @@ from fencepost.broker.cluster import topic_creation
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import PartitionChangeRecord
 from fencepost.wire.types import Uuid
 
 from .harness import (
@@ -360,3 +361,19 @@ def test_invalid_names_are_told_and_the_others_created():
     answer = ask(node, wish("a b", "new"))
     assert [(t.name, t.error_code) for t in answer.topics] == [("a b", 17), ("new", 3)]
     assert "new" in node.image.topics_by_name
+
+
+def test_what_was_told_once_is_told_anew_when_a_broker_or_the_topic_changes():
+    node = a_cluster()
+    first = ask_names(node, "events").topics
+    assert ask_names(node, "events").topics == first
+    assert [p.offline_replicas for p in first[0].partitions] == [[3], []]
+    node.learn(broker(2, fenced=True))
+    assert [p.offline_replicas for p in ask_names(node, "events").topics[0].partitions] == [
+        [2, 3],
+        [2],
+    ]
+    node.learn(
+        PartitionChangeRecord(topic_id=topic_id("events"), partition_id=1, leader=1, isr=[1])
+    )
+    assert ask_names(node, "events").topics[0].partitions[1].leader_id == 1

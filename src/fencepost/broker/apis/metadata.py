@@ -19,8 +19,8 @@ broker while it is live; Kafka names any live one.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable
+from typing import NamedTuple, TypeVar
 
 from fencepost.broker.cluster.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -32,6 +32,16 @@ from fencepost.broker.cluster.cluster_view import (
     live_brokers,
     offline_replicas,
     reachable,
+)
+from fencepost.broker.cluster.encoded_topics import (
+    PARTITIONS_AT_ONCE,
+    EncodedTopic,
+    EncodedTopics,
+    TopicKey,
+    encode_partitions,
+    encode_topic,
+    join_response,
+    join_topic,
 )
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
@@ -51,11 +61,13 @@ from fencepost.wire.api.metadata import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
+T = TypeVar("T")
+
 AUTO_CREATE = "auto.create.topics.enable"
 FIRST_VERSION_WITH_IDS = 12
-PARTITIONS_PER_PIECE = 50
+TOPICS_PER_PIECE = 50
 
-TopicInPieces = Generator[None, None, MetadataResponseTopic]
+TopicInPieces = Generator[None, None, EncodedTopic]
 
 
 class _Asked(NamedTuple):
@@ -65,6 +77,7 @@ class _Asked(NamedTuple):
     request: MetadataRequest
     metadata: MetadataCache
     config: BrokerConfig
+    encoded: EncodedTopics
 
 
 @handles(MetadataRequest, versions="0-13")
@@ -74,33 +87,41 @@ def handle(
     *,
     metadata: MetadataCache,
     config: BrokerConfig,
+    encoded_topics: EncodedTopics,
     topic_creation: AutoTopicCreation,
 ) -> Pieces:
     """Say what there is; have missing topics created."""
-    asked = _Asked(context, request, metadata, config)
+    asked = _Asked(context, request, metadata, config, encoded_topics)
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
-        names = sorted(metadata.image.topics_by_name)
-        return (yield from _named(asked, names))
+        yield from _answer(asked, _by_name, sorted(metadata.image.topics_by_name))
+        return None
     if _is_malformed(context.api_version, topics):
         return _refuse(topics)
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != Uuid.ZERO)
     if ids:
-        found = []
-        for id_ in ids:
-            found.append((yield from _by_id(asked, id_)))
-        return _response(asked, found)
+        yield from _answer(asked, _by_id, ids)
+        return None
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    answer = yield from _named(asked, names)
+    yield from _answer(asked, _by_name, names)
     topic_creation.create(_names_to_create(asked, names))
-    return answer
+    return None
 
 
-def _named(asked: _Asked, names: Iterable[str]) -> Pieces:
-    found = []
-    for name in names:
-        found.append((yield from _by_name(asked, name)))
-    return _response(asked, found)
+def _answer(
+    asked: _Asked, find: Callable[[_Asked, T], TopicInPieces], wanted: Iterable[T]
+) -> Pieces:
+    """Answer with the topics that `find` finds."""
+    found: list[EncodedTopic] = []
+    for one in wanted:
+        found.append((yield from find(asked, one)))
+        if len(found) % TOPICS_PER_PIECE == 0:
+            yield None
+    version = asked.context.api_version
+    errors = [code for topic in found for code in topic.errors]
+    body = join_response(_response(asked), found, version)
+    asked.context.reply_encoded(MetadataResponse, body, errors)
+    return None
 
 
 def _is_malformed(version: int, topics: Iterable[MetadataRequestTopic]) -> bool:
@@ -128,7 +149,8 @@ def _names_to_create(asked: _Asked, names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in known and is_valid_topic(name)]
 
 
-def _response(asked: _Asked, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(asked: _Asked) -> MetadataResponse:
+    """The response without topics."""
     image = asked.metadata.image
     return MetadataResponse(
         brokers=[
@@ -139,7 +161,6 @@ def _response(asked: _Asked, topics: list[MetadataResponseTopic]) -> MetadataRes
         ],
         cluster_id=asked.metadata.cluster_id,
         controller_id=admin_broker_id(image, asked.config.node_id),
-        topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if asked.request.include_cluster_authorized_operations
         else OPERATIONS_NOT_ASKED_FOR,
@@ -147,13 +168,12 @@ def _response(asked: _Asked, topics: list[MetadataResponseTopic]) -> MetadataRes
 
 
 def _by_id(asked: _Asked, topic_id: Uuid) -> TopicInPieces:
+    """The topic of that id, or that there is none."""
     topic = asked.metadata.image.topics_by_id.get(topic_id)
-    yield
-    if topic is None:
-        return MetadataResponseTopic(
-            name=None, topic_id=topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)
-        )
-    return (yield from _describe(asked, topic))
+    if topic is not None:
+        return (yield from _describe(asked, topic))
+    error = ErrorCode.UNKNOWN_TOPIC_ID
+    return _missing(asked, MetadataResponseTopic(name=None, topic_id=topic_id), error)
 
 
 def _by_name(asked: _Asked, name: str) -> TopicInPieces:
@@ -161,34 +181,51 @@ def _by_name(asked: _Asked, name: str) -> TopicInPieces:
     topic = asked.metadata.image.topics_by_name.get(name)
     if topic is not None:
         return (yield from _describe(asked, topic))
-    yield
     error = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_valid_topic(name)
         else ErrorCode.INVALID_TOPIC_EXCEPTION
     )
-    return MetadataResponseTopic(
-        name=name, is_internal=name in INTERNAL_TOPICS, error_code=int(error)
-    )
+    missing = MetadataResponseTopic(name=name, is_internal=name in INTERNAL_TOPICS)
+    return _missing(asked, missing, error)
+
+
+def _missing(asked: _Asked, topic: MetadataResponseTopic, error: ErrorCode) -> EncodedTopic:
+    topic.error_code = int(error)
+    return EncodedTopic(encode_topic(topic, asked.context.api_version), (topic.error_code,))
 
 
 def _describe(asked: _Asked, topic: TopicImage) -> TopicInPieces:
-    image, context = asked.metadata.image, asked.context
-    listener_name, version = context.listener_name, context.api_version
-    partitions = []
-    for index, partition in enumerate(topic.partitions):
-        partitions.append(_partition(image, index, partition, listener_name, version))
-        if index % PARTITIONS_PER_PIECE == 0:
-            yield
-    return MetadataResponseTopic(
+    """What there is to say of a topic; what was said of it before, if that still holds."""
+    image, version = asked.metadata.image, asked.context.api_version
+    listener_name = asked.context.listener_name
+    with_operations = asked.request.include_topic_authorized_operations
+    key = TopicKey(topic.topic_id, version, listener_name, with_operations)
+    known = asked.encoded.get(key, image, topic)
+    if known is not None:
+        return known
+    errors: list[int] = []
+    pieces = []
+    for start in range(0, len(topic.partitions), PARTITIONS_AT_ONCE):
+        partitions = [
+            _partition(image, start + at, partition, listener_name, version)
+            for at, partition in enumerate(topic.partitions[start : start + PARTITIONS_AT_ONCE])
+        ]
+        errors += [one.error_code for one in partitions if one.error_code]
+        pieces.append(encode_partitions(partitions, version))
+        yield
+    described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS
-        if asked.request.include_topic_authorized_operations
+        if with_operations
         else OPERATIONS_NOT_ASKED_FOR,
     )
+    data = join_topic(described, pieces, len(topic.partitions), version)
+    encoded = EncodedTopic(data, tuple(errors))
+    asked.encoded.put(key, image, topic, encoded)
+    return encoded
 
 
 def _partition(

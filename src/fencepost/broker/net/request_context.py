@@ -6,12 +6,12 @@ See `registry` for the ways in which a handler answers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from fencepost.broker.net.registry import Pieces, Route
 from fencepost.wire.errors import EncodeError, ErrorCode
-from fencepost.wire.frame import encode_response_parts
+from fencepost.wire.frame import encode_response_parts, frame_response_parts
 from fencepost.wire.message import Message, Struct
 
 log = logging.getLogger(__name__)
@@ -168,6 +168,12 @@ class RequestContext:
             self._parts = [answer]
             self._settle()
 
+    def reply_encoded(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> None:
+        """The answer, of which the body is encoded, and the error codes in it that are not 0."""
+        if self._may_answer():
+            self._parts = self._frame(kind, body, errors)
+            self._settle()
+
     def reply_lazily(self, make: Callable[[], Message]) -> None:
         """The answer can be had from `make`, once, when the connection is ready to send it."""
         if self._may_answer():
@@ -254,6 +260,9 @@ class RequestContext:
             if substitute is None:
                 raise
             return encode_response_parts(substitute, self.api_version, self.correlation_id)
+
+    def _frame(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> list[Buffer]:
+        return frame_response_parts(kind, [body], self.api_version, self.correlation_id)
 
     def _may_answer(self) -> bool:
         """Whether anybody is there to be answered."""

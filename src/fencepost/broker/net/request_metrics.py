@@ -25,7 +25,7 @@ request, and has no time and no error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, Protocol
@@ -202,6 +202,13 @@ class _Counted(RequestContext):
             self.api.errors[NONE] += 1
             self.api.response_bytes += len(answer)
         super().reply_without_errors(answer)
+
+    def _frame(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> list[Buffer]:
+        api = self.api
+        api.errors.update(errors or (NONE,))
+        parts = super()._frame(kind, body, errors)
+        api.response_bytes += sum(map(len, parts))
+        return parts
 
     def _encode(self, message: Message) -> list[Buffer]:
         api = self.api

@@ -16,6 +16,7 @@ from typing import Final
 
 from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
+from fencepost.broker.cluster.encoded_topics import EncodedTopics
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
@@ -108,6 +109,7 @@ class BrokerPart:
         )
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
+        self.encoded_topics = EncodedTopics()
         self._has_caught_up = False
 
     @property
@@ -347,6 +349,7 @@ class BrokerPart:
             Clocks: core.ports,
             CombinedAppends: self.appends,
             ColdReads: self.cold_reads,
+            EncodedTopics: self.encoded_topics,
             Decompression: self.decompression,
             Driver: core.driver,
             FetchHost: self.fetches,
