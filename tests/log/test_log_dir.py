@@ -386,6 +386,45 @@ def test_fifty_partitions_are_created_without_a_sync(disk):
     assert len(log_dir.logs) == 50
 
 
+def test_nothing_is_looked_for_in_a_directory_that_was_just_made(disk, monkeypatch):
+    log_dir = open_dir(disk)
+    looked = []
+    for name in ("list", "read", "size"):
+        call = getattr(SimDisk, name)
+
+        def look(self, path, *args, name=name, call=call):
+            looked.append((name, path))
+            return call(self, path, *args)
+
+        monkeypatch.setattr(SimDisk, name, look)
+    create(log_dir)
+    assert not looked
+    disk.mkdir("/data/t-1")
+    create(log_dir, partition=1)
+    assert ("list", "/data/t-1") in looked
+
+
+def test_a_log_in_a_new_directory_is_what_is_found_in_an_empty_one(disk):
+    log_dir = open_dir(disk)
+    disk.mkdir("/data/t-1")
+    new, found = (create(log_dir, partition=partition) for partition in range(2))
+    assert disk.list("/data/t-0") == disk.list("/data/t-1")
+    assert new.topic_id == found.topic_id == ID_A
+    for log in new, found:
+        assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 0, 0)
+        append(log)
+    disk.operations.clear()
+    new.flush()
+    of_new = [(what, path.replace("t-0", "t-1")) for what, path in disk.operations]
+    disk.operations.clear()
+    found.flush()
+    assert of_new == disk.operations  # the same has to reach the disk with the first records
+    assert new.recovery_point == found.recovery_point == 1
+    disk.power_loss()
+    log_dir = open_dir(disk)
+    assert [create(log_dir, partition=partition).end_offset for partition in range(2)] == [1, 1]
+
+
 def test_what_cannot_be_a_topic_never_reaches_the_disk(disk):
     log_dir = open_dir(disk)
     for topic, partition in (("../evil", 0), ("a/b", 0), ("", 0), ("t", -1)):

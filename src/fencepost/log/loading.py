@@ -7,6 +7,9 @@ that were read are made anew on the way.
 
 The topic id in `partition.metadata` is checked first: a directory of another topic is left as it
 is.
+
+Of a log that nothing is known of and that has no directory, nothing is looked for: whoever creates
+ten thousand partitions waits for three new names each, and for no more.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from fencepost.log.producers import ProducerStates
 from fencepost.log.recovery import OFFSET_MAX, RecoveryReport, SegmentRecovery
 from fencepost.log.replay import load_producers, settle_active
 from fencepost.log.scanning import write_again
+from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.segment_row import SegmentRow
 from fencepost.wire.types import Uuid
@@ -78,6 +82,9 @@ def load_log(
     is_new = not disk.is_dir(directory)
     if is_new:
         disk.mkdir(directory)
+        if recovery_point == start_offset == 0:
+            gaps_below = OFFSET_MAX if accept_loss else cleaned_offset
+            return _begin_log(disk, cache, directory, config, wall_ms, topic_id, gaps_below)
     known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
     loader = SegmentRecovery(disk, cache, directory, config, wall_ms)
     loader.cleaned_offset = cleaned_offset
@@ -113,6 +120,35 @@ def load_log(
         loader.recover(min(recovery_point, sound_end), start_offset, False, True)
         loader.report.lost_from_offset = sound_end
         return finish()
+
+
+def _begin_log(
+    disk: Disk,
+    cache: SegmentCache,
+    directory: str,
+    config: LogConfig,
+    wall_ms: int,
+    topic_id: Uuid | None,
+    gaps_below: int,
+) -> LoadedLog:
+    """The log of a directory that was made just now: what recovery finds in an empty one. OSError."""
+    if topic_id is not None:
+        _write_topic_id(disk, directory, topic_id)
+    segment = Segment(disk, cache, directory, 0, wall_ms=wall_ms)
+    segment.create(config.roll_bytes if config.preallocate else 0)
+    return LoadedLog(
+        row=SegmentRow(disk, cache, directory, [segment], set()),
+        start_offset=0,
+        end_offset=0,
+        recovery_point=0,
+        gaps_below=gaps_below,
+        epochs=LeaderEpochCache(),
+        epochs_changed=False,
+        producers=ProducerStates(),
+        topic_id=topic_id,
+        topic_id_written=topic_id is not None,
+        is_new=True,
+    )
 
 
 def _finish(
@@ -207,13 +243,21 @@ def _write_topic_id_again(disk: Disk, directory: str, *, must_sync: bool) -> Non
         file.close()
 
 
+def _write_topic_id(disk: Disk, directory: str, topic_id: Uuid) -> None:
+    """Durable with the first flush, so that a thousand new partitions cost no sync. OSError."""
+    file = disk.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
+    try:
+        if file.size():
+            file.truncate(0)
+        file.write_at(encode_partition_metadata(topic_id), 0)
+    finally:
+        file.close()
+
+
 def _settle_topic_id(
     disk: Disk, directory: str, topic_id: Uuid | None, recovery_point: int
 ) -> tuple[Uuid | None, bool]:
-    """The directory's topic id, and whether it was written now because there was none.
-
-    It becomes durable with the first flush, so that a thousand new partitions cost no sync.
-    """
+    """The directory's topic id, and whether it was written now because there was none."""
     try:
         known = read_partition_metadata(disk, directory)
     except CorruptFileError:
@@ -222,12 +266,7 @@ def _settle_topic_id(
             raise
         known = None
     if known is None and topic_id is not None:
-        file = disk.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
-        try:
-            file.truncate(0)
-            file.write_at(encode_partition_metadata(topic_id), 0)
-        finally:
-            file.close()
+        _write_topic_id(disk, directory, topic_id)
         return topic_id, True
     if known is not None and topic_id is not None and known != topic_id:
         raise InconsistentTopicIdError(
