@@ -8,6 +8,7 @@ from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, NoticeKind,
 from fencepost.machines.fetcher.machine import (
     ABANDON_EVERY_MS,
     GATHER_MS,
+    SHORT_ROUNDS,
     STRAGGLER_WAIT_MS,
     SYNC_WAIT_MS,
 )
@@ -32,7 +33,7 @@ T0, T1 = partition(0), partition(1)
 
 
 def fetching(*stands: tuple[int, int]) -> Hand:
-    """A session of partitions that stand at (offset, last epoch), and the next Fetch under way."""
+    """A session of partitions that stand at (offset, last epoch), and a Fetch that waits for long."""
     hand = Hand()
     for number, (offset, last_epoch) in enumerate(stands):
         hand.follow(partition(number), offset, last_epoch)
@@ -45,8 +46,19 @@ def fetching(*stands: tuple[int, int]) -> Hand:
     else:
         hand.progress(T0, *stands[0])
     assert hand.is_asking
+    wait_shortly(hand)
     hand.told.clear()
     return hand
+
+
+def wait_shortly(hand: Hand) -> int:
+    """Have the leader answer with nothing until a fetch waits for long; how many did not."""
+    count = 0
+    while hand.last.max_wait_ms == STRAGGLER_WAIT_MS:
+        hand.answer_fetch()
+        count += 1
+    assert hand.last.max_wait_ms == CONFIG.wait_max_ms
+    return count
 
 
 # -- rounds --------------------------------------------------------------------------------------
@@ -62,7 +74,7 @@ def test_the_first_fetch_says_who_asks_and_where_it_stands() -> None:
     state = request.replica_state
     assert (state.replica_id, state.replica_epoch) == (BROKER, BROKER_EPOCH)
     assert (request.session_id, request.session_epoch) == (0, 0)
-    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10_485_760)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (20, 1, 10_485_760)
     assert hand.fetched() == {("t", 0): (20, EPOCH, 4)}
     assert request.topics[0].partitions[0].partition_max_bytes == 1_048_576
 
@@ -177,6 +189,10 @@ def test_a_fetch_is_given_up_once_in_a_second_at_most() -> None:
     hand = fetching((20, 4))
     hand.follow(T1, 3, 1)
     hand.fire(GATHER_MS)
+    hand.answer_fetch(part(0), part(1))
+    hand.progress(T0, 20, 4)
+    hand.progress(T1, 3, 1)
+    wait_shortly(hand)
     count = len(hand.asked)
     hand.follow(partition(2), 5, 1)
     hand.fire(ABANDON_EVERY_MS - 1)
@@ -187,6 +203,25 @@ def test_a_fetch_is_given_up_once_in_a_second_at_most() -> None:
     for number, (offset, epoch) in enumerate(((20, 4), (3, 1), (5, 1))):
         hand.progress(partition(number), offset, epoch)
     assert not hand.asked[-1].abandons
+
+
+def test_who_comes_behind_newcomers_is_in_the_next_incremental_fetch() -> None:
+    hand = fetching((20, 4))
+    hand.follow(T1, 3, 1)
+    hand.fire(GATHER_MS)
+    assert hand.asked[-1].abandons
+    hand.answer_fetch(part(0), part(1))
+    hand.progress(T0, 20, 4)
+    hand.progress(T1, 3, 1)
+    for number in range(2, 20):
+        hand.follow(partition(number), 5, 1)
+        hand.fire(ABANDON_EVERY_MS)
+        assert ("t", number) not in hand.fetched(), "it is under way, and answered soon"
+        hand.answer_fetch()
+        assert hand.fetched() == {("t", number): (5, EPOCH, 1)}
+        assert hand.last.session_epoch > 0
+        assert not hand.asked[-1].abandons
+    assert wait_shortly(hand) == SHORT_ROUNDS
 
 
 def test_a_fetch_that_brings_records_is_not_given_up() -> None:

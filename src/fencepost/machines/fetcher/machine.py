@@ -31,7 +31,10 @@ A fetch waits at its leader for up to `replica.fetch.wait.max.ms`. Partitions th
 now on would wait with it, and with them every producer whose leader was just elected. So an idle
 fetch is given up for them, after `GATHER_MS`, in which the rest of a change of the metadata comes:
 its connection is closed, and another full fetch leaves. That costs as much as there are partitions,
-so it is done once in a second, or in as many milliseconds as there are partitions, at most.
+so it is done once in a second, or in as many milliseconds as there are partitions, at most. Where
+there is one newcomer, more are on their way: the next `SHORT_ROUNDS` fetches wait for no longer
+than `STRAGGLER_WAIT_MS`, and whoever comes meanwhile is in the next incremental one. So a thousand
+partitions that are created beside ten thousand cost one full fetch, not one in every second.
 
 It must not know: sockets, clocks, where brokers are, how a log is cut. Every broker epoch is asked
 for when a request is made, since a broker may register again.
@@ -98,6 +101,9 @@ SYNC_WAIT_MS: Final = 100
 STRAGGLER_WAIT_MS: Final = 20
 """How long a fetch may wait for records while a partition's disk is behind."""
 
+SHORT_ROUNDS: Final = 3
+"""So many fetches after a partition was followed newly wait as shortly."""
+
 GATHER_MS: Final = 20
 ABANDON_EVERY_MS: Final = 1_000
 NOTICES_MAX: Final = 100
@@ -144,6 +150,10 @@ class Fetcher:
         self._not_before_ms = NOT_DELAYED_MS
         self._was_idle = True
         """Whether the last answer had no records: the next one is waited for, then."""
+        self._short_rounds = 0
+        """How many of the next fetches wait shortly, for those who come behind newcomers."""
+        self._waits_shortly = False
+        """Whether the fetch under way does."""
         self._abandons = False
         self._abandon_at_ms: int | None = None
         self._abandon_from_ms = NOT_DELAYED_MS
@@ -186,6 +196,7 @@ class Fetcher:
         followed = Followed(follow)
         self.partitions.put(followed)
         self._begin(followed, now_ms, effects)
+        self._short_rounds = SHORT_ROUNDS
         if self._abandon_at_ms is None:
             self._abandon_at_ms = max(now_ms + GATHER_MS, self._abandon_from_ms)
 
@@ -315,6 +326,8 @@ class Fetcher:
         """Whether the fetch under way is given up, for partitions that it does not name."""
         if self._abandon_at_ms is None or self._asked or not self._was_idle:
             return False
+        if self._waits_shortly:
+            return False  # they are in the next one
         if now_ms < self._abandon_at_ms:
             self._wake_at(self._abandon_at_ms, effects)
             return False
@@ -355,7 +368,9 @@ class Fetcher:
             who = FetchForm(self._broker_id, self._broker_epoch(), form)
             versions = form.versions(uses_ids=uses_ids)
             config = self.config
-            if self._stragglers:
+            self._waits_shortly = bool(self._stragglers or self._short_rounds)
+            self._short_rounds = max(0, self._short_rounds - 1)
+            if self._waits_shortly:
                 wait_max_ms = min(config.wait_max_ms, STRAGGLER_WAIT_MS)
                 config = config._replace(wait_max_ms=wait_max_ms)
             self._send(fetch_request(who, config, asked, self._rules), versions, effects)
