@@ -33,7 +33,7 @@ T0, T1 = partition(0), partition(1)
 
 
 def fetching(*stands: tuple[int, int]) -> Hand:
-    """A session of partitions that stand at (offset, last epoch), and a Fetch that waits for long."""
+    """A session of partitions that stand at (offset, last epoch), and a Fetch that waits long."""
     hand = Hand()
     for number, (offset, last_epoch) in enumerate(stands):
         hand.follow(partition(number), offset, last_epoch)

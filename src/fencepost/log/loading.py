@@ -131,7 +131,7 @@ def _begin_log(
     topic_id: Uuid | None,
     gaps_below: int,
 ) -> LoadedLog:
-    """The log of a directory that was made just now: what recovery finds in an empty one. OSError."""
+    """The log of a directory made just now: what recovery finds in an empty one. OSError."""
     if topic_id is not None:
         _write_topic_id(disk, directory, topic_id)
     segment = Segment(disk, cache, directory, 0, wall_ms=wall_ms)

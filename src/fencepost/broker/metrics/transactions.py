@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from fencepost.broker.loop.distribution import Distribution
 from fencepost.broker.metrics.catalogue import MARKERS, TRANSACTION_COORDINATOR, VERIFICATION
 from fencepost.broker.metrics.sheet import Sheet
+from fencepost.broker.metrics.verifications import Verifications
 from fencepost.machines.transaction import TransactionMemory
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator.coordinator import CoordinatorState
@@ -18,21 +18,6 @@ _STATES: Final = {
     CoordinatorState.LOADING: "loading",
     CoordinatorState.FAILED: "failed",
 }
-
-
-class Verifications:
-    """What became of the questions that this node's leaders have asked coordinators."""
-
-    def __init__(self) -> None:
-        self.failures = 0
-        """Partitions to which the answer was an error."""
-        self.times_ms = Distribution()
-
-    def told(self, waited_ms: int, failures: int) -> None:
-        """Somebody was told the answer, after so long, with so many errors."""
-        self.failures += failures
-        self.times_ms.add(waited_ms)
-        self.times_ms.count_if_many()
 
 
 def collect_transactions(

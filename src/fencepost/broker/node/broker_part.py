@@ -25,7 +25,7 @@ from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig,
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.metrics.transactions import Verifications
+from fencepost.broker.metrics.verifications import Verifications
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Parts, bind_routes
