@@ -1,121 +1,101 @@
-"""How many Produce requests a broker takes, and what one costs it in CPU time.
+"""What a request costs a broker, in CPU time of its own: ours, and a warmed Apache Kafka.
 
-    python benchmarks/broker/bench.py [--rounds R] [--seconds S] [--only PEER ...]
+    python benchmarks/broker/bench.py [--minutes M] [--only TEXT ...] [--peer NAME ...]
+                                      [--picture FILE.svg]
 
-A raw generator (`loadgen.py`) keeps prebuilt frames in flight, acks=all. Peers: Fencepost as it is
-(fsync before ack), Fencepost with Kafka's page-cache behaviour, and Apache Kafka where it can run.
-Rounds are interleaved and medians shown; the generator shares the machine with the broker, so
-compare rows of one run with each other and with nothing else.
+One table: microseconds of the broker's CPU for each request (each record, with confluent-kafka),
+taken from the kernel's accounting at the edges of a window, their ratio to Apache Kafka's, and the
+times that clients wait. Peers: Fencepost as it is (fsync before ack), Fencepost with Kafka's
+page-cache behaviour, and Apache Kafka where it can run. All are warmed first, with every load but
+the idle ones, until their cost stops falling; for a third of the minutes at most. Then windows of
+all peers are interleaved, round by round, and medians shown. The generator shares the machine with
+the brokers, so compare rows of one run with each other and with nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
-from benchmarks.broker import loadgen
+from benchmarks.broker import loads, report, warming
 
+ROUNDS: Final = 3
+WINDOW_S: Final = (0.3, 3.0)
+OVERHEAD_S: Final = 1.5
+"""What a window takes beside itself: its warm-up, its topic made and deleted."""
+WARMING_SHARE: Final = 1 / 3
+WARMING_SLICE_S: Final = 0.5
 
-@dataclass(frozen=True)
-class Case:
-    """One load."""
-
-    name: str
-    batch_bytes: int
-    connections: int
-    depth: int = 5
-
-
-CASES = (
-    Case("1 record, 1 connection", 1, 1),
-    Case("1 record, 16 connections", 1, 16),
-    Case("1 record, 50 connections", 1, 50),
-    Case("16 KB, 16 connections", 16_384, 16),
-    Case("256 KB, 4 connections", 262_144, 4),
-    Case("1 MB, 4 connections", 1_000_000, 4),
-)
+Made = AbstractContextManager[peers.Peer]
 
 
 @contextmanager
 def page_cache() -> Iterator[peers.Peer]:
     """Fencepost that acknowledges what is in the page cache, as Kafka does."""
     with peers.fencepost(**{"log.flush.before.ack": "false"}) as peer:
-        yield peers.Peer("fencepost, page cache", peer.bootstrap, peer.pid)
+        yield peers.Peer("page cache", peer.bootstrap, peer.pid)
 
 
-def contenders(
-    only: list[str] | None,
-) -> dict[str, Callable[[], AbstractContextManager[peers.Peer]]]:
+def contenders(only: list[str] | None) -> dict[str, Callable[[], Made]]:
     """The brokers to measure, by the name they go by on the command line."""
-    found: dict[str, Callable[[], AbstractContextManager[peers.Peer]]] = {
-        "fencepost": peers.fencepost,
-        "page-cache": page_cache,
-    }
+    found: dict[str, Callable[[], Made]] = {"fencepost": peers.fencepost, "page-cache": page_cache}
     if "apache" in peers.available():
         found["apache"] = peers.apache
     return {name: make for name, make in found.items() if not only or name in only}
 
 
-def measure(peer: peers.Peer, case: Case, seconds: float) -> dict[str, float]:
-    """One round of one case."""
-    arguments = argparse.Namespace(
-        bootstrap=peer.bootstrap,
-        topic=f"load-{case.batch_bytes}-{case.connections}",
-        partitions=8,
-        batch_bytes=case.batch_bytes,
-        acks=-1,
-        connections=case.connections,
-        depth=case.depth,
-        processes=1,
-        seconds=seconds,
-        pid=peer.pid or 0,
-    )
-    return loadgen.measure(arguments)
+def run(running: list[peers.Peer], chosen: list[loads.Load], minutes: float) -> report.Rounds:
+    """Warm everybody, then measure as many rounds as there is time for, three at most."""
+    ends = time.monotonic() + minutes * 60
+    warmed_until = time.monotonic() + minutes * 60 * WARMING_SHARE
+    with_all = [load for load in chosen if load in loads.WARMING]
+    cold = warming.warm(running, with_all, WARMING_SLICE_S, warmed_until)
+    if cold:
+        print(f"not warmed to the end, for want of minutes: {', '.join(cold)}")
+    windows = ROUNDS * len(chosen) * len(running)
+    window_s = (ends - time.monotonic()) / windows - OVERHEAD_S
+    window_s = min(max(window_s, WINDOW_S[0]), WINDOW_S[1])
+    found: report.Rounds = {load.name: {peer.name: [] for peer in running} for load in chosen}
+    for number in range(1, ROUNDS + 1):
+        for load in chosen:
+            if time.monotonic() > ends:
+                print(f"the time is over in round {number}", file=sys.stderr)
+                return found
+            print(f"round {number} of {ROUNDS}, {window_s:.1f} s: {load.name}", file=sys.stderr)
+            for peer in running:
+                found[load.name][peer.name].append(load.measure(peer, window_s))
+    return found
 
 
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", action="append", choices=("fencepost", "page-cache", "apache"))
+    parser.add_argument("--minutes", type=float, default=12.0, help="after that, no window begins")
+    parser.add_argument("--only", action="append", help="loads whose name has this in it")
+    parser.add_argument("--peer", action="append", choices=("fencepost", "page-cache", "apache"))
+    parser.add_argument("--picture", type=Path, help="where to draw the chart, as SVG")
     arguments = parser.parse_args()
+    only = arguments.only or [""]
+    chosen = [load for load in loads.LOADS if any(text in load.name for text in only)]
+    if not chosen:
+        parser.error(f"no load is called so; there are: {'; '.join(x.name for x in loads.LOADS)}")
     with ExitStack() as stack:
-        running = [stack.enter_context(make()) for make in contenders(arguments.only).values()]
-        rows = []
-        for case in CASES:
-            found: dict[str, list[dict[str, float]]] = {peer.name: [] for peer in running}
-            for _ in range(arguments.rounds):
-                for peer in running:
-                    found[peer.name].append(measure(peer, case, arguments.seconds))
-            for name, rounds in found.items():
-                rows.append([case.name, name, *figures(rounds)])
-    headings = ["load (x5 in flight)", "broker", "requests/s", "MB/s", "p50 ms", "p99 ms", "CPU us"]
-    print(peers.table(headings, rows))
+        running = [stack.enter_context(make()) for make in contenders(arguments.peer).values()]
+        found = run(running, chosen, arguments.minutes)
+    kafka = next((peer.name for peer in running if peer.name.startswith("apache")), None)
+    print(report.table(found, kafka))
+    print(report.machine(found))
+    if arguments.picture and kafka and running[0].name != kafka:
+        arguments.picture.write_text(report.picture(found, running[0].name, kafka))
     return 0
-
-
-def figures(rounds: list[dict[str, float]]) -> list[str]:
-    """Medians of the rounds, as the table shows them."""
-
-    def median(key: str) -> float:
-        return statistics.median(one.get(key, float("nan")) for one in rounds)
-
-    return [
-        f"{median('requests_per_s'):,.0f}",
-        f"{median('mb_per_s'):,.1f}",
-        f"{median('p50_ms'):.2f}",
-        f"{median('p99_ms'):.2f}",
-        f"{median('broker_cpu_us_per_request'):.0f}",
-    ]
 
 
 if __name__ == "__main__":

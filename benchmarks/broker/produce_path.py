@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.broker import loadgen
+from benchmarks.broker import frames
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.node.node import Node
@@ -88,25 +88,24 @@ async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
     node = Node(BrokerConfig.load(None, config), asyncio.get_running_loop())
     await node.start()
     port = node.bound[0].port
-    load = loadgen.Load(
-        "127.0.0.1", port, "path", PARTITIONS, arguments.batch_bytes, -1, 1, 1, 1.0, 0
-    )
-    await asyncio.to_thread(loadgen.create_topic, "127.0.0.1", port, "path", PARTITIONS)
-    await asyncio.to_thread(loadgen.wait_until_led, load)
+    bootstrap = f"127.0.0.1:{port}"
+    batch_bytes = arguments.batch_bytes
+    await asyncio.to_thread(frames.create_topic, bootstrap, "path", PARTITIONS)
+    await asyncio.to_thread(frames.write_once, bootstrap, "path", PARTITIONS, batch_bytes)
     connections = [Connection(node.listener, "PLAINTEXT") for _ in range(arguments.connections)]
     for connection in connections:
         connection.connection_made(CountingTransport())
-    frames = [
-        loadgen.build_frame(load, number % PARTITIONS) * arguments.depth
+    sent = [
+        frames.produce_frame("path", number % PARTITIONS, batch_bytes) * arguments.depth
         for number in range(arguments.connections)
     ]
     in_flight = arguments.connections * arguments.depth
     times = max(1, arguments.requests // in_flight)
-    await run(connections, frames, times)
+    await run(connections, sent, times)
     took_us = []
     for _ in range(arguments.rounds):
         began = time.process_time()
-        await run(connections, frames, times)
+        await run(connections, sent, times)
         took_us.append((time.process_time() - began) * 1e6 / (times * in_flight))
     for connection in connections:
         connection.connection_lost(None)

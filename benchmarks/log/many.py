@@ -96,10 +96,9 @@ def _start(cluster, before: int) -> dict[str, float]:
 
 
 def _create(bootstrap: str, count: int) -> None:
-    from benchmarks.broker.loadgen import create_topic
+    from benchmarks.broker.frames import create_topic
 
-    host, _, port = bootstrap.rpartition(":")
-    create_topic(host, int(port), "t", count)
+    create_topic(bootstrap, "t", count)
 
 
 def _wait_for(cluster, count: int) -> None:
