@@ -33,6 +33,15 @@ def test_what_is_left_stands_for_what_was_written() -> None:
     assert len(known) == 3
 
 
+def test_a_batch_that_is_gone_may_begin_where_records_were_deleted() -> None:
+    """As one that is there does: the log begins in the midst of it."""
+    wide = PartitionBatch(0, 5, 0, 1)
+    known: CleanedBatches[PartitionBatch] = CleanedBatches()
+    known.note(look([wide, batch(5)], 0, 5), look([batch(5)], 5))
+    assert known.log_as_written(3, [batch(5)]) == [wide, batch(5)]
+    assert known.log_as_written(5, [batch(5)]) == [batch(5)]
+
+
 def test_what_no_cleaner_has_left_is_no_such_batch() -> None:
     known = cleaned()
     other = batch(1, crc=8)

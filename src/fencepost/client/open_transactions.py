@@ -9,21 +9,21 @@ what became of transactions; an end that is sent twice is answered as if it had 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster import TRANSACTION_KEY, Cluster
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause
 from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded, refusal
 from fencepost.client.produce_queue import Identity
 from fencepost.client.protocol.transaction_errors import Reaction
 from fencepost.client.protocol.transaction_manager import Ask, State, TransactionManager
-from fencepost.client.retry import retrying
+from fencepost.client.retry import Deadline, retrying
+from fencepost.client.transaction_asks import exchange_for, pause_after, take_answer
 from fencepost.wire.api.describe_transactions import DescribeTransactionsRequest
 from fencepost.wire.errors import ErrorCode
-
-log = logging.getLogger("fencepost.client")
 
 LAST_EPOCH: Final = 32766
 """The last epoch of a producer id; in TV2 the end of a transaction then begins another id."""
@@ -101,24 +101,8 @@ def end_all(
     """Commit or abort transactions, all that a coordinator has at once; those that could not be,
     with the reasons (a TransactionError, or DeadlineExceeded: whether it is ended is not known)."""
     managers = {one: _manager(one, commit=commit) for one in transactions}
-    deadline, backoff = cluster.deadline(), cluster.backoff()
-    while True:
-        asks = {
-            one: ask
-            for one, manager in managers.items()
-            if (ask := manager.next_request()) is not None
-            and manager.state in (State.COMMITTING, State.ABORTING)
-        }
-        if not asks:
-            break
-        reactions = _round(cluster, managers, asks)
-        for one, reaction in reactions.items():
-            if reaction is Reaction.FIND_COORDINATOR:
-                cluster.forget_coordinator(one.transactional_id, TRANSACTION_KEY)
-        if all(reaction is Reaction.DONE for reaction in reactions.values()):
-            backoff.reset()
-        elif not backoff.sleep(deadline):
-            break
+    deadline = cluster.deadline()
+    cluster.run(_ending(cluster, list(managers.values()), deadline))
     failed: dict[OpenTransaction, ClientError] = {}
     for one, manager in managers.items():
         if manager.error is not None:
@@ -140,36 +124,43 @@ def _manager(one: OpenTransaction, *, commit: bool) -> TransactionManager:
     return manager
 
 
+def _ending(
+    view: ClusterView[Any], managers: Sequence[TransactionManager], deadline: Deadline
+) -> Conversation[None]:
+    """Ask for all ends at once, and again for those that are refused for now."""
+    backoff = view.backoff()
+    while asks := [
+        (manager, ask)
+        for manager in managers
+        if manager.state in (State.COMMITTING, State.ABORTING)
+        and (ask := manager.next_request()) is not None
+    ]:
+        reactions = yield from _round(view, asks)
+        pause_s = pause_after(reactions, backoff)
+        if pause_s is None:
+            continue  # those that were refused for good are not asked for again
+        if pause_s * 1000 >= deadline.remaining_ms():
+            return
+        if pause_s:
+            yield Pause(pause_s * 1000)
+
+
 def _round(
-    cluster: Cluster,
-    managers: dict[OpenTransaction, TransactionManager],
-    asks: dict[OpenTransaction, Ask],
-) -> dict[OpenTransaction, Reaction]:
+    view: ClusterView[Any], asks: Sequence[tuple[TransactionManager, Ask]]
+) -> Conversation[list[Reaction]]:
     """Every request is written before the first answer is awaited."""
-    reactions: dict[OpenTransaction, Reaction] = {}
-    waiting = []
-
-    def failed(one: OpenTransaction, error: ClientError) -> None:
-        cluster.note_failure(error)
-        reactions[one] = managers[one].on_failure(asks[one], error)
-
-    for one, ask in asks.items():
+    reactions = []
+    sent: list[tuple[TransactionManager, Ask]] = []
+    exchanges: list[Exchange] = []
+    for manager, ask in asks:
         try:
-            node = cluster.find_coordinator(ask.key, ask.coordinator)
-            connection = cluster.connection(node)
-            version = connection.version_for(
-                type(ask.message), lowest=ask.lowest, highest=ask.highest
-            )
-            waiting.append((one, connection, connection.send(ask.message, version)))
+            exchanges.append((yield from exchange_for(view, ask)))
+            sent.append((manager, ask))
         except ClientError as error:
-            failed(one, error)
-    for one, connection, token in waiting:
-        try:
-            response: Any = connection.receive(token)
-        except ClientError as error:
-            failed(one, error)
-        else:
-            reactions[one] = managers[one].on_response(asks[one], response)
+            reactions.append(take_answer(view, manager, ask, error))
+    answers = (yield ExchangeAll(exchanges)) if exchanges else []
+    for (manager, ask), answer in zip(sent, answers, strict=True):
+        reactions.append(take_answer(view, manager, ask, answer))
     return reactions
 
 

@@ -9,14 +9,12 @@ to flush, and how to wait for answers; these they give as functions, in asyncio 
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fencepost.client import asking
 from fencepost.client.cluster_view import ClusterView
-from fencepost.client.conversation import Alone, Conversation, Exchange, Pause, Tell
+from fencepost.client.conversation import Alone, Conversation, Pause, Tell
 from fencepost.client.errors import ClientError, DeadlineExceeded, TransactionError
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import OpenTransaction
@@ -25,12 +23,8 @@ from fencepost.client.protocol.prepared import PreparedTxnState
 from fencepost.client.protocol.transaction_errors import Reaction
 from fencepost.client.protocol.transaction_manager import Ask, State, TransactionManager
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
-from fencepost.client.retry import Backoff
+from fencepost.client.transaction_asks import exchange_for, pause_after, take_answer
 
-log = logging.getLogger("fencepost.client")
-
-SOON_S: Final = 0.02
-"""Pause while the last transaction is being completed, as in Kafka's Java producer."""
 FEATURE: Final = "transaction.version"
 
 Face = Callable[[None], Any]
@@ -161,7 +155,7 @@ class TransactionDriver:
             ask = manager.next_request()
             if ask is None:
                 return False
-            pause_s = pause_after((yield from self._ask(ask)), self._backoff)
+            pause_s = pause_after([(yield from self._ask(ask))], self._backoff)
             if pause_s is None:
                 break
             self._retry_at = time.monotonic() + pause_s
@@ -172,38 +166,15 @@ class TransactionDriver:
 
     def _ask(self, ask: Ask) -> Conversation[Reaction]:
         view = self._view
+        answer: Any
         try:
-            node = yield from asking.coordinator_once(view, ask.key, ask.coordinator)
-            connection = yield from asking.connect(node)
-            version = connection.version_for(
-                type(ask.message), lowest=ask.lowest, highest=ask.highest
-            )
-            response = yield Exchange(connection, ask.message, version)
-        except ClientError as error:
-            self._last = error
-            view.note_failure(error)
-            reaction = self.manager.on_failure(ask, error)
-        else:  # the first connection told the level
-            self.manager.transaction_version = view.finalized_features.level(FEATURE)
-            reaction = self.manager.on_response(ask, response)
+            answer = yield (yield from exchange_for(view, ask))
             self._last = None
-        if reaction is Reaction.FIND_COORDINATOR:
-            view.forget_coordinator(ask.key, ask.coordinator)
-        if reaction is not Reaction.DONE:
-            log.debug("%s of %s: %s", ask.kind.value, self.manager.transactional_id, reaction.name)
-        return reaction
-
-
-def pause_after(reaction: Reaction, backoff: Backoff) -> float | None:
-    """Seconds to wait before the next request; None when there is none to be sent."""
-    if reaction is Reaction.DONE:
-        backoff.reset()
-        return 0.0
-    if reaction is Reaction.SOON:
-        return SOON_S
-    if reaction in (Reaction.AGAIN, Reaction.FIND_COORDINATOR):
-        return backoff.next_ms() / 1000
-    return None
+            # The first connection told the level.
+            self.manager.transaction_version = view.finalized_features.level(FEATURE)
+        except ClientError as error:
+            answer = self._last = error
+        return take_answer(view, self.manager, ask, answer)
 
 
 def offsets_of_group(

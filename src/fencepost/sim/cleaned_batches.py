@@ -69,7 +69,11 @@ class CleanedBatches(Generic[B]):
         for batch in batches:
             base = found[-1].next_offset if found else from_offset
             if base < batch.base_offset:
-                removed = (at for at in self._written if base <= at < batch.base_offset)
-                found += [self._written[at] for at in sorted(removed)]
+                removed = (self._written[at] for at in sorted(self._written))
+                found += [  # the first may begin below, if records before were deleted
+                    one
+                    for one in removed
+                    if one.next_offset > base and one.base_offset < batch.base_offset
+                ]
             found.append(self.written(batch))
         return found

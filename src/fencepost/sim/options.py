@@ -21,6 +21,8 @@ MEMBERS_ONE_IN = 3
 
 TRANSACTORS_ONE_IN = 3
 """One seed with brokers in so many has transactional producers."""
+COMPACTS_ONE_IN = 4
+"""One seed with brokers in so many has compacted topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Options:
     eligible leader replicas (KIP-966), or with `metadata_version` at that level: the newest one
     unless given. `transactors` produce in transactions, in a cluster at level `transaction_version`
     of `transaction.version`; every other consumer reads committed data then. After `max_idle_ms`
-    controllers write NoOpRecords, with 0 never.
+    controllers write NoOpRecords, with 0 never. `compacts`: topics are compacted, records have
+    keys, and brokers' cleaners go over their logs.
     """
 
     voters: int = 3
@@ -81,6 +84,7 @@ class Options:
     deleters: int = 0
     transactors: int = 0
     transaction_version: int = 2
+    compacts: bool = False
     transact_every_ms: int = 150
     produce_every_ms: int = 150
     consume_every_ms: int = 100
@@ -130,6 +134,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = _draw_members(tape, base) if base.brokers and not base.members else base
     base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
     base = _draw_transactors(tape, base) if base.brokers and not base.transactors else base
+    base = _draw_compaction(tape, base) if base.brokers and not base.compacts else base
     return replace(
         base,
         voters=voters,
@@ -229,6 +234,12 @@ def _draw_transactors(tape: Tape, base: Options) -> Options:
         transaction_version=(2, 2, 0, 1)[lane.pick(4)],
         producers=2,
     )
+
+
+def _draw_compaction(tape: Tape, base: Options) -> Options:
+    """Compacted topics in every fourth world with brokers, likewise."""
+    lane = tape.lane("options.compaction")
+    return replace(base, compacts=lane.pick(COMPACTS_ONE_IN) == COMPACTS_ONE_IN - 1)
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

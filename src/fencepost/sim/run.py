@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fencepost.machines import probes
+from fencepost.sim.brokers.cleaners import Cleaners
 from fencepost.sim.faults import Fault, fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options, draw_options
@@ -91,6 +92,8 @@ class Run:
             node.start()
         world.workload.begin()
         world.clients.begin()
+        if options.compacts:
+            Cleaners(world).begin()
         world.run_until(options.warm_up_ms * 1_000)
         if not world.observer.oracle.committed:
             raise Violation("liveness-start", "no leader was found although nothing was wrong")

@@ -26,7 +26,7 @@ from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.script import Script, ScriptError
 from fencepost.sim.script_table import command, keys_of, node_of, options_of, split_options
-from fencepost.sim.workload import Asked
+from fencepost.sim.workload import COMPACTED, Asked
 from fencepost.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -59,7 +59,7 @@ def topic(script: Script, words: list[str]) -> None:
         given.get("replicas", 3),
         told,
         given.get("min_isr", 2),
-        is_compacted="compacted" in given,
+        configs=COMPACTED if "compacted" in given else {},
     )
 
 

@@ -10,8 +10,8 @@ nothing else is done to them, because the controller's answers do not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import FIRST_VERSION_WITH_TYPES, UPGRADE
@@ -47,7 +47,10 @@ from fencepost.wire.types import Uuid
 BROKERS = (11, 12, 13)
 INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 MOST_TOPICS = 40
+NO_CONFIGS: Final[Mapping[str, str]] = {}
 COMPACTED = {"cleanup.policy": "compact"}
+COMPACTED_SOON = {**COMPACTED, "segment.ms": "2000", "delete.retention.ms": "4000"}
+"""So that within a world there is something to be compacted, and markers and tombstones may go."""
 _SET = 0
 _TOPIC = 2
 _BROKER = 4
@@ -200,7 +203,12 @@ class Workload:
         partitions = 1 + self._lane.pick(3)
         if self._world.brokers:
             self.create_topic(
-                node, f"t{self._named}", partitions, options.replicas, min_isr=options.min_isr
+                node,
+                f"t{self._named}",
+                partitions,
+                options.replicas,
+                min_isr=options.min_isr,
+                configs=COMPACTED_SOON if options.compacts else {},
             )
         else:
             self.create_topic(node, f"t{self._named}", partitions)
@@ -234,13 +242,12 @@ class Workload:
         then: Then | None = None,
         min_isr: int = 1,
         *,
-        is_compacted: bool = False,
+        configs: Mapping[str, str] = NO_CONFIGS,
     ) -> Asked:
         """Ask for a topic; a topic name is asked for once."""
         self._named += 1
-        configs = {"min.insync.replicas": str(min_isr)} if min_isr > 1 else {}
-        if is_compacted:
-            configs |= COMPACTED
+        if min_isr > 1:
+            configs = {"min.insync.replicas": str(min_isr), **configs}
         topic_id = Uuid(b"topic" + self._named.to_bytes(11, "big"))
         request = CreateTopicsRequest(
             topics=[

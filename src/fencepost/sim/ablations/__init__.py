@@ -22,7 +22,8 @@ class Ablation:
     `is_found_by_search` says whether random seeds are expected to find it, too, `search_within` in
     how many, and `faults` which faults to search with; None lets the seeds draw. One that is
     `in_brokers` is searched for in worlds with three brokers, by `base`, and one that is
-    `in_transactions` in those with three transactional producers and two groups besides.
+    `in_transactions` in those with three transactional producers and two groups besides; one that
+    is `in_compaction` in those with compacted topics.
     """
 
     says: str
@@ -33,6 +34,7 @@ class Ablation:
     faults: tuple[str, ...] | None = None
     in_brokers: bool = False
     in_transactions: bool = False
+    in_compaction: bool = False
     name: str = field(default="", compare=False)
 
     def base(self, options: Options) -> Options:
@@ -41,6 +43,8 @@ class Ablation:
             options = with_brokers(options, 3)
         if self.in_transactions and not options.transactors:
             options = replace(options, transactors=3, committers=2)
+        if self.in_compaction and not options.compacts:
+            options = replace(options, compacts=True)
         return options
 
 

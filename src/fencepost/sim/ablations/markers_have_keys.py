@@ -10,6 +10,6 @@ ABLATION = Ablation(
     "a transaction that is committed becomes part of the next one, and is aborted",
     Rules(patches=((BatchFilter, "_has_keys", staticmethod(lambda header: True)),)),
     scenarios=("S66",),
-    is_found_by_search=False,
     in_transactions=True,
+    in_compaction=True,
 )

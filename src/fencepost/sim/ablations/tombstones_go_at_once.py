@@ -10,6 +10,6 @@ ABLATION = Ablation(
     "who has read a record before it was deleted never hears of that (KIP-534)",
     Rules(patches=((BatchFilter, "_has_passed", lambda self, header: True),)),
     scenarios=("S66",),
-    is_found_by_search=False,
     in_transactions=True,
+    in_compaction=True,
 )

@@ -16,7 +16,10 @@ class DenseOffsets(Check):
         self, oracle: Oracle, broker_id: int, key: PartitionKey, batch: PartitionBatch
     ) -> None:
         log = oracle.partitions.log(broker_id, key)
-        if batch.base_offset != log.end_offset or batch.next_offset <= batch.base_offset:
+        follows = batch.base_offset == log.end_offset
+        if not log.entries and batch.base_offset in oracle.partitions.cleaned(key).without_records:
+            follows = batch.base_offset <= log.end_offset  # its records below were deleted
+        if not follows or batch.next_offset <= max(batch.base_offset, log.end_offset):
             raise Violation(
                 self.kind,
                 f"{broker_id} appends offsets {batch.base_offset} to {batch.next_offset - 1}"

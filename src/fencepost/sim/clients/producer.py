@@ -16,6 +16,7 @@ from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
 from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.sim.clients.client import Client
+from fencepost.sim.clients.keys import Keys
 from fencepost.sim.clock import EPOCH_MS
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import FIRST_SEQUENCES, PartitionKey
@@ -74,6 +75,7 @@ class Producer(Client):
         self._sequences: dict[PartitionKey, int] = {}
         self._first_sequence = FIRST_SEQUENCES[self.lane.pick(2)]
         self._is_asking = False
+        self._keys = Keys(world, client_id)
         self.on_outcome: Callable[[str], None] = lambda said: None
         """Told what has become of a batch."""
 
@@ -94,7 +96,8 @@ class Producer(Client):
             return
         keys = self.partitions()
         if keys:
-            self.produce(keys[self.lane.pick(len(keys))], 1 + self.lane.pick(3))
+            key, count = keys[self.lane.pick(len(keys))], 1 + self.lane.pick(3)
+            self.produce(key, count, keys=self._keys.draw_records(count))
 
     def ask_for_id(self, broker_id: int) -> None:
         """Ask a broker for a producer id."""

@@ -37,6 +37,7 @@ from fencepost.machines.transaction.epochs import EXHAUSTED
 from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.runtime.transactions import TRANSACTION_VERSION, TRANSACTIONS_TOPIC
 from fencepost.sim.clients.client import Client
+from fencepost.sim.clients.keys import Keys
 from fencepost.sim.clock import EPOCH_MS
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation
@@ -108,6 +109,7 @@ class Transactor(Client):
         self._is_slow = self._slowness.pick(SLOW_ONE_IN) == SLOW_ONE_IN - 1
         if self._is_slow:
             self._timeout_ms = min(TIMEOUTS_MS)
+        self._keys = Keys(world, client_id)
         self._number = 0
         self._offset = client_id * 1_000_000
         self.on_outcome: Callable[[str], None] = lambda said: None
@@ -186,7 +188,8 @@ class Transactor(Client):
         if self.lane.pick(4) == 3 and self._coordinator(0, group_id) is not None:
             self.commit_offset(key, group_id)
         else:
-            self.produce(key, 1 + self.lane.pick(2))
+            count = 1 + self.lane.pick(2)
+            self.produce(key, count, self._keys.draw(count))
 
     def _finish(self, *, commit: bool) -> None:
         """End the transaction, perhaps after its coordinator has: who is slow learns of it then."""
