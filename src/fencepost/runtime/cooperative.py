@@ -40,9 +40,9 @@ T = TypeVar("T")
 Pieces = Generator["Future[Any] | None", None, T]
 """Work in pieces: yields None between two, or the future of a thread that it waits for."""
 
-FIRST_TURN_S: Final = 0.001
+FIRST_TURN_S: Final = 0.0005
 """How long work is done at once when it begins, whoever else waits."""
-TURN_S: Final = 0.005
+TURN_S: Final = 0.001
 """How long work is done before everybody else comes first."""
 PIECES_AT_ONCE: Final = 100
 """Pieces of work in order that are done at once when nothing is before it, however long each is."""

@@ -208,6 +208,8 @@ class _Fetch:
         """Answer, or park."""
         looks = yield from self._look()
         others_ran = self._terms.is_replica or len(looks) >= PARTITIONS_PER_PIECE
+        if len(looks) >= PARTITIONS_PER_PIECE:
+            yield None
         sizes: list[int] | None = None
         for tries in range(COLD_TRIES + 1):
             is_old = others_ran and is_out_of_date(

@@ -166,6 +166,8 @@ class FetchAnswer:
             error_code=int(finished.error_code), session_id=finished.session_id
         )
         self._group(response, finished.included)
+        if len(self._looks) >= PARTITIONS_PER_PIECE:
+            yield None
         return response
 
     def _look(self, wanted: FetchWanted[SessionKey]) -> PartitionLook:

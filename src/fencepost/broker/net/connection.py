@@ -25,8 +25,8 @@ Bounds. Dispatching stops, and reading with it, while any of these is reached:
 So what a connection buffers is at most one frame (`socket.request.max.bytes`), these bounds, and
 one response over the high water; `memory_budget` bounds the sum over all connections. A request may
 have `route.max_elements` array elements, because a byte on the wire can become an object here, and
-a client that has sent many requests gives the others a turn every `TURN_S`. Long frames of several
-clients are decoded one per turn of the event loop (`runtime.cooperative`).
+a client that has sent many requests gives the others a turn every `DISPATCH_S`. Long frames of
+several clients are decoded one per turn of the event loop (`runtime.cooperative`).
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
 """
@@ -47,7 +47,6 @@ from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.unsupported_version import unsupported_version_response
 from fencepost.broker.net.writer import Writer, writer_for
-from fencepost.runtime.cooperative import TURN_S
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.message import Message
 
@@ -67,6 +66,9 @@ SMALL_FRAME_BYTES = 64 * 1024
 """A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
 RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
 """A buffer for long frames up to this size is kept for the next one, until the next sweep."""
+DISPATCH_S = 0.005
+"""How long requests of one client that are here are dispatched before others come first. Longer than
+a turn of work in pieces, since reading from it stops then, and what has arrived is copied."""
 PRODUCE_KEY = 0
 SMALL_OUTPUT_BYTES = 32 * 1024
 """Below this, one concatenated write is cheaper than a vector."""
@@ -277,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         """Dispatch frames until one is not whole or a bound is met; where that is."""
         start = 0
         self._stalled = False
-        turn_ends = perf_counter() + TURN_S
+        turn_ends = perf_counter() + DISPATCH_S
         while end - start >= 4:
             if self._blocked() or perf_counter() > turn_ends:
                 self._stalled = True
