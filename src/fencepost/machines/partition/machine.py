@@ -226,10 +226,11 @@ class Partition(FollowingPartition):
         batches: list[RecordBatch] = []
         waits: list[Effect] = []
         written: set[int] = set()
+        is_under = leader.is_under_min_isr(self.config)
         for produce in produces:
             header = produce.batch.header
             producer_id = header.producer_id
-            refused = self._refuse(produce, leader, producer_id in written)
+            refused = self._refuse(produce, is_under, producer_id in written)
             if refused is not None:
                 effects += refused
                 continue
@@ -250,7 +251,7 @@ class Partition(FollowingPartition):
         return effects
 
     def _refuse(
-        self, produce: Produce, leader: LeaderState, has_written: bool
+        self, produce: Produce, is_under_min_isr: bool, has_written: bool
     ) -> list[Effect] | None:
         """The answer to a batch that does not enter the log; None if it does.
 
@@ -258,7 +259,7 @@ class Partition(FollowingPartition):
         """
         acks = produce.acks
         if acks == ALL_IN_SYNC:
-            if leader.is_under_min_isr(self.config):
+            if is_under_min_isr:
                 return [Reply(produce.token, ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS))]
         elif acks not in (0, 1):
             return [Reply(produce.token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
