@@ -67,8 +67,8 @@ SMALL_FRAME_BYTES = 64 * 1024
 RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
 """A buffer for long frames up to this size is kept for the next one, until the next sweep."""
 DISPATCH_S = 0.005
-"""How long requests of one client that are here are dispatched before others come first. Longer than
-a turn of work in pieces, since reading from it stops then, and what has arrived is copied."""
+"""How long requests of one client that are here are dispatched before others come first. Longer
+than a turn of work in pieces: reading from it stops then, and what has arrived is copied."""
 PRODUCE_KEY = 0
 SMALL_OUTPUT_BYTES = 32 * 1024
 """Below this, one concatenated write is cheaper than a vector."""
