@@ -14,7 +14,7 @@ from fencepost.spark.archive.layout import ArchiveError, Layout, tag_of
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.state import merged, read_state
 
-from .worlds import World, expected, record
+from .worlds import World, expected, record, write_as_tasks
 
 ALL = {0: (0, 20), 1: (0, 15)}
 
@@ -48,6 +48,19 @@ def test_a_batch_that_spark_runs_again_is_not_written_again(tmp_path: Path):
     world.archive({0: (20, 30), 1: (15, 15)})
     with pytest.raises(ArchiveError, match="Spark runs batch 0, and the last one archived is 1"):
         batches.archive_batch(world.layout, 0, pytest.fail)
+
+
+def test_of_two_that_write_a_batch_at_once_one_archives_it(tmp_path: Path):
+    """As when a driver hangs, and comes back beside the one that took over."""
+    world = World(tmp_path / "a")
+
+    def write(place: Path) -> None:
+        world.archive({0: (0, 5)})  # the other one is faster
+        write_as_tasks(world.topic, [record(0, offset) for offset in range(5)])(place)
+
+    assert batches.archive_batch(world.layout, 0, write) is None
+    assert world.offsets() == expected({0: (0, 5)})
+    assert verify(world.layout).all_problems == []
 
 
 def steps_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, str]]:
