@@ -4,8 +4,9 @@
     query = archive_topics(spark, source, "/data/archive")
     query.awaitTermination()
 
-Parquet goes through `batches`, exactly once for every reader. Other formats (`delta`, `iceberg`)
-are written by their own streaming sinks, which keep their own logs of what counts.
+Parquet goes through `batches`, exactly once for every reader. Other formats, such as `delta`, are
+written by their own streaming sinks, which keep their own logs of what counts and have to make the
+table: that of `iceberg` does not.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ PARQUET: Final = "parquet"
 PACKAGES: Final = {
     "delta": "io.delta:delta-spark_2.13:VERSION (and its settings spark.sql.extensions and "
     "spark.sql.catalog.spark_catalog)",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION (and a catalog)",
 }
 _REFUSED: Final = {"includeheaders", "plainoffsets", "topic", "checkpointlocation"}
 
