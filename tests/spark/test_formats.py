@@ -289,6 +289,7 @@ def test_values_without_a_frame(registry: Registry):
         assert (text, schema_id) == (None, None)
         assert error is not None
         assert words in error
+    assert split_frame(bytes(5)) == (0, b"")
 
 
 def test_a_schema_that_is_registered_later(stub: RegistryStub, registry: Registry):

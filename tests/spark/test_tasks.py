@@ -322,6 +322,22 @@ def plan(options: SourceOptions, narrowing: Narrowing | None = None) -> list[tup
     return [(item.partition.partition, item.start, item.end) for item in ranges]
 
 
+@pytest.mark.parametrize(
+    ("starting", "expected"),
+    [({}, [True, True]),
+     ({"startingOffsets": '{"t":{"0":-2,"1":0}}'}, [True, False]),
+     ({"startingTimestamp": "0"}, [False, False])],
+)  # fmt: skip
+def test_a_start_that_was_named_earliest_stays_so(
+    fake: FakeCluster, options: Any, starting: dict[str, str], expected: list[bool]
+):
+    for partition in (0, 1):
+        fill(fake, 2, partition)
+    chosen = options(streaming=False, **starting)
+    ranges = plan_batch(chosen, Survey(chosen), Narrowing())
+    assert [one.from_earliest for one in ranges] == expected
+
+
 def test_batch_plans(fake: FakeCluster, options: Any):
     fill(fake, 10)
     fill(fake, 4, 1)
