@@ -20,14 +20,21 @@ from fencepost.wire import backend as wire_backend
 ROOT = Path(__file__).resolve().parent.parent
 SOABI = sysconfig.get_config_var("SOABI")
 KERNELS, CODEC = "fencepost.batch._kernels", "fencepost.wire._codec"
-SYNC = "fencepost.log._sync_threads"
+SYNC, PRODUCE = "fencepost.log._sync_threads", "fencepost.batch._produce"
 
 
 def version_of(source: Path, **environment: str) -> list[str]:
     """The lines of `fencepost --version` with the package in `source`."""
+    # In front of everything: a checkout may be installed by a hook that PYTHONPATH comes behind.
+    there = f"import sys; sys.path.insert(0, {str(source)!r})"
     done = subprocess.run(
-        [sys.executable, "-m", "fencepost.cli.main", "--version"],
-        env={**os.environ, "FENCEPOST_PURE": "0", "PYTHONPATH": str(source), **environment},
+        [
+            sys.executable,
+            "-c",
+            f"{there}; from fencepost.cli.main import main; main()",
+            "--version",
+        ],
+        env={**os.environ, "FENCEPOST_PURE": "0", **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -37,10 +44,11 @@ def version_of(source: Path, **environment: str) -> list[str]:
 
 def test_version_says_why_python_is_in_use():
     backends, *reasons = version_of(ROOT / "src", FENCEPOST_PURE="1")
-    assert "(wire: python, batch: python, sync: python;" in backends
+    assert "(wire: python, batch: python, produce: python, sync: python;" in backends
     assert reasons == [
         "wire runs in Python, slower: FENCEPOST_PURE=1 is set",
         "batch runs in Python, slower: FENCEPOST_PURE=1 is set",
+        "produce runs in Python, slower: FENCEPOST_PURE=1 is set",
         "sync runs in Python, slower: FENCEPOST_PURE=1 is set",
     ]
 
@@ -48,6 +56,26 @@ def test_version_says_why_python_is_in_use():
 def test_version_has_nothing_to_explain_about_c():
     lines = version_of(ROOT / "src")
     assert len(lines) == 1 + lines[0].count(": python")
+
+
+def test_version_names_every_extension_that_is_missing():
+    sources = (ROOT / "src").glob("fencepost/**/*.pyx")
+    modules = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in sources}
+    without = f"import sys; sys.modules.update(dict.fromkeys({modules}))"
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{without}; from fencepost.cli.main import main; main()",
+            "--version",
+        ],
+        env={**os.environ, "FENCEPOST_PURE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert modules == {name for name in modules if name in told}
+    assert told.count("runs in Python, slower") == len(modules) > 0
 
 
 @pytest.fixture
@@ -144,10 +172,11 @@ def test_what_does_not_compile_is_told_with_the_compilers_own_error(checkout: Pa
     )
     source = build(checkout, "build_ext", "--inplace", CC=fails)
     backends, *reasons = version_of(source)
-    assert "(wire: python, batch: python, sync: python;" in backends
+    assert "(wire: python, batch: python, produce: python, sync: python;" in backends
     assert reasons == [
         f"wire runs in Python, slower: {CODEC} was not built: a.h:2: error: clash",
         f"batch runs in Python, slower: {KERNELS} was not built: a.h:2: error: clash",
+        f"produce runs in Python, slower: {PRODUCE} was not built: a.h:2: error: clash",
         f"sync runs in Python, slower: {SYNC} was not built: a.h:2: error: clash",
     ]
     assert not stale.exists()
@@ -165,6 +194,7 @@ def test_a_pure_build_says_so(checkout: Path, words: tuple[str, ...]):
     assert version_of(source)[1:] == [
         f"wire runs in Python, slower: {CODEC} was not built: FENCEPOST_PURE_BUILD=1 was set",
         f"batch runs in Python, slower: {KERNELS} was not built: FENCEPOST_PURE_BUILD=1 was set",
+        f"produce runs in Python, slower: {PRODUCE} was not built: FENCEPOST_PURE_BUILD=1 was set",
         f"sync runs in Python, slower: {SYNC} was not built: FENCEPOST_PURE_BUILD=1 was set",
     ]
 
@@ -178,4 +208,4 @@ def test_a_build_that_succeeds_takes_the_note_back(checkout: Path):
     assert note.exists()
     source = build(checkout, "build_ext", "--inplace", CFLAGS="-O0")
     assert not note.exists()
-    assert [line.count(": c") for line in version_of(source)] == [3]
+    assert [line.count(": c") for line in version_of(source)] == [4]

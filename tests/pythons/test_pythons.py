@@ -100,7 +100,9 @@ def test_extensions_are_built_and_work(version: str, tmp_path: Path):
 
     said = run(python, "-m", "fencepost.cli.main", "--version", cwd=tmp_path)
     assert re.fullmatch(
-        rf"fencepost \S+ \(wire: c, batch: c, sync: c; Python {re.escape(version)}\.\d+\)\n", said
+        r"fencepost \S+ \(wire: c, batch: c, produce: c, sync: c;"
+        rf" Python {re.escape(version)}\.\d+\)\n",
+        said,
     ), said
 
     shutil.rmtree(source / "src")  # what is installed is tested

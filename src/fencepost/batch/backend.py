@@ -24,7 +24,7 @@ kernels, why_python = load("fencepost.batch._kernels", COMPILED_INTERFACE)
 produce_kernel: Any
 """The compiled module that reads the usual Produce request, or None: then none is usual."""
 
-produce_kernel, _ = load("fencepost.batch._produce", PRODUCE_INTERFACE)
+produce_kernel, why_no_produce_kernel = load("fencepost.batch._produce", PRODUCE_INTERFACE)
 
 
 def name() -> Literal["c", "python"]:

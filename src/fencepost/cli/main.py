@@ -19,20 +19,21 @@ from fencepost.cli.streams import with_standard_streams
 
 
 def version_text() -> str:
-    """The version, which backends of the codec, of record batches and of flushes are in use, and
-    why a slow one is."""
+    """The version, what is compiled of the codec, of record batches, of Produce requests and of
+    flushes, and why what runs in Python does, which is slower."""
     from fencepost.batch import backend as batch_backend
     from fencepost.log import sync_threads
     from fencepost.wire import backend as wire_backend
 
-    backends = (("wire", wire_backend), ("batch", batch_backend), ("sync", sync_threads))
-    named = ", ".join(f"{part}: {backend.name()}" for part, backend in backends)
+    reasons = {
+        "wire": wire_backend.why_python(),
+        "batch": batch_backend.why_python(),
+        "produce": batch_backend.why_no_produce_kernel(),
+        "sync": sync_threads.why_python(),
+    }
+    named = ", ".join(f"{part}: {'python' if why else 'c'}" for part, why in reasons.items())
     lines = [f"fencepost {fencepost.__version__} ({named}; Python {sys.version.split()[0]})"]
-    lines += [
-        f"{part} runs in Python, slower: {backend.why_python()}"
-        for part, backend in backends
-        if backend.name() == "python"
-    ]
+    lines += [f"{part} runs in Python, slower: {why}" for part, why in reasons.items() if why]
     return "\n".join(lines)
 
 
