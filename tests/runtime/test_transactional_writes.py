@@ -111,6 +111,26 @@ def test_what_versions_expect(versions: tuple[int, int], expected: list[tuple[in
     assert [(version, Asking.of(version, *versions)) for version, _ in expected] == expected
 
 
+@pytest.mark.parametrize("asking", list(Asking))
+@pytest.mark.parametrize("verifies", [True, False])
+@pytest.mark.parametrize("state", ["closed", "open", "of another epoch", "follows"])
+def test_a_ticket_at_once_is_what_begin_permits_at_once(
+    asking: Asking, verifies: bool, state: str
+) -> None:
+    world = Writes(verifies=verifies)
+    if state != "closed":
+        world.leader.begun()
+    epoch = 1 if state == "of another epoch" else 0
+    if state == "follows":
+        world.leader.feed(BecomeFollower(2, 9, 9, (1, 2), (1, 2)))
+    ticket = world.writes.ticket_at_once(PRODUCER, epoch, asking, [world.leader.machine])
+    world.begin(T0, asking=asking, epoch=epoch)
+    if ticket is not None:
+        assert world.permissions == [[Permission(NONE, ticket)]]
+    else:
+        assert world.claims or world.permissions[0][0].error_code is not NONE
+
+
 def test_what_a_leader_refuses_nobody_is_asked_about() -> None:
     world = Writes()
     world.leader.feed(BecomeFollower(2, 2, 2, (1, 2), (1, 2)))
