@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fencepost.spark.archive.checking import status, verify
+from fencepost.spark.archive.checking import _problems_of, status, verify
 from fencepost.spark.archive.layout import file_name, tag_of
 
 from .worlds import World
@@ -111,3 +112,18 @@ def test_records_that_were_never_read(world: World):
     assert any(
         "is of a topic that was never read" in text for text in verify(world.layout).problems
     )
+
+
+@pytest.mark.parametrize(
+    ("runs", "read", "told"),
+    [([(0, 10), (10, 20)], [(0, 20)], []),
+     ([(0, 100), (10, 20), (30, 40)], [(0, 100)],
+      ["20 offsets are there twice, the first is 10"]),
+     ([(0, 10)], [(0, 5)], ["offsets 0 to 9 have records, but were not all read"]),
+     ([(5, 10), (20, 30)], [(0, 10), (12, 30)], [])],
+)  # fmt: skip
+def test_what_files_have_is_held_against_what_was_read(
+    runs: list[tuple[int, int]], read: list[tuple[int, int]], told: list[str]
+):
+    files = [np.array([[start], [end]]) for start, end in runs]
+    assert list(_problems_of(files, read)) == told
