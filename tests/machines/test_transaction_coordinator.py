@@ -596,3 +596,15 @@ def test_the_end_of_a_transaction_fits_where_its_partitions_did(version: int) ->
     asked = AddPartitions(ID, granted.producer_id, granted.epoch, partitions)
     decision = world.coordinator.decide_add(asked, object(), world.wall_ms)
     assert decision.records and decision.spare_bytes == END_BYTES
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_id_is_unused_from_when_its_transaction_is_complete(version: int) -> None:
+    """Not from when its end was decided: markers may take long, and then it would expire early."""
+    world = TransactionWorld()
+    producer = world.begun(version)
+    world.end(producer, committed=True, version=version)
+    world.wall_ms += 5_000
+    world.write_markers()
+    assert world.present.state is S.COMPLETE_COMMIT
+    assert world.present.last_update_ms == world.wall_ms

@@ -7,7 +7,7 @@ from typing import Any
 
 from fencepost.machines.transaction import AddPartitions, PartitionSet
 from fencepost.runtime.cooperative import Scheduler
-from fencepost.runtime.transaction_requests import PARTITIONS_PER_PIECE, add_partitions
+from fencepost.runtime.transaction_requests import PARTITIONS_PER_PIECE, add_partitions, fenced_for
 from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -150,3 +150,9 @@ def test_an_error_is_every_partitions() -> None:
     assert [one.partition_error_code for one in topic.results_by_partition] == [
         ErrorCode.PRODUCER_FENCED
     ] * 3
+
+
+def test_who_is_fenced_hears_so_from_version_2_on() -> None:
+    fenced, invalid = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+    assert [fenced_for(fenced, version) for version in range(4)] == [invalid] * 2 + [fenced] * 2
+    assert fenced_for(ErrorCode.INVALID_TXN_STATE, 0) is ErrorCode.INVALID_TXN_STATE
