@@ -15,6 +15,7 @@ the brokers, so compare rows of one run with each other and with nothing else.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
 from benchmarks.broker import loads, report, warming
+from benchmarks.broker.frames import RefusedError
 
 ROUNDS: Final = 3
 WINDOW_S: Final = (0.3, 3.0)
@@ -71,7 +73,10 @@ def run(running: list[peers.Peer], chosen: list[loads.Load], minutes: float) -> 
                 return found
             print(f"round {number} of {ROUNDS}, {window_s:.1f} s: {load.name}", file=sys.stderr)
             for peer in running:
-                found[load.name][peer.name].append(load.measure(peer, window_s))
+                try:
+                    found[load.name][peer.name].append(load.measure(peer, window_s))
+                except (OSError, RefusedError) as error:
+                    print(f"{peer.name}, {load.name}: {error}", file=sys.stderr)
     return found
 
 
@@ -87,6 +92,7 @@ def main() -> int:
     chosen = [load for load in loads.LOADS if any(text in load.name for text in only)]
     if not chosen:
         parser.error(f"no load is called so; there are: {'; '.join(x.name for x in loads.LOADS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the brokers stop, too
     with ExitStack() as stack:
         running = [stack.enter_context(make()) for make in contenders(arguments.peer).values()]
         found = run(running, chosen, arguments.minutes)

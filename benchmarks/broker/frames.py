@@ -34,6 +34,10 @@ NEW_SESSION: Final = (0, 0)
 NO_SESSION: Final = (0, -1)
 
 
+class RefusedError(Exception):
+    """A broker does not do what a load needs."""
+
+
 def build_batch(size_bytes: int) -> bytes:
     """A record batch of about `size_bytes` bytes; of one record if that is small."""
     builder = BatchBuilder()
@@ -126,7 +130,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
         response = one.ask(frame, CreateTopicsResponse, CREATE_TOPICS_VERSION)
     error = response.topics[0].error_code
     if error not in (0, 36):
-        raise SystemExit(f"cannot create {topic}: error {error}")
+        raise RefusedError(f"cannot create {topic}: error {error}")
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
@@ -136,7 +140,7 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     with asker(bootstrap) as one:
         response = one.ask(frame, DeleteTopicsResponse, DELETE_TOPICS_VERSION)
     if response.responses[0].error_code:
-        raise SystemExit(f"cannot delete {topic}: error {response.responses[0].error_code}")
+        raise RefusedError(f"cannot delete {topic}: error {response.responses[0].error_code}")
 
 
 def write_once(bootstrap: str, topic: str, partitions: int, batch_bytes: int) -> None:
@@ -148,6 +152,6 @@ def write_once(bootstrap: str, topic: str, partitions: int, batch_bytes: int) ->
             error = -1
             while error:
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"{topic}-{partition} is not served: error {error}")
+                    raise RefusedError(f"{topic}-{partition} is not served: error {error}")
                 response = one.ask(frame, ProduceResponse, PRODUCE_VERSION)
                 error = response.responses[0].partition_responses[0].error_code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import count
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from benchmarks.broker.frames import (
     PRODUCE_VERSION,
     RECORD_VALUE_BYTES,
     TIMEOUT_S,
+    RefusedError,
     asker,
     create_topic,
     delete_topic,
@@ -38,6 +39,8 @@ IN_FLIGHT: Final = 5
 EXPIRY_MS: Final = 100
 IDLE_WAIT_MS: Final = 500
 IDLE_S: Final = 5.0
+PARTITIONS_PER_TOPIC: Final = 1_000
+"""Apache Kafka creates fewer than 10,000 partitions with one request."""
 SETTLE_S: Final = 5.0
 """For what a broker still does behind the creation of many partitions."""
 WOKEN_PER_S: Final = 20.0
@@ -185,10 +188,10 @@ def expired(peer: Peer, window_s: float) -> Figures:
 class Session(Pipe):
     """A consumer of many partitions that go on being empty."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        first = fetch_frame(
-            [(topic, index, 0) for index in range(partitions)], 1 << 20, 0, NEW_SESSION
-        )
+    def __init__(self, bootstrap: str, topics: Sequence[str], partitions: int) -> None:
+        """Of so many partitions of each topic."""
+        wanted = [(topic, index, 0) for topic in topics for index in range(partitions)]
+        first = fetch_frame(wanted, 1 << 20, 0, NEW_SESSION)
         deadline = time.monotonic() + TIMEOUT_S
         with asker(bootstrap) as one:
             while True:
@@ -197,7 +200,7 @@ class Session(Pipe):
                 if response.session_id and not any(part.error_code for part in parts):
                     break
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"{topic}: not all of its partitions are led")
+                    raise RefusedError(f"{topics[0]}: not all partitions are led")
                 time.sleep(0.5)
         self._id, self._epoch = response.session_id, 1
         super().__init__(bootstrap, self._next(), check_fetch)
@@ -214,15 +217,17 @@ class Session(Pipe):
 
 def idles(partitions: int) -> Measure:
     """One consumer that polls so many partitions without records, every half a second."""
+    per_topic = min(partitions, PARTITIONS_PER_TOPIC)
+    topics = [f"idle-{partitions}-{number}" for number in range(partitions // per_topic)]
 
     def measure(peer: Peer, window_s: float) -> Figures:
-        topic = f"idle-{partitions}"
-        if (peer.bootstrap, topic) not in _prepared:
-            create_topic(peer.bootstrap, topic, partitions)
-            _prepared.add((peer.bootstrap, topic))
-            Session(peer.bootstrap, topic, partitions).sock.close()  # when all of them are led
+        if (peer.bootstrap, topics[0]) not in _prepared:
+            for topic in topics:
+                create_topic(peer.bootstrap, topic, per_topic)
+            _prepared.add((peer.bootstrap, topics[0]))
+            Session(peer.bootstrap, topics, per_topic).sock.close()  # when all of them are led
             time.sleep(SETTLE_S)
-        return _run(peer, [Session(peer.bootstrap, topic, partitions)], max(window_s, IDLE_S))
+        return _run(peer, [Session(peer.bootstrap, topics, per_topic)], max(window_s, IDLE_S))
 
     return measure
 
