@@ -52,20 +52,16 @@ class PageCache:
     """
 
     def __init__(self) -> None:
-        self._thread = _NOBODY
+        self.thread = _NOBODY
+        """Whose reads are not to wait, as `get_ident` says it; 0 for nobody."""
         self._unsupported: set[str] = set()
 
     def __enter__(self) -> None:
-        assert self._thread == _NOBODY, "one thread at a time"
-        self._thread = get_ident()
+        assert self.thread == _NOBODY, "one thread at a time"
+        self.thread = get_ident()
 
     def __exit__(self, *_: object) -> None:
-        self._thread = _NOBODY
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the calling thread is not to wait."""
-        return self._thread != _NOBODY and self._thread == get_ident()
+        self.thread = _NOBODY
 
     def read(self, path: str, descriptor: int, size: int, position: int) -> bytearray | None:
         """As many bytes of an open file as `File.read_at` gives; None where nobody can tell.
