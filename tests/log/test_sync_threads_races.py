@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.same_without_c]
 
 HEADER = Path(fencepost.log.__file__).resolve().with_name("_sync_threads.h")
 STRESS = Path(__file__).with_name("sync_threads_stress.c")
+RUNS_MAX = 10
 
 
 def stress(
@@ -66,5 +67,6 @@ def test_no_race_no_leak_and_nobody_waits_for_a_lane_that_hangs(tmp_path, saniti
     ids=["a race", "one lane for all", "errors ignored"],
 )  # fmt: skip
 def test_a_mistake_is_noticed(tmp_path, was, mistake):
-    """The tester tested."""
-    assert stress(tmp_path, "thread", (was, mistake)).returncode != 0
+    """The tester tested: a run may pass by a race, several do not."""
+    runs = (stress(tmp_path, "thread", (was, mistake)) for _ in range(RUNS_MAX))
+    assert any(run.returncode != 0 for run in runs)
