@@ -10,6 +10,7 @@ ABLATION = Ablation(
     "a batch that is sent again is there twice, once the log was copied",
     Rules(patches=((BatchFilter, "_is_producers_last", lambda self, header: False),)),
     scenarios=("S66",),
+    faults=("kill", "pause", "partition"),
     in_brokers=True,
     in_compaction=True,
 )

@@ -19,6 +19,6 @@ ABLATION = Ablation(
     "a coordinator that fails then leaves partitions without an end",
     Rules(transactions=OverAtTheFirstMarker()),
     scenarios=("S61",),
-    faults=("kill", "partition", "pause"),
+    faults=("kill", "pause", "partition"),
     in_transactions=True,
 )
