@@ -426,6 +426,8 @@ def _settle_fetcher(fetcher: Fetcher, taken: int) -> None:
     fetcher._timer_ms = None
     if fetcher._abandon_at_ms is not None:
         fetcher._abandon_at_ms = GATHER_MS
+    # How long a fetch waits is time, too; any may be given up, as one whose connection breaks is.
+    fetcher._short_rounds, fetcher._waits_shortly = 0, False
     for followed in fetcher.partitions.values():
         followed.told_count -= taken
         followed.delayed_until_ms = NOT_DELAYED_MS
