@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.apis.fetch_answer import COLD_TRIES
 from fencepost.broker.storage import cold_reads
-from fencepost.broker.storage.cold_reads import RANGES_MAX, ColdReads, first_done
+from fencepost.broker.storage.cold_reads import COLD_TRIES, RANGES_MAX, ColdReads, first_done
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import open_regular
 from fencepost.log.page_cache import NotCachedError, PageCache

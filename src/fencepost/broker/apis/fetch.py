@@ -20,10 +20,8 @@ leader, from v16 with its address (KIP-951). Records are empty, never null.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import nullcontext
 
 from fencepost.broker.apis.fetch_answer import (
-    COLD_TRIES,
     PARTITIONS_PER_PIECE,
     TOPIC_IDS_FROM,
     FetchAnswer,
@@ -36,7 +34,7 @@ from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.replicas.read_replicas import rack_selector
 from fencepost.broker.replicas.throttles import LeaderThrottle
-from fencepost.broker.storage.cold_reads import ColdReads
+from fencepost.broker.storage.cold_reads import COLD_TRIES, ColdReads
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.page_cache import NotCachedError
 from fencepost.machines.driver import Driver
@@ -218,7 +216,7 @@ class _Fetch:
             if is_old:
                 break
             try:
-                sizes = self._bytes_to_wait_with(looks, may_wait=tries == COLD_TRIES)
+                sizes = self._bytes_to_wait_with(looks, tries)
                 break
             except NotCachedError as cold:
                 yield self._parts.cold_reads.begin(cold)
@@ -239,9 +237,9 @@ class _Fetch:
         self._context.on_disconnect(self._abandon)
         return None
 
-    def _bytes_to_wait_with(self, looks: list[PartitionLook], may_wait: bool) -> list[int] | None:
-        """See `bytes_to_wait_with`. NotCachedError, unless it may wait for the disk."""
-        with nullcontext() if may_wait else self._parts.cold_reads.page_cache:
+    def _bytes_to_wait_with(self, looks: list[PartitionLook], tries: int) -> list[int] | None:
+        """See `bytes_to_wait_with`. NotCachedError, see `ColdReads.reading`."""
+        with self._parts.cold_reads.reading(tries):
             return bytes_to_wait_with(looks, self._terms, others_are_quiet=self._session.has_quiet)
 
     def complete(self) -> None:

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.batch.header import measure
 from fencepost.broker.cluster.leader_hints import LeaderHints
@@ -61,9 +60,6 @@ from fencepost.wire.types import Uuid
 PartitionLook = Look[HostedPartition, SessionKey]
 
 PARTITIONS_PER_PIECE: Final = 20
-COLD_TRIES: Final = 8
-"""How often a partition's records are brought in, the index and what it leads to one after the
-other, before they are read whatever that takes: under so much pressure pages do not stay."""
 TOPIC_IDS_FROM: Final = 13
 STORAGE_ERROR_FROM: Final = 6
 LEADER_FROM: Final = 12
@@ -178,13 +174,10 @@ class FetchAnswer:
         """Read a partition, the next one or one that was cold before."""
         before = self._cold.pop(position, None)
         tries = 0 if before is None else before.tries
-        waits: AbstractContextManager[Any] = self._parts.cold_reads.page_cache
-        if tries >= COLD_TRIES:
-            waits = nullcontext()
         try:
             if before is not None:
                 before.future.result()  # how it has failed, if it has
-            part, size_bytes = self._read_partition(look, waits)
+            part, size_bytes = self._read_partition(look, tries)
         except NotCachedError as cold:
             ahead_bytes = self._budget.limit_for(look) or 0
             future = self._parts.cold_reads.begin(cold, ahead_bytes)
@@ -254,9 +247,7 @@ class FetchAnswer:
             )
         return part
 
-    def _read_partition(
-        self, look: PartitionLook, waits: AbstractContextManager[Any]
-    ) -> tuple[PartitionData, int]:
+    def _read_partition(self, look: PartitionLook, tries: int) -> tuple[PartitionData, int]:
         """One partition's part of the response, and how many bytes of records it has.
 
         NotCachedError, LOG_ERRORS.
@@ -267,7 +258,8 @@ class FetchAnswer:
             return part, 0
         hosted, bounds, offset = look.partition, look.bounds, look.wanted.fetch_offset
         assert hosted is not None and bounds is not None, "only what is here is read"
-        with self._parts.storage.descriptors.without_waiting(), waits:
+        parts = self._parts
+        with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(tries):
             data = hosted.log.read(
                 offset, limit_bytes, bounds.upper_bound, self._budget.takes_any_batch
             )

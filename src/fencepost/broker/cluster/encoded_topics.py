@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from fencepost.machines.image import ClusterImage, TopicImage
@@ -93,7 +94,7 @@ class EncodedTopics:
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
     """A topic in a response of this version."""
-    begin = len(MetadataResponse().encode(version)) - _behind_topics(version)
+    begin = _topics_begin(version)
     data = MetadataResponse(topics=[topic]).encode(version)
     return data[begin : len(data) - _behind_topics(version)]
 
@@ -102,7 +103,7 @@ def encode_partitions(partitions: Sequence[MetadataResponsePartition], version: 
     """Up to `PARTITIONS_AT_ONCE` partitions of a topic, without their number."""
     assert len(partitions) <= PARTITIONS_AT_ONCE
     behind = _behind_partitions(version)
-    begin = len(encode_topic(MetadataResponseTopic(), version)) - behind
+    begin = _partitions_begin(version)
     data = encode_topic(MetadataResponseTopic(partitions=list(partitions)), version)
     return data[begin : len(data) - behind]
 
@@ -134,6 +135,18 @@ def _join(data: bytes, behind: int, pieces: Sequence[bytes], count: int, version
 
 def _is_flexible(version: int) -> bool:
     return MetadataResponse.is_flexible(version)
+
+
+@cache
+def _topics_begin(version: int) -> int:
+    """Where the first topic of a response begins, if there is one."""
+    return len(MetadataResponse().encode(version)) - _behind_topics(version)
+
+
+@cache
+def _partitions_begin(version: int) -> int:
+    """Where the first of few partitions begins in a topic without a name."""
+    return len(encode_topic(MetadataResponseTopic(), version)) - _behind_partitions(version)
 
 
 def _behind_partitions(version: int) -> int:

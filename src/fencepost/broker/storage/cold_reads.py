@@ -19,6 +19,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
@@ -30,6 +31,9 @@ THREADS_PER_DIR: Final = 4
 """Disks do several reads at a time faster than one after the other."""
 RANGES_MAX: Final = 256
 CHUNK_BYTES: Final = 256 * 1024
+COLD_TRIES: Final = 8
+"""How often a partition's records are brought in, the index and what it leads to one after the
+other, before they are read whatever that takes: under so much pressure pages do not stay."""
 
 Range = tuple[str, int]
 """A file's path, and where to begin."""
@@ -48,10 +52,14 @@ class ColdReads:
     """The reading threads of a node, by log directory. For the event loop's thread."""
 
     def __init__(self, page_cache: PageCache, descriptors: Descriptors) -> None:
-        self.page_cache = page_cache
-        """The context within which reads raise what `begin` takes."""
+        self._page_cache = page_cache
         self._descriptors = descriptors
         self._readers: dict[str, _Readers] = {}
+
+    def reading(self, tries: int) -> AbstractContextManager[None]:
+        """The context within which reads raise what `begin` takes, when that was begun so often;
+        after `COLD_TRIES` of them reads wait."""
+        return self._page_cache if tries < COLD_TRIES else contextlib.nullcontext()
 
     def begin(self, cold: NotCachedError, ahead_bytes: int = 0) -> Future[None]:
         """Have a range read, or `ahead_bytes` from where it begins if that is more.
