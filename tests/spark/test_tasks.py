@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from fencepost.batch.columns import SCHEMA as DECODED
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
-from fencepost.spark.columns import default_schema
+from fencepost.spark.columns import COLUMNS, default_schema
 from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
 from fencepost.spark.errors import Condition, DataLossError, SinkError, TimestampError, condition_of
 from fencepost.spark.filters import Narrowing
@@ -47,6 +48,10 @@ def offsets(options: SourceOptions, wanted: OffsetRange) -> list[int]:
         for rows in read_range(options, Projection(OFFSETS), wanted)
         for value in rows.column(0)
     ]
+
+
+def test_what_is_decoded_has_sparks_columns():
+    assert set(DECODED.names) == set(COLUMNS)
 
 
 def test_messages_of_before_kafka_0_11_are_read(fake: FakeCluster, options: Any):
