@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,10 @@ def test_an_application_runs_on_both_workers_and_nothing_is_left():
     with SparkStandalone(workers=2) as spark:
         pids = [pid for worker in spark.workers for pid in worker.members]
         command = [sys.executable, "-c", JOB, spark.master_url, json.dumps(spark.settings)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        ran = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=600, check=False
+        )
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout.split() == [str(sum(range(64)))]
         assert [app["cores"] for app in spark.state()["completedapps"]] == [2]

@@ -1,9 +1,11 @@
 """`SparkStandalone`: a Spark standalone cluster on loopback, from the jars that PySpark brings.
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     with SparkStandalone(workers=2) as spark:
         SparkSession.builder.master(spark.master_url).getOrCreate()
 
-The master and each worker are processes with free ports; a worker starts executors, whose JVMs
+Spark's workers run the Python that the application's environment names, else the first `python3`
+of the PATH, which may lack PySpark. The master and each worker are processes with free ports; a worker starts executors, whose JVMs
 start Python workers. Each of the processes begins a session of its own, and ends with everything
 below it, whatever happened (Linux: the members of a session are found in /proc). Executors get
 their settings from the application; those that a cluster this small needs are in `settings`.
@@ -16,7 +18,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -90,15 +91,13 @@ class SparkStandalone:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What an application should set: addresses on loopback, executors that fit a worker, and
-        this interpreter for Python workers."""
+        """What an application should set: addresses on loopback, executors that fit a worker."""
         return {
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.ui.enabled": "false",
             "spark.executor.memory": f"{max(512, self._memory_mb - 512)}m",
             "spark.executor.cores": str(self._cores),
-            "spark.pyspark.python": sys.executable,
         }
 
     def __enter__(self) -> Self:
