@@ -5,7 +5,9 @@
         SparkSession.builder.master(spark.master_url).getOrCreate()
 
 Spark's workers run the Python that the application's environment names, else the first `python3`
-of the PATH, which may lack PySpark. The master and each worker are processes with free ports; a worker starts executors, whose JVMs
+of the PATH, which may lack PySpark.
+
+The master and each worker are processes with free ports; a worker starts executors, whose JVMs
 start Python workers. Each of the processes begins a session of its own, and ends with everything
 below it, whatever happened (Linux: the members of a session are found in /proc). Executors get
 their settings from the application; those that a cluster this small needs are in `settings`.
