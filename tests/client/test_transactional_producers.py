@@ -24,6 +24,8 @@ from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from ..ended_transactions import stable_ends
 
 pytestmark = pytest.mark.usefixtures("served")  # before the first test, which counts processes
+MESSAGE_MAX_BYTES = 1 << 20
+"""More than a batch may have by `message.max.bytes`, with what it says of itself."""
 Connect = Callable[..., Cluster]
 
 
@@ -62,6 +64,12 @@ def test_the_blocking_producer(served: str, connect: Connect, part: TopicPartiti
         raise ZeroDivisionError
     with pytest.raises(ClientError, match="aborted"):
         lost.result()
+    producer.begin_transaction()
+    too_large = producer.send(part.topic, bytes(MESSAGE_MAX_BYTES))
+    producer.abort_transaction()
+    with pytest.raises(ClientError):
+        too_large.result()
+    producer.flush()  # has nothing to say of what the abort gave up
     producer.begin_transaction()
     with pytest.raises(AbortableTransactionError):
         producer.send_offsets_to_transaction({part: 2}, ConsumerGroupMetadata("g", 5, "nobody"))

@@ -5,8 +5,9 @@ The node is 1 of the voters 1, 2, 3, in epoch 5, with a log of epochs that a tes
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.image.records import image_records, image_values, written_at

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.batch.records import build_batch
 from fencepost.machines.effects import DropPrefix, RepairBatch, Send, SendAfterPersist, TimerFired

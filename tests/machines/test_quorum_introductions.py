@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.effects import SetTimer
 from fencepost.machines.quorum import (

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.batch.records import build_batch, read_records
 from fencepost.machines.image import ClusterImage, apply_records

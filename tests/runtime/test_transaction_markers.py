@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionImage, TopicImage, diff
 from fencepost.machines.transaction import TopicPartition, Transaction, TransactionState

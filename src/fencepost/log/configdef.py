@@ -17,9 +17,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 
 class ConfigError(ValueError):
@@ -67,8 +68,7 @@ INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Validator:
+class Validator(Struct, frozen=True):
     """Which values of the right type are allowed, and how to say so.
 
     `names_most`: what it says has the largest number in it. `names_type`: it needs no type in front
@@ -141,16 +141,14 @@ def matching(pattern: str, describes: str) -> Validator:
     return Validator(describes, accepts)
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(Struct, frozen=True):
     """A broker config a topic config falls back to; its value times `factor` is the topic's."""
 
     key: str
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDef:
+class ConfigDef(Struct, frozen=True):
     """One configuration key.
 
     `default` is the typed value that holds when nothing is set (None: no default). `internal` keys

@@ -25,8 +25,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from fencepost.batch.crc import crc32c
 from fencepost.log.disk import Disk
@@ -40,8 +41,7 @@ _FILE_BYTES_MAX: Final = 1 << 20
 _PARTITION_METADATA: Final = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
 
 
-@dataclass(frozen=True)
-class MetaProperties:
+class MetaProperties(Struct, frozen=True):
     """Content of `meta.properties`."""
 
     cluster_id: str | None

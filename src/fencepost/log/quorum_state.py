@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.batch.crc import crc32c
 from fencepost.log.disk import Disk
@@ -34,8 +35,7 @@ _EPOCH_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class StoredQuorumState:
+class StoredQuorumState(Struct, frozen=True):
     """What the file says: Kafka's fields, in which data version of theirs, and what is ours.
 
     `acknowledged_end` is (epoch, end offset) of a log that lost its end; (0, 0) if it did not.

@@ -28,8 +28,9 @@ back in the effect.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.snapshots import SnapshotId
@@ -40,8 +41,7 @@ CONTROLLER: Final = "controller"
 """Destination of messages to the active controller, whichever node that is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Batches for the end of the machine's log, with their headers as they were read once.
 
     Their data must be writable where the leader is to stamp base offset and epoch in place.
@@ -53,23 +53,20 @@ class Append:
     as_leader: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Struct, frozen=True):
     """Cut the log so that it ends at `end_offset`; `start_over` empties it and starts there."""
 
     end_offset: int
     start_over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteState:
+class WriteState(Struct, frozen=True):
     """Replace the machine's small durable state (`quorum-state`), fsynced before anything else."""
 
     state: Any
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSnapshot:
+class StoreSnapshot(Struct, frozen=True):
     """Write `data` at `position_bytes` of the partial file of a snapshot that is being fetched.
 
     Position 0 starts anew, throwing away what there was of this or another snapshot; any other is
@@ -83,8 +80,7 @@ class StoreSnapshot:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(Struct, frozen=True):
     """Put the partial file in place of the log, if it is a whole and sound snapshot.
 
     It is checked (header, footer, every CRC), synced, renamed, its directory is synced; then the
@@ -97,8 +93,7 @@ class InstallSnapshot:
     keeps_log: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DropPrefix:
+class DropPrefix(Struct, frozen=True):
     """The log starts at `start_offset` from now on: where a snapshot ends, or what is to be kept.
 
     Segments that lie wholly below it may be deleted, and so may snapshots that end below it.
@@ -107,8 +102,7 @@ class DropPrefix:
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RepairBatch:
+class RepairBatch(Struct, frozen=True):
     """Write a good copy of the damaged batch at `offset` in its place, durably.
 
     If that cannot be, reading the log will say so again (`LogDamaged`).
@@ -118,8 +112,7 @@ class RepairBatch:
     batch: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Work for the disk; see the module docstring for when each kind counts as durable."""
 
     work: (
@@ -127,40 +120,35 @@ class Persist:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """A message to another node, which may leave at once."""
 
     to: Any
     message: Any
 
 
-@dataclass(frozen=True, slots=True)
-class SendAfterPersist:
+class SendAfterPersist(Struct, frozen=True):
     """A message that must not leave before this machine's earlier appends are durable."""
 
     to: Any
     message: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """The answer to the request that came with `token`."""
 
     token: Any
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(Struct, frozen=True):
     """Arm the timer `name` for `deadline_ms` of the monotonic clock, or disarm it with None."""
 
     name: str
     deadline_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The machine cannot go on; the shell takes its log offline and says why."""
 
     reason: str
@@ -169,22 +157,19 @@ class Fail:
 Effect = Persist | Send | SendAfterPersist | Reply | SetTimer | Fail
 
 
-@dataclass(frozen=True, slots=True)
-class Persisted:
+class Persisted(Struct, frozen=True):
     """Input: everything below `end_offset` of the machine's log is on stable storage."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Struct, frozen=True):
     """Input: the timer `name` has reached its deadline."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiskFailed:
+class DiskFailed(Struct, frozen=True):
     """Input: an append, flush or state write failed; nothing of it may be acknowledged.
 
     `dropped` is what was still to be carried out of the step that failed, and is not.

@@ -37,8 +37,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
@@ -100,8 +101,7 @@ class HostPorts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Periods:
+class Periods(Struct, frozen=True):
     """How often an active controller acts by itself, in milliseconds; 0 is never.
 
     `unclean_election_ms` is Kafka's `unclean.leader.election.interval.ms`, `preferred_election_ms`

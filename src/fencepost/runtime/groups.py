@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage, ImageDelta

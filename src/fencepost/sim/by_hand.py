@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from fencepost.batch.records import build_batch
 from fencepost.machines.quorum import AppendOutcome, AppendRecords, QuorumMachine, received
 from fencepost.machines.quorum.rules import QuorumRules
@@ -101,7 +103,7 @@ class ByHand:
         def make_machine(node_id: int, *parts: Any, rules: QuorumRules) -> QuorumMachine:
             *others, config = parts
             low, high = self.odd.kraft_versions.get(node_id, (0, 1))
-            config = replace(
+            config = structs.replace(
                 config,
                 endpoints=self.endpoints(node_id),
                 min_kraft_version=low,

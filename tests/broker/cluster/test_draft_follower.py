@@ -7,11 +7,11 @@ the controllers' listeners.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import resource
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import (

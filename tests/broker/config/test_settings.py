@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
 from fencepost.batch.records import build_batch
@@ -120,13 +120,13 @@ def is_served(client: Any) -> bool:
 
 def change_limits(served: Any, **limits: Any) -> None:
     def change() -> None:
-        served.listener.limits = dataclasses.replace(served.listener.limits, **limits)
+        served.listener.limits = replace(served.listener.limits, **limits)
 
     served.thread.call(change)
 
 
 def test_an_address_may_have_a_limit_of_its_own():
-    limits = dataclasses.replace(LIMITS, max_connections_per_ip=0)
+    limits = replace(LIMITS, max_connections_per_ip=0)
     with serve_listener(limits) as served:
         with served.connect() as client:
             assert not is_served(client)
@@ -138,7 +138,7 @@ def test_an_address_may_have_a_limit_of_its_own():
 
 
 def test_new_connections_over_the_rate_wait_unread_and_are_served_later():
-    with serve_listener(dataclasses.replace(LIMITS, max_created_per_s=2)) as served:
+    with serve_listener(replace(LIMITS, max_created_per_s=2)) as served:
         clients = [served.connect() for _ in range(4)]
         try:
             eventually(lambda: served.connection_count() == 4)
@@ -153,7 +153,7 @@ def test_new_connections_over_the_rate_wait_unread_and_are_served_later():
 
 
 def test_connections_that_would_wait_too_long_are_refused():
-    with serve_listener(dataclasses.replace(LIMITS, max_created_per_s=1)) as served:
+    with serve_listener(replace(LIMITS, max_created_per_s=1)) as served:
         clients = [served.connect() for _ in range(14)]
         try:
             eventually(lambda: served.listener._refused + served.connection_count() >= 11)
@@ -162,7 +162,7 @@ def test_connections_that_would_wait_too_long_are_refused():
         finally:
             for client in clients:
                 client.sock.close()
-    nobody = dataclasses.replace(LIMITS, max_created_per_s=0)
+    nobody = replace(LIMITS, max_created_per_s=0)
     with serve_listener(nobody) as served, served.connect() as client:
         assert not is_served(client)
 

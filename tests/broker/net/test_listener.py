@@ -1,6 +1,5 @@
 """The listener against clients of every kind: order, bounds, and bytes that make no sense."""
 
-import dataclasses
 import logging
 import select
 import socket
@@ -9,6 +8,7 @@ import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
 from fencepost.broker.net import connection as bounds, listener
@@ -196,7 +196,7 @@ def produce_frame(size: int, correlation: int, fill: int) -> bytes:
 
 
 def test_frames_of_all_sizes_arrive_whole():
-    limits = dataclasses.replace(LIMITS, max_frame_bytes=8 << 20)
+    limits = replace(LIMITS, max_frame_bytes=8 << 20)
     sizes = [1, 100, 65_000, 70_000, 262_140, 262_144, 300_000, 1 << 20, 3 << 20, 10, 5 << 20, 1]
     seen = []
 
@@ -436,7 +436,7 @@ def test_no_reply_holds_up_nobody(served):
 
 @pytest.mark.parametrize("key", ["max_connections", "max_connections_per_ip"])
 def test_connections_beyond_the_limit_are_refused(key, caplog):
-    with serve_listener(dataclasses.replace(LIMITS, **{key: 2})) as opened:
+    with serve_listener(replace(LIMITS, **{key: 2})) as opened:
         with opened.connect() as first, opened.connect() as second:
             assert first.ask(ASK, 3).error_code == 0
             assert second.ask(ASK, 3).error_code == 0
@@ -478,7 +478,7 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(caplog):
         waiting.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
         eventually(lambda: parking.contexts and opened.connection_count() == 2)
         # Only now, or who is slow to ask would be idle. The sweep adapts once it has run.
-        opened.listener.limits = dataclasses.replace(LIMITS, max_idle_ms=100)
+        opened.listener.limits = replace(LIMITS, max_idle_ms=100)
         opened.thread.call(opened.listener._sweep)
         assert idle.is_disconnected()
         assert opened.connection_count() == 1

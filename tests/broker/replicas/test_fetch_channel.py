@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.broker.replicas.fetch_channel import FetchChannel
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, LeaderRequest

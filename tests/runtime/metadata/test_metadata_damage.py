@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.batch.header import iter_headers
 from fencepost.batch.records import build_batch

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.batch.control import build_control_batch
 from fencepost.log.errors import CorruptFileError

@@ -7,7 +7,7 @@ reader begins anew with a fetch.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles

@@ -11,7 +11,7 @@ Otherwise the reader is told to look for the leader.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles

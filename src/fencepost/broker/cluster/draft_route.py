@@ -11,8 +11,9 @@ FetchQuorumRecords of that version, at the same key, and never with Fetch.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import Route

@@ -11,7 +11,8 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
@@ -28,8 +29,7 @@ _HINTS = {
 """What to do about an address that cannot be had."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A named place to listen at or to be reached at."""
 
     name: str
@@ -47,8 +47,7 @@ class Endpoint:
         return str(Endpoint(self.name, reached, self.port))
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True):
     """The configured bounds of the front door."""
 
     max_frame_bytes: int

@@ -19,6 +19,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from fencepost.log.segment_cache import FILES_PER_MAX
 
 if TYPE_CHECKING:
@@ -40,8 +42,7 @@ class FileLimitError(Exception):
     """The limit of open files is too low for a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileShares:
+class FileShares(Struct, frozen=True):
     """What the files that may be open are for."""
 
     limit: int

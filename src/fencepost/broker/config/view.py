@@ -17,9 +17,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, DYNAMIC_ONLY
@@ -58,8 +59,7 @@ class ConfigValue(NamedTuple):
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True):
     """A config as DescribeConfigs tells it; `stack` has the values behind it, strongest first."""
 
     definition: ConfigDef

@@ -37,10 +37,12 @@ good until the handler returns. Everything else in a request is the handler's to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter, isgeneratorfunction, signature
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.runtime import cooperative
 from fencepost.wire.message import Message
@@ -63,8 +65,7 @@ WHOLE_REQUEST_ELEMENTS_MAX = 20_000
 """The same for requests that are decided in one go, not in pieces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """How one API is served."""
 
     api_key: int

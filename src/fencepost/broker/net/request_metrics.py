@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from fencepost.broker.loop.distribution import FRESH_MAX, Distribution
 from fencepost.broker.net.registry import BytesHandler, Handler, Pieces, Route

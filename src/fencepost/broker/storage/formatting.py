@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.features import (
@@ -63,8 +64,7 @@ class FormatError(LogError):
     """What is asked for does not go together, or with what is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormatPlan:
+class FormatPlan(Struct, frozen=True):
     """What to write. `voters` is None where the voters are configured, or known to others.
 
     `is_first` says that the node may be the one that the cluster begins with.

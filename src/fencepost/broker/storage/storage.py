@@ -19,9 +19,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.batch.header import BatchHeader
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -51,8 +52,7 @@ NOWHERE = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """Ids that say only that the controller does not know the directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOpening:
+class PartitionOpening(Struct, frozen=True):
     """A partition's log on its way: where it is, and the work of opening it."""
 
     data_dir: DataDir

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import MAGIC, BatchHeader, read_header
 from fencepost.batch.records import Row, read_batch, read_payload, read_rows
@@ -84,8 +86,7 @@ class Copied:
     """The log reads from it: from now on it is the log's."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningInput:
+class CleaningInput(Struct, frozen=True):
     """What the log's owner knew when the cleaning began."""
 
     disk: Disk

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
@@ -24,8 +25,7 @@ RecordDecoder = Callable[[bytes | None, bytes | None], dict[str, Any]]
 """A record of one of Kafka's own logs, by key and value, as a JSON object. Raises DecodeError."""
 
 
-@dataclass(frozen=True)
-class DumpOptions:
+class DumpOptions(Struct, frozen=True):
     """What is to be shown of segments, and how."""
 
     with_records: bool = False

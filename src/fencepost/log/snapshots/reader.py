@@ -12,8 +12,9 @@ memory at a time, and none is larger than `BATCH_BYTES_MAX`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
@@ -59,8 +60,7 @@ class Readable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotHeader:
+class SnapshotHeader(Struct, frozen=True):
     """What a snapshot says besides its records.
 
     `last_contained_log_timestamp_ms` is the time of the last log batch it stands for.

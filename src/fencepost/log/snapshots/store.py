@@ -18,8 +18,9 @@ a `FetchedSnapshot` until it is placed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.snapshots.names import (
@@ -43,8 +44,7 @@ SERVED_AT_ONCE: Final = 4
 read another one must not be looked through again for each piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """A snapshot in place."""
 
     header: SnapshotHeader

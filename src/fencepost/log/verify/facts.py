@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from fencepost.log.checkpoints import TopicPartition
 
 
-@dataclass(frozen=True)
-class PartitionFacts:
+class PartitionFacts(Struct, frozen=True):
     """What is known of a partition from outside of its directory."""
 
     is_clean: bool = True

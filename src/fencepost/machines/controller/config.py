@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
 
 from fencepost.log.configdef import ConfigDef
 from fencepost.machines.controller.partition_change import ELR_FEATURE
@@ -36,8 +37,7 @@ BOOTSTRAP_FEATURES: Mapping[str, int] = MappingProxyType({METADATA_VERSION_FEATU
 """The features of a new cluster, if nothing else is said: `metadata.version` 30 is 4.3-IV0."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerConfig:
+class ControllerConfig(Struct, frozen=True):
     """Counts, and times in milliseconds.
 
     `topic_defaults` are the broker configs that topics fall back to (for checking configs that must

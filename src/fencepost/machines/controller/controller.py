@@ -25,7 +25,8 @@ change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `con
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fencepost.machines.controller import (
     alter_partition,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Records to write, and the reply to give once they are committed.
 
     The records stand for one decision: they go into the log together, as one batch. A reply that

@@ -7,7 +7,7 @@ among those the broker has online takes the replica out of its ISR, as if it had
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from fencepost.machines.controller.partition_change import Target
 from fencepost.machines.controller.partitions import (

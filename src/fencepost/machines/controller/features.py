@@ -22,8 +22,9 @@ Every refusal is INVALID_UPDATE_VERSION, but for a feature named twice (INVALID_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE, ControllerConfig
 from fencepost.machines.controller.decision import Refused
@@ -60,8 +61,7 @@ TRANSACTIONS_LEVEL: Final = 13
 """The `metadata.version` from which on there are metadata transactions: 3.6-IV1."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureChange:
+class FeatureChange(Struct, frozen=True):
     """What a request comes to: records to write, and the level of `kraft.version` if it asks."""
 
     records: list[Message]

@@ -44,9 +44,10 @@ set, and could elect a broker that has no replica.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.image import (
@@ -85,8 +86,7 @@ class Election(Enum):
     UNCLEAN = "unclean"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What should become of a partition; None leaves it as it is.
 
     `replicas` are all that have the partition while it moves, `removing` and `adding` those of them

@@ -8,13 +8,12 @@ a broker that stops is held back until the others know of its new leaders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fencepost.machines.image import BrokerImage, ClusterImage
 
 
-@dataclass(frozen=True, slots=True)
-class _Contact:
+class _Contact(Struct, frozen=True):
     """The last heartbeat under one broker epoch."""
 
     broker_epoch: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -45,8 +46,7 @@ class FetcherConfig(NamedTuple):
 # Inputs
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(Struct, frozen=True):
     """Fetch the partition from now on, under this leader epoch.
 
     `token` is handed back with every input for the partition's machine, which has been given
@@ -99,8 +99,7 @@ class LeaderFailed(NamedTuple):
 # Messages
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRequest:
+class LeaderRequest(Struct, frozen=True):
     """A request to the leader, in any version from `lowest` to `highest`.
 
     `abandons`: the one before it was not answered, and nobody waits for it any more.

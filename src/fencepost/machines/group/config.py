@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.machines.group.memory import DEFAULT_GROUP_BYTES_MAX
 
@@ -15,8 +16,7 @@ MAX_PENDING_MEMBERS: Final = 10_000
 """Member ids per group that were given out (KIP-394) and not yet used."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True):
     """The keys are in the comments; defaults are Kafka's where the key is."""
 
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms

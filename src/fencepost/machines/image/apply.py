@@ -24,9 +24,10 @@ record replace or remove an earlier one, so that nothing is lost when an image i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.machines.image.model import (
     RESOURCE_TOPIC,

@@ -7,7 +7,7 @@ to lead, to follow, and to give up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fencepost.machines.image.model import (
     RESOURCE_BROKER,
@@ -20,8 +20,7 @@ from fencepost.machines.image.model import (
 from fencepost.wire.types import Uuid
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDelta:
+class PartitionDelta(Struct, frozen=True):
     """One partition that differs: created without `old`, deleted without `new`."""
 
     topic: str
@@ -38,8 +37,7 @@ class PartitionDelta:
         return self.old is None or self.old.leader_epoch != self.new.leader_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class LocalChanges:
+class LocalChanges(Struct, frozen=True):
     """What a broker has to do; each partition is in at most one of the lists.
 
     `to_lead` and `to_follow` hold also partitions whose role is the same and whose ISR, replicas or
@@ -58,8 +56,7 @@ class LocalChanges:
         return not (self.to_lead or self.to_follow or self.to_delete)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDelta:
+class ImageDelta(Struct, frozen=True):
     """The differences between two images.
 
     `resized_topics` are topics that existed and have more partitions now. A topic that was deleted

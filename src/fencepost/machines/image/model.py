@@ -7,9 +7,11 @@ parts that did not change are the same objects in both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.wire.message import Message
@@ -54,8 +56,7 @@ Shared = dict[tuple[Any, ...], tuple[Any, ...]]
 """Tuples by their value, so that one object stands for all that are equal."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerImage:
+class ListenerImage(Struct, frozen=True):
     """Where one listener of a node is reached."""
 
     name: str
@@ -64,8 +65,7 @@ class ListenerImage:
     security_protocol: int
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureRange:
+class FeatureRange(Struct, frozen=True):
     """The levels of one feature that a node can run."""
 
     name: str
@@ -73,8 +73,7 @@ class FeatureRange:
     max_level: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(Struct, frozen=True):
     """A registered broker, under its present broker epoch."""
 
     broker_id: int
@@ -116,8 +115,7 @@ class BrokerImage:
         return self.log_dirs[0] if len(self.log_dirs) == 1 else DIRECTORY_UNASSIGNED
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerImage:
+class ControllerImage(Struct, frozen=True):
     """A registered controller (KIP-919): the process that registered last, and what it can run."""
 
     controller_id: int
@@ -127,8 +125,7 @@ class ControllerImage:
     zk_migration_ready: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(Struct, frozen=True):
     """The controller's word on one partition."""
 
     replicas: tuple[int, ...]
@@ -217,8 +214,7 @@ def _changed(old: tuple[int, ...], new: list[int] | None) -> tuple[int, ...]:
     return old if new is None else tuple(new)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(Struct, frozen=True):
     """A topic: its partitions stand at their numbers."""
 
     name: str
@@ -226,8 +222,7 @@ class TopicImage:
     partitions: tuple[PartitionImage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True):
     """All that the metadata log says up to `offset`.
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,

@@ -7,9 +7,10 @@ log's. Deadlines are of the monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from fencepost.batch.header import SEQUENCE_MAX, BatchHeader
 from fencepost.batch.record_batch import RecordBatch
@@ -138,8 +139,7 @@ class CoordinatorAppend(NamedTuple):
     transaction_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BecomeLeader:
+class BecomeLeader(Struct, frozen=True):
     """The cluster's metadata says that this broker leads, or what changed while it leads.
 
     `eligible` maps every broker that may enter an in-sync set (registered, neither fenced nor
@@ -154,8 +154,7 @@ class BecomeLeader:
     recovery_state: RecoveryState = RecoveryState.RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class BecomeFollower:
+class BecomeFollower(Struct, frozen=True):
     """The cluster's metadata says that another broker leads, or none (`leader_id` -1)."""
 
     leader_id: int
@@ -165,8 +164,7 @@ class BecomeFollower:
     isr: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(Struct, frozen=True):
     """Which brokers may enter an in-sync set has changed; see `BecomeLeader.eligible`."""
 
     eligible: Mapping[int, int]
@@ -223,8 +221,7 @@ class FollowerSeen(NamedTuple):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionAnswered:
+class AlterPartitionAnswered(Struct, frozen=True):
     """The controller's answer to an `AlterPartition`, or the error that came instead.
 
     `asked` is what was asked for: an answer to something that the leader no longer asks for says
@@ -238,15 +235,13 @@ class AlterPartitionAnswered:
     asked: AlterPartition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChanged:
+class ConfigChanged(Struct, frozen=True):
     """The topic's configuration was altered."""
 
     config: PartitionConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """For a follower: what its leader answered to a fetch at `fetch_offset` under `leader_epoch`.
 
     `batches` are whole, with their final offsets; `leader_log_start_offset` is -1 where the leader
@@ -260,8 +255,7 @@ class Fetched:
     leader_log_start_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Diverged:
+class Diverged(Struct, frozen=True):
     """For a follower: the leader's log parts from ours; its `epoch` ends at `end_offset` there."""
 
     leader_epoch: int
@@ -269,8 +263,7 @@ class Diverged:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedOutOfRange:
+class FetchedOutOfRange(Struct, frozen=True):
     """For a follower: our end offset is outside of the leader's log, which has these bounds."""
 
     leader_epoch: int

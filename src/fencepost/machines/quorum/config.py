@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.types import Uuid
@@ -17,8 +17,7 @@ MAX_OBSERVERS = 10_000
 """Observers whose progress is kept for DescribeQuorum; more of them still fetch."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumConfig:
+class QuorumConfig(Struct, frozen=True):
     """Timeouts in milliseconds, sizes in bytes.
 
     `cluster_id` and `directory_id` are checked against requests that name them. An election timeout

@@ -43,8 +43,9 @@ the machine hears that it does not count (`FetchAnswered.counts_us`).
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from fencepost.machines.effects import Effect, Reply, Send, SendAfterPersist
 from fencepost.machines.probes import probe
@@ -75,8 +76,7 @@ NOT_SPOKEN: Final = -1
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DraftReader:
+class DraftReader(Struct, frozen=True):
     """The token of a Fetch that came as a draft: who waits, and in which words to answer."""
 
     token: Any

@@ -17,8 +17,9 @@ and answers with `messages.unreadable(bounds)`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer, DiskFailed, Persisted, TimerFired
@@ -53,8 +54,7 @@ VOTER_CHANGE = "voter-change"
 VOTER_REQUEST = "voter-request"
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """The first input. The log is open, recovered, and durable to its end.
 
     `jitter` are numbers, at least one, that the shell has drawn at random from a wide range; the
@@ -64,32 +64,28 @@ class Start:
     jitter: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class VoteReceived:
+class VoteReceived(Struct, frozen=True):
     """A candidate asks for a vote; answered with a VoteResponse."""
 
     token: Any
     request: VoteRequest
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochReceived:
+class BeginQuorumEpochReceived(Struct, frozen=True):
     """A leader makes itself known; answered with a BeginQuorumEpochResponse."""
 
     token: Any
     request: BeginQuorumEpochRequest
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochReceived:
+class EndQuorumEpochReceived(Struct, frozen=True):
     """A leader resigns; answered with an EndQuorumEpochResponse."""
 
     token: Any
     request: EndQuorumEpochRequest
 
 
-@dataclass(frozen=True, slots=True)
-class FetchReceived:
+class FetchReceived(Struct, frozen=True):
     """A voter or observer reads on; answered with FetchBounds, perhaps later.
 
     One that cannot load snapshots reads the log as long as that reaches back.
@@ -100,24 +96,21 @@ class FetchReceived:
     loads_snapshots: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumReceived:
+class DescribeQuorumReceived(Struct, frozen=True):
     """An operator asks; answered with a DescribeQuorumResponse."""
 
     token: Any
     request: DescribeQuorumRequest
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotReceived:
+class FetchSnapshotReceived(Struct, frozen=True):
     """A replica reads a piece of a snapshot; answered with SnapshotBounds."""
 
     token: Any
     request: FetchSnapshotRequest
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumRecordsReceived:
+class QuorumRecordsReceived(Struct, frozen=True):
     """A replica that speaks the draft reads on; answered with DraftBounds, perhaps later.
 
     `version` is the draft's version that the request was decoded at: v0 and v1 say some things
@@ -129,32 +122,28 @@ class QuorumRecordsReceived:
     version: int = FetchQuorumRecordsRequest.max_version
 
 
-@dataclass(frozen=True, slots=True)
-class AddVoterReceived:
+class AddVoterReceived(Struct, frozen=True):
     """An operator adds a voter; answered with an AddRaftVoterResponse."""
 
     token: Any
     request: AddRaftVoterRequest
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveVoterReceived:
+class RemoveVoterReceived(Struct, frozen=True):
     """An operator removes a voter; answered with a RemoveRaftVoterResponse."""
 
     token: Any
     request: RemoveRaftVoterRequest
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoterReceived:
+class UpdateVoterReceived(Struct, frozen=True):
     """A voter says where it listens and what it supports; answered with its response."""
 
     token: Any
     request: UpdateRaftVoterRequest
 
 
-@dataclass(frozen=True, slots=True)
-class VoteAnswered:
+class VoteAnswered(Struct, frozen=True):
     """`source` has answered our VoteRequest."""
 
     source: int
@@ -162,8 +151,7 @@ class VoteAnswered:
     response: VoteResponse
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochAnswered:
+class BeginQuorumEpochAnswered(Struct, frozen=True):
     """`source` has answered our BeginQuorumEpochRequest."""
 
     source: int
@@ -171,8 +159,7 @@ class BeginQuorumEpochAnswered:
     response: BeginQuorumEpochResponse
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochAnswered:
+class EndQuorumEpochAnswered(Struct, frozen=True):
     """`source` has answered our EndQuorumEpochRequest."""
 
     source: int
@@ -180,8 +167,7 @@ class EndQuorumEpochAnswered:
     response: EndQuorumEpochResponse
 
 
-@dataclass(frozen=True, slots=True)
-class FetchAnswered:
+class FetchAnswered(Struct, frozen=True):
     """`source` has answered our FetchRequest.
 
     `counts_us` is False if it said besides that it does not count this node among the voters.
@@ -193,8 +179,7 @@ class FetchAnswered:
     counts_us: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotAnswered:
+class FetchSnapshotAnswered(Struct, frozen=True):
     """`source` has answered our FetchSnapshotRequest."""
 
     source: int
@@ -202,8 +187,7 @@ class FetchSnapshotAnswered:
     response: FetchSnapshotResponse
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumRecordsAnswered:
+class QuorumRecordsAnswered(Struct, frozen=True):
     """`source` has answered our FetchQuorumRecordsRequest."""
 
     source: int
@@ -211,8 +195,7 @@ class QuorumRecordsAnswered:
     response: FetchQuorumRecordsResponse
 
 
-@dataclass(frozen=True, slots=True)
-class AddVoterAnswered:
+class AddVoterAnswered(Struct, frozen=True):
     """`source` has answered our AddRaftVoterRequest (auto-join)."""
 
     source: int
@@ -220,8 +203,7 @@ class AddVoterAnswered:
     response: AddRaftVoterResponse
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveVoterAnswered:
+class RemoveVoterAnswered(Struct, frozen=True):
     """`source` has answered our RemoveRaftVoterRequest (auto-join)."""
 
     source: int
@@ -229,8 +211,7 @@ class RemoveVoterAnswered:
     response: RemoveRaftVoterResponse
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoterAnswered:
+class UpdateVoterAnswered(Struct, frozen=True):
     """`source` has answered our UpdateRaftVoterRequest."""
 
     source: int
@@ -238,8 +219,7 @@ class UpdateVoterAnswered:
     response: UpdateRaftVoterResponse
 
 
-@dataclass(frozen=True, slots=True)
-class ApiVersionsAnswered:
+class ApiVersionsAnswered(Struct, frozen=True):
     """`source` has answered our ApiVersionsRequest: what a voter to be supports."""
 
     source: int
@@ -247,8 +227,7 @@ class ApiVersionsAnswered:
     response: ApiVersionsResponse
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RequestFailed(Struct, frozen=True):
     """`source` could not be reached, disconnected, timed out, or sent garbage.
 
     `is_refused` says that its machine is there and nothing listens: its process has ended.
@@ -259,8 +238,7 @@ class RequestFailed:
     is_refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRecords:
+class AppendRecords(Struct, frozen=True):
     """Batches for the log, one whole batch per element, writable.
 
     `epoch` is the leader epoch in which they were decided: a leader of another epoch refuses them.
@@ -274,8 +252,7 @@ class AppendRecords:
     base_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeKRaftVersion:
+class UpgradeKRaftVersion(Struct, frozen=True):
     """Raise kraft.version to `level`, as UpdateFeatures asks for; answered with AppendOutcome.
 
     Decided in `epoch` like other records. `is_dry_run` only asks whether it would be possible. The
@@ -290,20 +267,17 @@ class UpgradeKRaftVersion:
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Struct, frozen=True):
     """The node is about to stop: a leader hands over."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotTaken(Struct, frozen=True):
     """The shell has written a snapshot of what is committed; it is durable, and in the view."""
 
     snapshot_id: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInstalled:
+class SnapshotInstalled(Struct, frozen=True):
     """`InstallSnapshot` is done: log and view are the snapshot's, durably.
 
     `history` is what the snapshot's header says of the voters; None if they are configured.
@@ -313,8 +287,7 @@ class SnapshotInstalled:
     history: VoterHistory | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRefused:
+class SnapshotRefused(Struct, frozen=True):
     """`InstallSnapshot` found the partial file not whole or not sound, and removed it.
 
     Or `StoreSnapshot` did not store a piece: there is no room for so much, or the beginning is none
@@ -325,8 +298,7 @@ class SnapshotRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogDamaged:
+class LogDamaged(Struct, frozen=True):
     """The batch that holds `offset` cannot be read: its bytes do not match their checksum.
 
     Found while reading for a fetch or for the image. Nothing of it was sent or applied.
@@ -336,8 +308,7 @@ class LogDamaged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImageFailed:
+class ImageFailed(Struct, frozen=True):
     """What is committed cannot be applied on this node: it may not go on.
 
     The image is then not what the log says, and whoever decides or answers by it is wrong.
@@ -383,8 +354,7 @@ Input = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AppendOutcome:
+class AppendOutcome(Struct, frozen=True):
     """Where the batches stand, committed; or why not, with a base offset of -1.
 
     NOT_LEADER_OR_FOLLOWER after the append means that the outcome is unknown: the next leader may
@@ -395,8 +365,7 @@ class AppendOutcome:
     base_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchBounds:
+class FetchBounds(Struct, frozen=True):
     """What a fetch may read: from `offset`, batches that end at or below `upper_bound_offset`.
 
     Nothing is to be read if the two are equal, if there is an error, if `diverging` says (epoch,
@@ -419,8 +388,7 @@ class FetchBounds:
     leader_endpoint: Endpoint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotBounds:
+class SnapshotBounds(Struct, frozen=True):
     """What a FetchSnapshot may read: up to `max_bytes` from `position_bytes` of `snapshot_id`.
 
     Nothing if there is an error. `size_bytes` is the whole snapshot's. `unknown_partition` is the
@@ -439,8 +407,7 @@ class SnapshotBounds:
     leader_endpoint: Endpoint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DraftBounds:
+class DraftBounds(Struct, frozen=True):
     """What a FetchQuorumRecords may read, as `FetchBounds`, in the words of the draft.
 
     `error` is the code to answer with. Records may be read next to one (NOT_FOLLOWER), so whether

@@ -8,8 +8,9 @@ functions that end in `_of` return None when the message is not about that one p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer

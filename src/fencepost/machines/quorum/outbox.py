@@ -8,8 +8,9 @@ depends on a vote or an epoch that is not on disk.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.machines.effects import Effect, Persist, Reply, SetTimer, WriteState
 from fencepost.machines.quorum.component import Component

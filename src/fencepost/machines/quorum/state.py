@@ -7,7 +7,7 @@ It is written, and synced, before anything that depends on it leaves the node. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fencepost.wire.types import Uuid
 
@@ -18,8 +18,7 @@ EPOCH_MAX = (1 << 31) - 1
 """The last epoch there can be."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Struct, frozen=True):
     """The latest epoch, its leader (or NOBODY), and who got this node's vote in it (or NOBODY).
 
     `voted_directory_id` is zero when the vote did not name a directory. `acknowledged_end` is

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from fencepost.wire.records import control
 from fencepost.wire.types import Uuid
 
@@ -41,8 +43,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(Struct, frozen=True):
     """A member of the voter set: its key, where it is reached, and the kraft.versions it can run.
 
     `endpoints` keep the order of the record; the range of versions includes both ends.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionConfig:
+class TransactionConfig(Struct, frozen=True):
     """The keys are in the comments; defaults are Kafka's where the key is."""
 
     max_timeout_ms: int = 900_000  # transaction.max.timeout.ms

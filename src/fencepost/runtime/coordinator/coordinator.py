@@ -33,9 +33,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
 
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.batch.control import build_end_txn_marker
@@ -117,8 +118,7 @@ def _log_note(note: str) -> None:
     log.info("%s", note)
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorKind(Generic[M]):
+class CoordinatorKind(Struct, Generic[M], frozen=True):
     """What distinguishes one kind of coordinator from another, and how it is run."""
 
     make_machine: Callable[[], M]

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from fencepost.machines.coordinator import CoordinatorMachine, Decision
 from fencepost.runtime.cooperative import Lane

@@ -13,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
@@ -47,8 +49,7 @@ ONLY_VOTER: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFiles:
+class MetadataFiles(Struct, frozen=True):
     """The files of a node's metadata log, and who owns them.
 
     `is_observer`: nobody counts on them. `static` are the configured voters.

@@ -32,8 +32,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import iter_headers

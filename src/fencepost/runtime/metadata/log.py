@@ -19,8 +19,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.log.config import LogConfig
 from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
@@ -58,8 +59,7 @@ DYNAMIC_SINCE: Final = 1
 """The level of kraft.version, and the data version of `quorum-state`, with voters in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataLogSettings:
+class MetadataLogSettings(Struct, frozen=True):
     """How a metadata log is kept: its segments, and when snapshots of it are taken."""
 
     log: LogConfig

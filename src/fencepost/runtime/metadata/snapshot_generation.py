@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fencepost.log.errors import describe
 from fencepost.log.snapshots import (
@@ -37,8 +38,7 @@ from fencepost.runtime.ports import ArmedTimer, MachinePorts
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRules:
+class SnapshotRules(Struct, frozen=True):
     """When a snapshot is taken (`metadata.log.max.record.bytes.between.snapshots`,
     `metadata.log.max.snapshot.interval.ms`; 0 ms: never for the time that has passed).
     """

@@ -56,7 +56,7 @@ class Images(Check):
     def _agree(self, node_id: int, image: Any, known: Any) -> bool:
         mine, theirs = self._agreed.get(node_id, (None, None))
         self._agreed[node_id] = image, known
-        for name in image.__dataclass_fields__:
+        for name in image.__struct_fields__:
             part, other = getattr(image, name), getattr(known, name)
             is_known = part is getattr(mine, name, part) and other is getattr(theirs, name, other)
             if part is not other and not (mine is not None and is_known) and part != other:

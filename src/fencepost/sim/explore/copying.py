@@ -63,11 +63,18 @@ def _copier_of(kind: type) -> Callable[[Any], Any]:
     return _fields_copier(kind, names) if names else _shared
 
 
+def is_frozen(kind: type) -> bool:
+    """Whether a class is a Struct or a dataclass whose fields never change."""
+    declared = getattr(kind, "__struct_config__", getattr(kind, "__dataclass_params__", None))
+    return declared is not None and declared.frozen is True
+
+
 def _changing_fields(kind: type) -> tuple[str, ...]:
     """The fields of a class whose instances change; empty for one whose instances do not."""
+    if is_frozen(kind):
+        return ()
     if is_dataclass(kind):
-        frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-        return () if frozen else tuple(each.name for each in fields(kind))
+        return tuple(each.name for each in fields(kind))
     if kind is VoterHistory:
         return ("_static", "_voters", "_kraft_versions")
     if kind.__module__ == VoterHistory.__module__ and "_offsets" in getattr(kind, "__slots__", ()):

@@ -12,7 +12,6 @@ with Kafka's own classes. A key is one of three kinds:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -45,8 +44,7 @@ PER_BROKER: Final = UpdateMode.PER_BROKER
 CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerConfigDef(ConfigDef):
+class BrokerConfigDef(ConfigDef, frozen=True):
     """One configuration key of a broker."""
 
     mode: UpdateMode = READ_ONLY

@@ -14,12 +14,12 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from enum import Enum
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from fencepost.log.epochs import LeaderEpochCache
+from fencepost.sim.explore.copying import is_frozen
 from fencepost.wire.message import Message
 
 Memo = dict[int, Any]
@@ -68,8 +68,7 @@ def _copier_of(kind: type) -> Callable[[Any, Memo], Any]:
 
 
 def _is_value(kind: type) -> bool:
-    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    return bool(frozen) or (not names_of(kind) and not _has_dict(kind))
+    return is_frozen(kind) or (not names_of(kind) and not _has_dict(kind))
 
 
 def _has_dict(kind: type) -> bool:
@@ -183,9 +182,7 @@ def freeze(value: Any) -> Any:
         return tuple(map(freeze, value))
     if isinstance(value, MethodType | FunctionType):
         raise TypeError(f"{value} is neither state nor named as what is not")
-    if not kind.__module__.startswith("fencepost.") or (
-        is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    ):
+    if not kind.__module__.startswith("fencepost.") or is_frozen(kind):
         hash(value)
         return value
     read: list[Any] = [kind.__name__]
