@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
 from fencepost.sim.checks import Check

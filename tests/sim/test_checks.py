@@ -7,9 +7,9 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import pytest
+from msgspec import Struct, field
 
 from fencepost.machines.quorum import QuorumState
 from fencepost.sim import checks
@@ -314,8 +314,7 @@ def test_i29_one_change_after_the_other_is_right() -> None:
     VoterChanges().stepped(oracle, leader(1, high_watermark=3, voters=VOTERS[:2]))
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     offset: int
     says: str = ""
     parts: list[str] = field(default_factory=list)
