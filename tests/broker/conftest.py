@@ -21,6 +21,7 @@ from fencepost.broker.node.node import Node
 
 from ..waiting import DEADLINE_S
 from .listener_fixtures import Client, LoopThread
+from .slow_disk import SlowDisk
 from .topic_requests import make_topic
 
 QUICK = {
@@ -136,3 +137,12 @@ def client(node: RunningNode) -> Iterator[Client]:
 def topic(client: Client) -> Any:
     """A new topic of one partition on the module's node."""
     return make_topic(client)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    """A disk that hangs when it is told to."""
+    slow = SlowDisk()
+    slow.put_in(monkeypatch)
+    yield slow
+    slow.go.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from fencepost.wire.records.group import (
 
 from ...waiting import eventually
 from ..conftest import RunningNode, stopped_threads
+from ..slow_disk import SlowDisk
 from ..topic_requests import batch, make_topic, produce
 from .group_requests import (
     begin_load,
@@ -96,6 +98,23 @@ def test_others_are_served_while_a_large_batch_is_loaded(
             go_on.set()
             loaded(running, "g")
         assert fetched(client, "g") == {("t", 0): 2, ("t", 1): 3, ("t", 9): 0}
+
+
+def test_others_are_served_while_a_disk_that_hangs_is_loaded_from(
+    running: RunningNode, hosted: HostedPartition, disk: SlowDisk
+) -> None:
+    with running.connect() as client:
+        topic = make_topic(client)
+        append(running, hosted, build_batch([committed(0, 2)], timestamp_ms=1))
+        disk.hung_dir = Path(hosted.log.directory).name
+        begin_load(running, "g")
+        eventually(lambda: disk.asked, "the thread of the disk that hangs is asked")
+        for number in range(10):
+            assert produce(client, topic, batch(b"a")).base_offset == number
+        assert coordinator_of(running, "g").state is CoordinatorState.LOADING
+        disk.go.set()
+        loaded(running, "g")
+        assert fetched(client, "g") == {("t", 0): 2}
 
 
 def test_a_thread_that_ends_after_loading_began_anew_changes_nothing(

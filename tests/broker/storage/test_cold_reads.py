@@ -1,25 +1,24 @@
-"""Fetches of what is not in the page cache: a thread reads, and a disk that hangs holds up its own.
-
-The disk is a real one whose pages are dropped; it hangs, or refuses, where threads open its files.
-While it hangs, nothing of it is in the page cache: what the kernel reads ahead does not count.
-"""
+"""What is not in the page cache: threads read it, and a disk that hangs holds up its own files."""
 
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from fencepost.broker.storage import cold_reads
 from fencepost.broker.storage.cold_reads import COLD_TRIES, RANGES_MAX, ColdReads, first_done
 from fencepost.log.descriptors import Descriptors
-from fencepost.log.disk import open_regular
 from fencepost.log.page_cache import NotCachedError, PageCache
+from fencepost.machines.partition.queries import MAX_TIMESTAMP
 from fencepost.wire.api import ApiVersionsRequest
+from fencepost.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from fencepost.wire.errors import ErrorCode
 
 from ...log.page_cache_fixtures import make_cold
@@ -28,43 +27,6 @@ from ..conftest import RunningNode
 from ..topic_requests import batch, fetch, fetch_request, make_topic, produce, values
 
 LIMITS = ({}, {"partition_max_bytes": 1}, {"max_bytes": 25_000}, {"min_bytes": 70_000})
-
-
-class SlowDisk:
-    """Opens files for reading threads; those in one directory only when it is let go."""
-
-    def __init__(self) -> None:
-        self.hung_dir = "nowhere"
-        self.error: int | None = None
-        self.go = threading.Event()
-        self.asked: list[str] = []
-
-    def open(self, path: str, flags: int) -> int:
-        self.asked.append(path)
-        if self.is_hung(path):
-            assert self.go.wait(DEADLINE_S)
-        if self.error is not None:
-            raise OSError(self.error, os.strerror(self.error))
-        return open_regular(path, flags)
-
-    def is_hung(self, path: str) -> bool:
-        return self.hung_dir in Path(path).parts and not self.go.is_set()
-
-
-@pytest.fixture
-def disk(monkeypatch):
-    slow = SlowDisk()
-    monkeypatch.setattr(cold_reads, "open_regular", slow.open)
-    read = PageCache.read
-
-    def read_or_miss(self, path, descriptor, size, position):
-        if slow.is_hung(path):
-            raise NotCachedError(path, position, size)
-        return read(self, path, descriptor, size, position)
-
-    monkeypatch.setattr(PageCache, "read", read_or_miss)
-    yield slow
-    slow.go.set()
 
 
 class World:
@@ -142,6 +104,40 @@ def test_what_was_cold_is_answered_as_if_it_were_not(world, disk):
                 assert only(client.ask(of_partition(world.topic, 0, **kinds), 12)) == warm
         assert values(warm) == [b"0" * 20_000] * 3
         assert disk.asked, "it was cold"
+
+
+def by_time(topic, index, timestamp_ms):
+    """A question for the first record of a partition at that time or later, or at another."""
+    partition = ListOffsetsPartition(
+        partition_index=index, current_leader_epoch=-1, timestamp=timestamp_ms
+    )
+    named = ListOffsetsTopic(name=topic.name, partitions=[partition])
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[named])
+
+
+@pytest.mark.parametrize("timestamp_ms", [0, MAX_TIMESTAMP])
+def test_a_search_by_time_waits_for_its_own_disk_alone(world, disk, timestamp_ms):
+    topic = world.topic
+    question = by_time(topic, 0, timestamp_ms)
+    with world.running.connect() as stuck, world.running.connect() as other:
+        warm = stuck.ask(question, 7)
+        assert warm.topics[0].partitions[0].offset >= 0
+        disk.hung_dir = world.dirs[0]
+        stuck.send(question, 7)
+        eventually(lambda: disk.asked, "the thread of the disk that hangs is asked")
+        cold = other.ask(by_time(topic, 1, timestamp_ms), 7)
+        assert cold.topics[0].partitions[0].offset == warm.topics[0].partitions[0].offset
+        disk.go.set()
+        assert stuck.receive(2, 7)[1] == warm
+
+
+def test_a_search_by_time_on_a_disk_that_refuses_fails(world, disk):
+    bad = world.dirs.index("b")  # the metadata log is in a
+    disk.error = errno.EIO
+    world.make_cold(bad)
+    with world.running.connect() as client:
+        told = client.ask(by_time(world.topic, bad, 0), 7).topics[0].partitions[0]
+        assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_disk_that_refuses_a_thread_is_offline(world, disk):

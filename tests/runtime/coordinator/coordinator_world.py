@@ -269,10 +269,12 @@ class CoordinatorWorld:
 
     def reloaded(self) -> Toy:
         """A machine that is loaded from the log as it is now."""
-        from fencepost.runtime.coordinator.coordinator import _inline
+        from fencepost.runtime.coordinator.coordinator import _inline, _read_at_once
         from fencepost.runtime.coordinator.loader import load_pieces
 
         toy = Toy()
-        for _ in load_pieces(self.log, self.log.start_offset, toy, ToyCodec(), _inline):
+        for _ in load_pieces(
+            self.log, self.log.start_offset, toy, ToyCodec(), _read_at_once, _inline
+        ):
             pass
         return toy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.records import build_batch
+from fencepost.log.page_cache import NotCachedError
 from fencepost.runtime.coordinator import CoordinatorState, loader
 from fencepost.runtime.coordinator.coordinator import RETRY_MS
 from fencepost.wire.errors import ErrorCode
@@ -202,6 +203,35 @@ def test_loading_waits_for_a_thread_and_does_nothing_when_it_is_unloaded_meanwhi
     futures[1].set_result(None)
     world.run()
     assert world.toy.texts == {"a": ("1", 0)}
+
+
+def test_what_was_read_before_something_that_is_not_cached_is_applied_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read(work: Callable[[], Any]) -> Any:
+        yield from ()
+        asked.append(len(world.toy.applied))
+        return work()
+
+    asked: list[int] = []
+    world = CoordinatorWorld(read=read)
+    for number in range(9):
+        world.write(batch((f"n{number}", "1")))
+    end_offset = world.log.end_offset
+    read_all = world.log.read_all_batches
+
+    def read_a_few(start: int, end: int) -> Iterator[Any]:
+        for count, found in enumerate(read_all(start, end)):
+            if count == 4:
+                raise NotCachedError("a/t-0/0.log", 0, 1)
+            yield found
+
+    monkeypatch.setattr(world.log, "read_all_batches", read_a_few)
+    world.lead(1)
+    world.commit()
+    world.run()
+    assert world.coordinator.state is CoordinatorState.ACTIVE
+    assert (len(world.toy.applied), asked) == (end_offset, [0, 4, 8, 9])
 
 
 # By leader epoch

@@ -30,11 +30,15 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from fencepost.batch.header import BatchHeader
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
+from fencepost.log.disk import Buffer
 from fencepost.log.error_codes import LOG_ERRORS
+from fencepost.log.readable_log import ReadableLog
 from fencepost.log.reading import TimestampedOffset, find_in_batch
 from fencepost.machines.partition.inputs import (
     Isolation,
@@ -79,6 +83,7 @@ class _Logs(NamedTuple):
 
     replicas: ReplicaManager
     storage: Storage
+    cold_reads: ColdReads
     decompression: Decompression
 
 
@@ -89,6 +94,7 @@ def handle(
     *,
     replicas: ReplicaManager,
     storage: Storage,
+    cold_reads: ColdReads,
     decompression: Decompression,
 ) -> Pieces:
     """Answer every partition of the request, in its order; a repeated one once per topic."""
@@ -97,7 +103,7 @@ def handle(
         for topic in request.topics
         for question in topic.partitions
     )
-    source = _Logs(replicas, storage, decompression)
+    source = _Logs(replicas, storage, cold_reads, decompression)
     topics = []
     for topic in request.topics:
         answers = {}
@@ -174,17 +180,16 @@ def _list(
 def _look_up(
     source: _Logs, hosted: HostedPartition, timestamp_ms: int
 ) -> Generator[Future[Any] | None, None, TimestampedOffset | None]:
-    """The record as far as it is still there. Batches that grow large are searched by a thread.
+    """The record as far as it is still there. Threads read what is not in the page cache, and
+    search batches that grow large.
 
     The log may change meanwhile, so nothing of it is kept but the batch.
     """
     partition_log = hosted.log
     for skip in count():
-        with source.storage.descriptors.without_waiting():
-            if timestamp_ms == MAX_TIMESTAMP:
-                batch = partition_log.batch_by_max_timestamp(skip)
-            else:
-                batch = partition_log.batch_by_timestamp(timestamp_ms, skip)
+        batch = yield from source.cold_reads.read(
+            partial(_find_batch, source, partition_log, timestamp_ms, skip)
+        )
         if batch is None:
             break
         data, header = batch
@@ -196,3 +201,13 @@ def _look_up(
             return found
         yield None
     return None
+
+
+def _find_batch(
+    source: _Logs, partition_log: ReadableLog, timestamp_ms: int, skip: int
+) -> tuple[Buffer, BatchHeader] | None:
+    """The batch that may have the record, behind `skip` others. LOG_ERRORS, NotCachedError."""
+    with source.storage.descriptors.without_waiting():
+        if timestamp_ms == MAX_TIMESTAMP:
+            return partition_log.batch_by_max_timestamp(skip)
+        return partition_log.batch_by_timestamp(timestamp_ms, skip)

@@ -12,6 +12,7 @@ import logging
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
 from fencepost.runtime.coordinator import CoordinatorKind
@@ -31,6 +32,7 @@ class GroupHost(GroupCoordinators):
         config: BrokerConfig,
         ports: AsyncPorts,
         metadata: MetadataHost,
+        cold_reads: ColdReads,
         decompression: Decompression,
     ) -> None:
         self.memory = memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
@@ -40,6 +42,7 @@ class GroupHost(GroupCoordinators):
             GroupCodec(),
             write_timeout_ms=config.get("offsets.commit.timeout.ms"),
             compression=config.get("offsets.topic.compression.codec"),
+            read=cold_reads.read,
             decompress=decompression.inline_or_run,
             on_note=LimitedLog(log, "groups").info,
         )

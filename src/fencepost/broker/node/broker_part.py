@@ -176,7 +176,7 @@ class BrokerPart:
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
-        self.groups = GroupHost(config, ports, core.metadata, self.decompression)
+        self.groups = GroupHost(config, ports, core.metadata, self.cold_reads, self.decompression)
         self.replicas.watchers.append(self.groups)
         self._wire_transactions()
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
@@ -245,6 +245,7 @@ class BrokerPart:
             core.config,
             core.ports,
             core.metadata,
+            self.cold_reads,
             self.decompression,
             self.producer_ids,
             self.channel,

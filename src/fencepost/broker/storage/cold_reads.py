@@ -17,15 +17,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager
+from itertools import count
 from queue import SimpleQueue
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import open_regular
 from fencepost.log.page_cache import NotCachedError, PageCache
+from fencepost.runtime.cooperative import Pieces
+
+T = TypeVar("T")
 
 THREADS_PER_DIR: Final = 4
 """Disks do several reads at a time faster than one after the other."""
@@ -60,6 +64,22 @@ class ColdReads:
         """The context within which reads raise what `begin` takes, when that was begun so often;
         after `COLD_TRIES` of them reads wait."""
         return self._page_cache if tries < COLD_TRIES else contextlib.nullcontext()
+
+    def read(self, work: Callable[[], T]) -> Pieces[T]:
+        """What `work` returns, called as often as it meets what is not in the page cache.
+
+        `work` may have been given up in the middle, so it must not change anything but by its end.
+        Raises what it raises, or the OSError of the disk.
+        """
+        for tries in count():
+            try:
+                with self.reading(tries):
+                    return work()
+            except NotCachedError as cold:
+                wanted = self.begin(cold)
+            yield wanted
+            wanted.result()  # how it has failed, if it has
+        raise AssertionError("the last of the tries waits")
 
     def begin(self, cold: NotCachedError, ahead_bytes: int = 0) -> Future[None]:
         """Have a range read, or `ahead_bytes` from where it begins if that is more.

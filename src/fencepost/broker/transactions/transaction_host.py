@@ -14,6 +14,7 @@ from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.machines.transaction import (
     TransactionCodec,
@@ -45,6 +46,7 @@ class TransactionHost(TransactionCoordinators):
         config: BrokerConfig,
         ports: AsyncPorts,
         metadata: MetadataHost,
+        cold_reads: ColdReads,
         decompression: Decompression,
         producer_ids: ProducerIds,
         channel: BrokerChannel,
@@ -61,6 +63,7 @@ class TransactionHost(TransactionCoordinators):
             lambda: TransactionCoordinator(settings, memory, level),
             TransactionCodec(),
             write_timeout_ms=WRITE_TIMEOUT_MS,
+            read=cold_reads.read,
             decompress=decompression.inline_or_run,
             on_note=LimitedLog(log, "transactions").info,
         )

@@ -15,7 +15,8 @@ The broker and the simulator do the same, over a driver that hosts the partition
 
 `ports` has `timers.at(deadline_ms, callback)`, `now_ms()` (monotonic) and `wall_ms()`, as
 `runtime.ports.MachinePorts` has. Partitions are loaded in the lane of a `cooperative.Scheduler`;
-`kind.decompress` may use threads, the default decompresses at once.
+`kind.read` and `kind.decompress` may use threads; what they are without being given waits for
+the disk and decompresses at once.
 
 * When the node leads a partition of the topic, in a new epoch or for the first time:
   `runtime.load(index, LedPartition(driver, key, machine, log), leader_epoch)`, after the machine

@@ -46,7 +46,7 @@ from fencepost.log.errors import LogError
 from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName
 from fencepost.runtime.cooperative import Lane, Pieces
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
-from fencepost.runtime.coordinator.loader import Decompress, RecordCodec, load_pieces
+from fencepost.runtime.coordinator.loader import Decompress, ReadLog, RecordCodec, load_pieces
 from fencepost.runtime.coordinator.partition import LedPartition
 from fencepost.runtime.coordinator.rules import RULES, CoordinatorRules
 from fencepost.runtime.coordinator.timers import NamedTimers
@@ -114,6 +114,12 @@ def _inline(work: Callable[[int], Any]) -> Pieces[Any]:
     return work(DECOMPRESSED_BYTES_MAX)
 
 
+def _read_at_once(work: Callable[[], Any]) -> Pieces[Any]:
+    """Wait for the disk here."""
+    yield from ()
+    return work()
+
+
 def _log_note(note: str) -> None:
     log.info("%s", note)
 
@@ -127,6 +133,7 @@ class CoordinatorKind(Struct, Generic[M], frozen=True):
     compression: int = 0
     max_waiting: int = MAX_WAITING
     max_uncommitted_bytes: int = MAX_UNCOMMITTED_BYTES
+    read: ReadLog = _read_at_once
     decompress: Decompress = _inline
     on_loaded: Callable[[Coordinator[M]], None] = lambda coordinator: None
     on_send: Callable[[Any, int], None] = lambda message, leader_epoch: None
@@ -212,7 +219,7 @@ class Coordinator(Generic[M]):
         source, kind = self.partition.log, self._kind
         try:
             self._next_offset = yield from load_pieces(
-                source, self._next_offset, self.machine, kind.codec, kind.decompress
+                source, self._next_offset, self.machine, kind.codec, kind.read, kind.decompress
             )
         except (LogError, BatchError, DecodeError, OSError) as error:
             log.error("%s cannot be loaded: %s", self.partition, error)

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from fencepost.batch.control import read_control
 from fencepost.batch.header import MAGIC, BatchHeader
 from fencepost.batch.records import Row, read_batch, read_payload, read_rows_in_parts
+from fencepost.log.page_cache import NotCachedError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.coordinator import CoordinatorMachine
 from fencepost.runtime.cooperative import Pieces
@@ -47,6 +48,14 @@ class Decompress(Protocol):
         ...
 
 
+class ReadLog(Protocol):
+    """Calls `work()`, which reads: here, and again behind whatever it had to wait for."""
+
+    def __call__(self, work: Callable[[], T]) -> Pieces[T]:
+        """What `work` returns."""
+        ...
+
+
 class RecordCodec(Protocol[R]):
     """How a coordinator's records are written."""
 
@@ -64,6 +73,7 @@ def load_pieces(
     next_offset: int,
     machine: CoordinatorMachine[R],
     codec: RecordCodec[R],
+    read: ReadLog,
     decompress: Decompress,
 ) -> Pieces[int]:
     """Apply what is in the log from `next_offset` on; the offset behind it.
@@ -72,7 +82,7 @@ def load_pieces(
     """
     while True:
         next_offset = max(next_offset, source.start_offset)
-        batches = _read_some(source, next_offset)
+        batches = yield from read(partial(_read_some, source, next_offset))
         if not batches:
             return max(next_offset, source.end_offset)
         for header, batch in batches:
@@ -85,14 +95,18 @@ def load_pieces(
 
 
 def _read_some(source: PartitionLog, next_offset: int) -> list[tuple[BatchHeader, memoryview]]:
-    """The next batches; none at the end of the log."""
+    """The next batches; none at the end of the log. NotCachedError if not one of them is."""
     batches: list[tuple[BatchHeader, memoryview]] = []
     size_bytes = 0
-    for header, batch in source.read_all_batches(next_offset, source.end_offset):
-        batches.append((header, batch))
-        size_bytes += len(batch)
-        if len(batches) == BATCHES_PER_READ or size_bytes >= BYTES_PER_READ:
-            break
+    try:
+        for header, batch in source.read_all_batches(next_offset, source.end_offset):
+            batches.append((header, batch))
+            size_bytes += len(batch)
+            if len(batches) == BATCHES_PER_READ or size_bytes >= BYTES_PER_READ:
+                break
+    except NotCachedError:
+        if not batches:
+            raise
     return batches
 
 
