@@ -20,7 +20,8 @@ from fencepost.batch.compression import compress
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, read_header, stamp_crc
 from fencepost.batch.produced import ProduceRules, prepare_produced
-from fencepost.batch.records import append_varint, read_records
+from fencepost.batch.record_writer import append_varint
+from fencepost.batch.records import read_records
 from fencepost.batch.walk import read_headers, read_record
 
 from .conftest import COMPILED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -122,6 +123,70 @@ def test_a_full_buffer_makes_send_wait(fake: FakeCluster):
 
     assert with_producer(fake, body, buffer_memory=3000, batch_size=1000) <= 3000
     assert len(logged(fake)) == 50
+
+
+def test_the_sender_does_not_wait_for_room_that_it_makes_itself(fake: FakeCluster):
+    """Batches that have lingered meet a full buffer, with nothing on its way."""
+    fake.create_topic("t", 4)
+
+    async def body(producer: AsyncProducer) -> None:
+        async with asyncio.timeout(20):
+            for n in range(40):
+                await producer.send("t", b"x" * 400, partition=n % 4)
+                if n == 8:  # one batch queued, the rest open
+                    time.sleep(0.002)  # noqa: ASYNC251 - without a turn for the sender
+            await producer.flush()
+
+    with_producer(fake, body, buffer_memory=1500, batch_size=1000, linger_ms=1)
+    assert sum(len(logged(fake, "t", number)) for number in range(4)) == 40
+
+
+def test_a_send_that_is_cancelled_takes_no_other_record_along(fake: FakeCluster):
+    fake.create_topic("t")
+    is_full = True
+    fake.fault = lambda *_: ErrorCode.NOT_ENOUGH_REPLICAS if is_full else None
+
+    async def body(producer: AsyncProducer) -> list[int]:
+        nonlocal is_full
+        waiting, futures = None, []
+        for n in range(12):  # of which every third closes a batch
+            waiting = asyncio.create_task(producer.send("t", b"%d" % n + b"x" * 400))
+            await asyncio.wait([waiting], timeout=0.05)
+            if not waiting.done():
+                break
+            futures.append(waiting.result())
+        assert waiting is not None and not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        is_full = False
+        await producer.flush()
+        async with asyncio.timeout(20):
+            return await asyncio.gather(*futures)
+
+    offsets = with_producer(fake, body, buffer_memory=2000, batch_size=1000, linger_ms=10_000)
+    assert offsets == list(range(len(offsets)))
+    # The cancelled one was appended before it waited, as it would have been a moment later.
+    assert len(logged(fake)) == len(offsets) + 1 > 3
+
+
+def test_a_stopped_producer_goes_on_with_what_it_had_when_it_is_started_again(fake: FakeCluster):
+    fake.create_topic("t")
+
+    async def main() -> int:
+        async with AsyncCluster(fake.bootstrap_servers, linger_ms=60_000) as cluster:
+            producer = AsyncProducer(cluster)
+            await producer.start()
+            given_up = await producer.send("t", b"a")
+            await producer.stop(flush=False)
+            assert given_up.cancelled()
+            await producer.start()
+            future = await producer.send("t", b"b")
+            await producer.stop()
+            return future.result()
+
+    assert asyncio.run(main()) == 1
+    assert logged(fake) == [b"a", b"b"]
 
 
 def test_what_is_not_started_or_stopped_says_so(fake: FakeCluster):

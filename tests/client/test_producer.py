@@ -312,6 +312,17 @@ def test_a_record_that_cannot_be_encoded_leaves_no_empty_batch(fake: FakeCluster
     assert producer.acknowledged_count == 1
 
 
+def test_a_record_that_cannot_be_encoded_takes_no_other_along(fake: FakeCluster, connect: Any):
+    """It would have begun a batch in the place of one that it has no room in."""
+    fake.create_topic("t")
+    with Producer(connect(fake, max_request_size=1000)) as producer:
+        delivery = producer.send("t", b"x" * 800)
+        with pytest.raises(TypeError, match="value is bytes or None, not str"):
+            producer.send("t", "x" * 800)  # type: ignore[arg-type]
+    assert delivery.result() == 0
+    assert logged(fake) == [b"x" * 800]
+
+
 def test_headers_count_towards_the_size_of_a_record(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
     producer = Producer(connect(fake, max_request_size=1000))

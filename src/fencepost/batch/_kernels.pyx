@@ -2,7 +2,8 @@
 """The compiled byte work of record batches; everything that decides is in the C headers beside.
 
 Optional: each function here has a twin in Python that gives the same results and reports the same
-faults (in `walk`, `records`, `crc`, `partitioner`, `columns_numpy`, `columns_encode_numpy`).
+faults (in `walk`, `records`, `record_writer`, `crc`, `partitioner`, `columns_numpy`,
+`columns_encode_numpy`).
 Buffers are held while they are read, lengths of what is written are checked before writing, and the
 GIL is let go only for work that is long enough to be worth the hand-over.
 """
@@ -13,13 +14,29 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_GET_SIZE,
+    PyByteArray_Resize,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-INTERFACE = 1  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
+
+
+cdef extern from *:
+    """
+    /* What `type.__new__(type, values)` gives for a subclass of tuple that has no `__new__`. */
+    static PyObject *fpost_tuple_of(PyTypeObject *type, PyObject *arguments)
+    {
+        return PyTuple_Type.tp_new(type, arguments, NULL);
+    }
+    """
+    object fpost_tuple_of(type, tuple)
 
 
 cdef extern from "_crc32c.h" nogil:
@@ -31,6 +48,7 @@ cdef extern from "_records.h" nogil:
     enum:
         FPOST_REASON_OFFSET_DELTA
         FPOST_REASON_BATCH_REST
+        FPOST_NO_TIMESTAMP
 
     ctypedef struct fpost_reason_report:
         int32_t reason
@@ -162,6 +180,9 @@ NO_MEMORY = FPOST_EVENT_NO_MEMORY
 # Below this, letting the GIL go costs more than it could give.
 cdef enum:
     LONG_BYTES = 65536
+    HEADER_BYTES = 61
+
+cdef int64_t BATCH_BYTES_MAX = 2**31 - 1 + 12
 
 
 cdef tuple as_tuple(const fpost_reason_report *report):
@@ -248,10 +269,13 @@ def read_rows(
     int32_t last_offset_delta,
     int64_t base_timestamp,
     log_append_time,
+    type row_type=tuple,
+    tuple prefix=(),
 ):
     """(None or the reason, rows) of a batch's records, each row in the order of `records.Record`.
 
-    `log_append_time` is the timestamp of all records, or None when they have their own.
+    `log_append_time` is the timestamp of all records, or None when they have their own. Rows are of
+    `row_type`, tuple or a NamedTuple, and begin with what is in `prefix`.
     """
     cdef Py_buffer view
     cdef fpost_reason_report report
@@ -260,6 +284,10 @@ def read_rows(
     cdef const uint8_t *end
     cdef int32_t kind = 0 if log_append_time is None else 1
     cdef int64_t timestamp = 0 if log_append_time is None else log_append_time
+    cdef bint plain = row_type is tuple
+    cdef tuple row
+    if not issubclass(row_type, tuple):
+        raise TypeError(f"rows are tuples, not {row_type.__name__}")
     rows = []
     memset(&report, 0, sizeof(report))
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
@@ -281,14 +309,17 @@ def read_rows(
             headers = read_header_list(&record, &report)
             if headers is None:
                 return as_tuple(&report), rows
-            rows.append((
+            row = (
                 base_offset + record.offset_delta,
                 timestamp,
                 kind,
                 as_bytes(record.pair.key, record.pair.key_size),
                 as_bytes(record.pair.value, record.pair.value_size),
                 headers,
-            ))
+            )
+            if prefix:
+                row = prefix + row
+            rows.append(row if plain else fpost_tuple_of(row_type, (row,)))
             report.index += 1
         if at != end:
             report.position = at - <const uint8_t *>view.buf
@@ -314,11 +345,11 @@ cdef int64_t bytes_size(bytes data) noexcept:
     return fpost_varint_size(PyBytes_GET_SIZE(data)) + PyBytes_GET_SIZE(data)
 
 
-def encode_record(
-    int32_t offset_delta, int64_t timestamp_delta, bytes key, bytes value, list headers
-):
-    """One record; `headers` is a list of (key bytes, value bytes or None)."""
-    cdef int64_t body = (
+cdef int64_t body_size(
+    int64_t offset_delta, int64_t timestamp_delta, bytes key, bytes value, headers
+) except -1:
+    """Bytes of a record behind its length; OverflowError beyond 2 GiB."""
+    cdef int64_t size = (
         1
         + fpost_varint_size(timestamp_delta)
         + fpost_varint_size(offset_delta)
@@ -326,13 +357,18 @@ def encode_record(
         + bytes_size(value)
         + fpost_varint_size(len(headers))
     )
-    cdef uint8_t *at
     for name, content in headers:
-        body += bytes_size(name) + bytes_size(content)
-    if body > 0x7FFFFFFF:
-        raise OverflowError(f"a record of {body} bytes")
-    record = PyBytes_FromStringAndSize(NULL, fpost_varint_size(body) + body)
-    at = <uint8_t *>PyBytes_AS_STRING(record)
+        size += bytes_size(name) + bytes_size(content)
+    if size > 0x7FFFFFFF:
+        raise OverflowError(f"a record of {size} bytes")
+    return size
+
+
+cdef int write_record(
+    uint8_t *at, int64_t body, int64_t offset_delta, int64_t timestamp_delta,
+    bytes key, bytes value, headers,
+) except -1:
+    """Write the record whose `body_size` that is; there is room for it."""
     at = fpost_write_varint(at, body)
     at[0] = 0
     at = fpost_write_varint(at + 1, timestamp_delta)
@@ -343,7 +379,76 @@ def encode_record(
     for name, content in headers:
         at = write_bytes(at, name)
         at = write_bytes(at, content)
+    return 0
+
+
+def encode_record(
+    int32_t offset_delta, int64_t timestamp_delta, bytes key, bytes value, list headers
+):
+    """One record; `headers` is a list of (key bytes, value bytes or None)."""
+    cdef int64_t body = body_size(offset_delta, timestamp_delta, key, value, headers)
+    record = PyBytes_FromStringAndSize(NULL, fpost_varint_size(body) + body)
+    write_record(
+        <uint8_t *>PyBytes_AS_STRING(record), body, offset_delta, timestamp_delta,
+        key, value, headers,
+    )
     return record
+
+
+cdef bytes checked(str what, data):
+    """What a record may hold, as bytes."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"a {what} is bytes or None, not {type(data).__name__}")
+
+
+cdef class RecordWriter:
+    """Collects the records of one batch; see `record_writer.RecordWriter`."""
+
+    cdef readonly bytearray payload
+    cdef readonly int64_t count, base_timestamp, max_timestamp
+
+    def __cinit__(self):
+        self.payload = bytearray()
+        self.base_timestamp = self.max_timestamp = FPOST_NO_TIMESTAMP
+
+    def append(self, key, value, headers, timestamp_ms):
+        """Add a record; the bytes that the batch would have now, without compression."""
+        cdef int64_t timestamp, base, delta, body, size
+        cdef int64_t before = PyByteArray_GET_SIZE(self.payload)
+        cdef bytes key_bytes, value_bytes
+        try:
+            timestamp = timestamp_ms
+            base = timestamp if self.count == 0 else self.base_timestamp
+            delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base)
+            if ((timestamp ^ base) & (timestamp ^ delta)) < 0:
+                raise OverflowError
+        except OverflowError:
+            told = timestamp_ms if self.count == 0 else self.base_timestamp
+            raise OverflowError(
+                f"timestamp {timestamp_ms} ms beside {told} ms passes 64 bits"
+            ) from None
+        encoded = () if headers == () else [
+            (name.encode(), checked("header value", one)) for name, one in headers
+        ]
+        key_bytes = checked("key", key)
+        value_bytes = checked("value", value)
+        body = body_size(self.count, delta, key_bytes, value_bytes, encoded)
+        size = fpost_varint_size(body) + body
+        if HEADER_BYTES + before + size > BATCH_BYTES_MAX:
+            raise OverflowError("a batch has at most 2 GiB")
+        PyByteArray_Resize(self.payload, before + size)
+        write_record(
+            <uint8_t *>PyByteArray_AS_STRING(self.payload) + before, body, self.count, delta,
+            key_bytes, value_bytes, encoded,
+        )
+        self.count += 1
+        self.base_timestamp = base
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return HEADER_BYTES + before + size
 
 
 cdef class Target:
@@ -663,6 +768,16 @@ def murmur2(data):
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         return fpost_murmur2(<const uint8_t *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def partition_of_key(data, int32_t partitions):
+    """The partition of one key among so many."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return (fpost_murmur2(<const uint8_t *>view.buf, view.len) & 0x7FFFFFFF) % partitions
     finally:
         PyBuffer_Release(&view)
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from fencepost.batch.columns_plan import Plan, Rows
 from fencepost.batch.header import HEADER_BYTES, NO_TIMESTAMP
-from fencepost.batch.records import append_varint
+from fencepost.batch.record_writer import append_varint
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 

@@ -16,9 +16,8 @@ The broker here does neither; it has no clients that old (Produce from v3, Fetch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fencepost.batch import backend
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX, Codec
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import (
@@ -34,12 +33,8 @@ from fencepost.batch.header import (
 )
 from fencepost.batch.legacy import MAGIC_V0, MAGIC_V1, build_message_set, read_messages
 from fencepost.batch.record import LOG_APPEND_TIME
-from fencepost.batch.records import (
-    Record,
-    assemble,
-    encode_record_python,
-    read_batch,
-)
+from fencepost.batch.record_writer import encode_record
+from fencepost.batch.records import Record, assemble, read_batch
 from fencepost.batch.walk import INT64_MAX, INT64_MIN
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
@@ -148,8 +143,6 @@ def build_from_messages(records: Sequence[Record], codec: Codec = Codec.NONE) ->
     Raises BatchError UNSUPPORTED_FOR_MESSAGE_FORMAT when their offsets do not increase, or reach
     farther than a batch can, INVALID_TIMESTAMP when timestamps do.
     """
-    kernels: Any = backend.kernels
-    encode = encode_record_python if kernels is None else kernels.encode_record
     first = records[0]
     payload, previous = bytearray(), first.offset - 1
     by_broker = first.timestamp_type == LOG_APPEND_TIME
@@ -167,7 +160,7 @@ def build_from_messages(records: Sequence[Record], codec: Codec = Codec.NONE) ->
                 ErrorCode.INVALID_TIMESTAMP,
                 f"{record.timestamp_ms} ms beside {first.timestamp_ms} ms passes 64 bits",
             )
-        payload += encode(delta, time_delta, record.key, record.value, [])
+        payload += encode_record(delta, time_delta, record.key, record.value, [])
     header = BatchHeader(
         base_offset=first.offset,
         batch_length=0,

@@ -27,7 +27,10 @@ def partition_for_key(key: Buffer, partitions: int) -> int:
     """The partition of `key` in a topic with this many; 0 <= result < partitions."""
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    kernels: Any = backend.kernels
+    if kernels is None:
+        return (_murmur2_python(key) & 0x7FFFFFFF) % partitions
+    return int(kernels.partition_of_key(key, partitions))
 
 
 def _murmur2_python(key: Buffer) -> int:

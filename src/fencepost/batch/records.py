@@ -13,6 +13,7 @@ header in front of them, compressed as one block.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from fencepost.batch import backend
@@ -45,10 +46,9 @@ from fencepost.batch.header import (
     stamp_crc,
 )
 from fencepost.batch.legacy import read_messages
-from fencepost.batch.record import BATCH_BYTES_MAX, CREATE_TIME, LOG_APPEND_TIME, Header, Record
+from fencepost.batch.record import CREATE_TIME, LOG_APPEND_TIME, Header, Record
+from fencepost.batch.record_writer import new_record_writer
 from fencepost.batch.walk import (
-    INT64_MAX,
-    INT64_MIN,
     InvalidRecord,
     Reason,
     add_timestamp,
@@ -97,15 +97,24 @@ def read_batch(
     header: BatchHeader,
     *,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
-) -> list[Record]:
+    row_type: Any = Record,
+    prefix: tuple[Any, ...] = (),
+) -> list[Any]:
     """All records of the batch at `pos`, whose CRC is taken for granted. Raises BatchError.
 
-    Messages of v0 and v1 are read likewise; see `legacy.read_messages`.
+    They are of `row_type`, a NamedTuple that has the values of `prefix` and behind them what
+    `Record` has. Messages of v0 and v1 are read likewise; see `legacy.read_messages`.
     """
     if header.magic != MAGIC:
-        return read_messages(buf, pos, header, max_decompressed_bytes=max_decompressed_bytes)
+        messages = read_messages(buf, pos, header, max_decompressed_bytes=max_decompressed_bytes)
+        if row_type is Record:
+            return messages
+        return [row_type._make(prefix + message) for message in messages]
     payload = read_payload(buf, pos, header, max_decompressed_bytes)
-    return list(map(Record._make, read_rows(payload, header)))
+    report, rows = _read_rows(payload, header, header.records_count, row_type, prefix)
+    if report is not None:
+        raise record_error(report, code=ErrorCode.CORRUPT_MESSAGE, offset=header.base_offset)
+    return rows
 
 
 def read_rows(payload: Buffer, header: BatchHeader) -> list[Row]:
@@ -177,17 +186,46 @@ def read_records(
     base offset, before any of its records is given; batches that end before `start_offset` are not
     looked at.
     """
+    return chain.from_iterable(
+        read_record_lists(
+            buf,
+            start_offset=start_offset,
+            include_control=include_control,
+            check=check,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+    )
+
+
+def read_record_lists(
+    buf: Buffer,
+    *,
+    start_offset: int = 0,
+    include_control: bool = False,
+    check: bool = True,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+    row_type: Any = Record,
+    prefix: tuple[Any, ...] = (),
+) -> Iterator[list[Any]]:
+    """What `read_records` gives, one list for each batch; `row_type` as of `read_batch`."""
     for pos, header in iter_headers(buf):
         # -1 is what producers of old left in a compressed message, for the broker to fill in.
         if -1 < header.last_offset < start_offset or (header.is_control and not include_control):
             continue
         if check:
             require_crc(buf, pos, header)
-        records = read_batch(buf, pos, header, max_decompressed_bytes=max_decompressed_bytes)
+        records = read_batch(
+            buf,
+            pos,
+            header,
+            max_decompressed_bytes=max_decompressed_bytes,
+            row_type=row_type,
+            prefix=prefix,
+        )
         if header.base_offset >= start_offset and header.magic == MAGIC:
-            yield from records
+            yield records
         else:
-            yield from (record for record in records if record.offset >= start_offset)
+            yield [record for record in records if record.offset >= start_offset]
 
 
 def first_offset(buf: Buffer) -> int:
@@ -198,7 +236,8 @@ def first_offset(buf: Buffer) -> int:
     header = read_header(buf)
     if header.records_count != UNKNOWN_COUNT:
         return header.base_offset
-    return read_batch(buf, 0, header)[0].offset
+    first: Record = read_batch(buf, 0, header)[0]
+    return first.offset
 
 
 _Report = tuple[int, int, int, int]
@@ -206,11 +245,18 @@ Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 def _read_rows(
-    payload: Buffer, header: BatchHeader, count: int
-) -> tuple[_Report | None, list[Row]]:
+    payload: Buffer,
+    header: BatchHeader,
+    count: int,
+    row_type: Any = tuple,
+    prefix: tuple[Any, ...] = (),
+) -> tuple[_Report | None, list[Any]]:
     kernels: Any = backend.kernels
     if kernels is None:
-        return _read_rows_python(payload, header, count)
+        report, rows = _read_rows_python(payload, header, count)
+        if row_type is not tuple:
+            rows = [row_type._make(prefix + row) for row in rows]
+        return report, rows
     report, rows = kernels.read_rows(
         payload,
         count,
@@ -218,6 +264,8 @@ def _read_rows(
         header.last_offset_delta,
         header.base_timestamp,
         header.max_timestamp if header.is_log_append_time else None,
+        row_type,
+        prefix,
     )
     return report, rows
 
@@ -295,44 +343,6 @@ def _slice(payload: Buffer, at: int, length: int) -> bytes | None:
     return None if length < 0 else bytes(payload[at : at + length])
 
 
-def append_varint(out: bytearray, value: int) -> None:
-    """Append `value` as a zigzag varint of as many bytes as it takes."""
-    raw = value << 1 if value >= 0 else ~(value << 1)
-    while raw >= 0x80:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-
-
-def _append_bytes(out: bytearray, data: bytes | None) -> None:
-    if data is None:
-        out.append(1)
-    else:
-        append_varint(out, len(data))
-        out += data
-
-
-def encode_record_python(
-    offset_delta: int,
-    timestamp_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[tuple[bytes, bytes | None]],
-) -> bytes:
-    body = bytearray(1)
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
-    _append_bytes(body, key)
-    _append_bytes(body, value)
-    append_varint(body, len(headers))
-    for header_key, header_value in headers:
-        _append_bytes(body, header_key)
-        _append_bytes(body, header_value)
-    record = bytearray()
-    append_varint(record, len(body))
-    return bytes(record + body)
-
-
 def record_bytes_max(
     key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]] = ()
 ) -> int:
@@ -345,14 +355,6 @@ def record_bytes_max(
     return size
 
 
-def _as_bytes(what: str, data: Buffer | None) -> bytes | None:
-    if data is None or isinstance(data, bytes):
-        return data
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"a {what} is bytes or None, not {type(data).__name__}")
-
-
 class BatchBuilder:
     """Collects records and writes them as one batch, as often as asked.
 
@@ -363,20 +365,18 @@ class BatchBuilder:
     def __init__(self, compression: str | int = "none", *, level: int | None = None) -> None:
         self._codec = codec_of(compression)
         self._level = level
-        self._payload = bytearray()
-        self._count = 0
-        self._base_timestamp = NO_TIMESTAMP
-        self._max_timestamp = NO_TIMESTAMP
+        self.records = new_record_writer()
+        """What `append` adds to, for who adds many: its `append` tells the size as well."""
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the batch if it were built now without compression."""
-        return HEADER_BYTES + len(self._payload)
+        return HEADER_BYTES + len(self.records.payload)
 
     @property
     def count(self) -> int:
         """Records so far."""
-        return self._count
+        return int(self.records.count)
 
     def append(
         self,
@@ -391,24 +391,7 @@ class BatchBuilder:
         Raises TypeError for what is not bytes, OverflowError for a timestamp beyond 64 bits or
         a batch that would pass 2 GiB, and leaves the builder as it was.
         """
-        base = timestamp_ms if self._count == 0 else self._base_timestamp
-        delta = timestamp_ms - base
-        if not (INT64_MIN <= timestamp_ms <= INT64_MAX and INT64_MIN <= delta <= INT64_MAX):
-            raise OverflowError(f"timestamp {timestamp_ms} ms beside {base} ms passes 64 bits")
-        encoded_headers = [
-            (name.encode(), _as_bytes("header value", content)) for name, content in headers
-        ]
-        kernels: Any = backend.kernels
-        encode = encode_record_python if kernels is None else kernels.encode_record
-        record = encode(
-            self._count, delta, _as_bytes("key", key), _as_bytes("value", value), encoded_headers
-        )
-        if self.size_bytes + len(record) > BATCH_BYTES_MAX:
-            raise OverflowError("a batch has at most 2 GiB")
-        self._payload += record
-        self._count += 1
-        self._base_timestamp = base
-        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        self.records.append(key, value, headers, timestamp_ms)
 
     def build(
         self,
@@ -421,7 +404,8 @@ class BatchBuilder:
         control: bool = False,
     ) -> bytearray:
         """The batch, CRC and all. Raises ValueError without a record."""
-        if self._count == 0:
+        records = self.records
+        if records.count == 0:
             raise ValueError("a batch has at least one record")
         flags = (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
         header = BatchHeader(
@@ -431,15 +415,15 @@ class BatchBuilder:
             magic=MAGIC,
             crc=0,
             attributes=self._codec | flags,
-            last_offset_delta=self._count - 1,
-            base_timestamp=self._base_timestamp,
-            max_timestamp=self._max_timestamp,
+            last_offset_delta=records.count - 1,
+            base_timestamp=records.base_timestamp,
+            max_timestamp=records.max_timestamp,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            records_count=self._count,
+            records_count=records.count,
         )
-        return assemble(header, self._payload, self._level)
+        return assemble(header, records.payload, self._level)
 
 
 def assemble(header: BatchHeader, payload: Buffer, level: int | None = None) -> bytearray:
@@ -486,32 +470,15 @@ __all__ = [
     "BatchBuilder",
     "Header",
     "Record",
-    "assemble",
-    "build_batch",
-    "first_offset",
-    "read_batch",
-    "read_first",
-    "read_payload",
-    "read_records",
-    "read_rows",
-    "record_bytes_max",
-]
-
-
-__all__ = [
-    "BatchBuilder",
-    "Header",
-    "Record",
     "Row",
-    "append_varint",
     "assemble",
     "build_batch",
-    "encode_record_python",
     "finish",
     "first_offset",
     "read_batch",
     "read_first",
     "read_payload",
+    "read_record_lists",
     "read_records",
     "read_rows",
     "read_rows_in_parts",

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
 
 from fencepost.batch.partitioner import partition_for_key
 from fencepost.batch.records import BatchBuilder, Header
@@ -22,50 +25,59 @@ from fencepost.client.produce_queue import Delivery
 from fencepost.wire.errors import ErrorCode
 
 
-class RecordDelivery:
+class OpenBatch:
+    """Records of one partition that gather, and the fate that they will share."""
+
+    __slots__ = ("append", "builder", "count", "fate", "opened_at", "partition", "size_bytes")
+
+    def __init__(self, partition: TopicPartition, config: ClientConfig) -> None:
+        self.partition = partition
+        self.builder: BatchBuilder | None = BatchBuilder(
+            config.compression_type, level=config.compression_level
+        )
+        self.append: Any = self.builder.records.append
+        self.size_bytes = self.builder.size_bytes
+        self.count = 0
+        self.opened_at = time.monotonic()
+        self.fate: Delivery | None = None
+
+    def build(self) -> bytearray:
+        """The batch. Its deliveries may be kept for long, so its records are let go of."""
+        assert self.builder is not None
+        built = self.builder.build()
+        self.builder = self.append = None
+        return built
+
+    def give_up(self, cause: ClientError) -> None:
+        """The batch will not be sent."""
+        self.builder = self.append = None
+        self.fate = Delivery(self.partition, self.count)
+        self.fate.error, self.fate.done = cause, True
+
+
+class RecordDelivery(Struct, eq=False, gc=False):
     """The fate of one record: its place in a batch, whose fate it shares."""
 
-    __slots__ = ("_batch", "_index", "partition")
+    _batch: OpenBatch
+    _index: int
 
-    def __init__(self, partition: TopicPartition, index: int) -> None:
-        self.partition = partition
-        self._index = index
-        self._batch: Delivery | None = None
+    @property
+    def partition(self) -> TopicPartition:
+        return self._batch.partition
 
     @property
     def done(self) -> bool:
-        return self._batch is not None and self._batch.done
+        fate = self._batch.fate
+        return fate is not None and fate.done
 
     def result(self) -> int:
         """The record's offset, -1 if the broker did not tell; raises what delivery failed with,
         or ClientError while it is undecided (flush first)."""
-        if self._batch is None:
+        fate = self._batch.fate
+        if fate is None:
             raise ClientError("the record is not sent yet; flush the producer first")
-        base_offset = self._batch.result()
+        base_offset = fate.result()
         return base_offset + self._index if base_offset >= 0 else -1
-
-
-class OpenBatch:
-    """Records of one partition that gather, and their deliveries."""
-
-    __slots__ = ("builder", "deliveries", "opened_at", "partition")
-
-    def __init__(self, partition: TopicPartition, config: ClientConfig) -> None:
-        self.partition = partition
-        self.builder = BatchBuilder(config.compression_type, level=config.compression_level)
-        self.opened_at = time.monotonic()
-        self.deliveries: list[RecordDelivery] = []
-
-    def share(self, fate: Delivery) -> None:
-        """The batch was queued, or given up: its records have this fate."""
-        for delivery in self.deliveries:
-            delivery._batch = fate
-
-    def give_up(self, cause: ClientError) -> None:
-        """The batch will not be sent."""
-        fate = Delivery(self.partition, len(self.deliveries))
-        fate.error, fate.done = cause, True
-        self.share(fate)
 
 
 class RecordAccumulator:
@@ -73,7 +85,11 @@ class RecordAccumulator:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._open: dict[TopicPartition, OpenBatch] = {}
+        self._goes_by_key = not (config.round_robin or config.ignore_keys)
+        self._linger_s = config.linger_ms / 1000
+        # By (topic, partition), in the order in which they were opened.
+        self._open: dict[tuple[str, int], OpenBatch] = {}
+        self._due_at = float("inf")  # when the first of them has lingered
         self._sticky: dict[str, int] = {}
         self._turns: dict[str, int] = {}  # the partition that follows, of RoundRobinPartitioner
 
@@ -81,10 +97,57 @@ class RecordAccumulator:
     def is_empty(self) -> bool:
         return not self._open
 
-    def choose(
-        self, topic: str, partition_count: int, key: bytes | None, partition: int | None
-    ) -> TopicPartition:
-        """Where a record goes. UnknownTopic for a partition that the topic has not."""
+    def add(
+        self,
+        topic: str,
+        partition_count: int,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Iterable[Header],
+        timestamp_ms: int | None,
+    ) -> tuple[OpenBatch, int, Sequence[OpenBatch]]:
+        """Add a record: its batch, its place there, and the batches that this closes, to be sent in
+        this order.
+
+        ClientError for a record that no request of `max.request.size` could hold, UnknownTopic for
+        a partition that the topic has not.
+        """
+        if key is not None and partition is None and self._goes_by_key:
+            partition = partition_for_key(key, partition_count)
+        else:
+            partition = self._choose(topic, partition_count, partition)
+        size = len(value or b"") + len(key or b"")
+        if headers:
+            headers = tuple(headers)
+            size += sum(len(name) + len(content or b"") for name, content in headers)
+        size_max = self._config.max_request_size
+        if size > size_max:
+            raise _too_large(size, size_max, topic, partition)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        closed: Sequence[OpenBatch] = ()
+        batch = self._open.get((topic, partition))
+        if batch is None or batch.size_bytes + size > size_max:
+            # What cannot be appended leaves everything as it was.
+            begun = OpenBatch(TopicPartition(topic, partition), self._config)
+            begun.size_bytes = begun.append(key, value, headers, timestamp_ms)
+            if batch is not None:
+                closed = (self._close((topic, partition)),)
+            batch = self._open[topic, partition] = begun
+            self._due_at = min(self._due_at, batch.opened_at + self._linger_s)
+        else:
+            batch.size_bytes = batch.append(key, value, headers, timestamp_ms)
+        index = batch.count
+        batch.count = index + 1
+        if batch.size_bytes >= self._config.batch_size:
+            closed = (*closed, self._close((topic, partition)))
+        if time.monotonic() >= self._due_at:
+            closed = (*closed, *self.lingering())
+        return batch, index, closed
+
+    def _choose(self, topic: str, partition_count: int, partition: int | None) -> int:
+        """Where a record goes that does not go by its key."""
         if partition is not None:
             if not 0 <= partition < partition_count:
                 raise UnknownTopic(
@@ -93,61 +156,19 @@ class RecordAccumulator:
                     partition=partition,
                     code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 )
-            return TopicPartition(topic, partition)
+            return partition
         if self._config.round_robin:
             turn = self._turns.get(topic, random.randrange(partition_count)) % partition_count
             self._turns[topic] = turn + 1
-            return TopicPartition(topic, turn)
-        if key is not None and not self._config.ignore_keys:
-            return TopicPartition(topic, partition_for_key(key, partition_count))
+            return turn
         sticky = self._sticky.get(topic)
         if sticky is None or sticky >= partition_count:
             sticky = self._sticky[topic] = random.randrange(partition_count)
-        return TopicPartition(topic, sticky)
-
-    def append(
-        self,
-        where: TopicPartition,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Iterable[Header],
-        timestamp_ms: int | None,
-    ) -> tuple[RecordDelivery, list[OpenBatch]]:
-        """Add a record; also the batches that this closes, to be sent in this order.
-
-        ClientError for one that no request of `max.request.size` could hold.
-        """
-        headers = tuple(headers)
-        size = len(value or b"") + len(key or b"")
-        size += sum(len(name) + len(content or b"") for name, content in headers)
-        if size > self._config.max_request_size:
-            raise ClientError(
-                f"a record of {size} bytes exceeds "
-                f"max.request.size={self._config.max_request_size}",
-                topic=where.topic,
-                partition=where.partition,
-                code=ErrorCode.MESSAGE_TOO_LARGE,
-            )
-        closed = []
-        batch = self._open.get(where)
-        if batch is not None and batch.builder.size_bytes + size > self._config.max_request_size:
-            closed.append(self._close(where))
-            batch = None
-        if batch is None:
-            batch = OpenBatch(where, self._config)
-        if timestamp_ms is None:
-            timestamp_ms = time.time_ns() // 1_000_000
-        batch.builder.append(key, value, headers, timestamp_ms=timestamp_ms)
-        self._open[where] = batch
-        delivery = RecordDelivery(where, len(batch.deliveries))
-        batch.deliveries.append(delivery)
-        if batch.builder.size_bytes >= self._config.batch_size:
-            closed.append(self._close(where))
-        return delivery, closed + self.lingering()
+        return sticky
 
     def lingering(self) -> list[OpenBatch]:
         """Close the batches that have been open for `linger.ms`."""
-        due = time.monotonic() - self._config.linger_ms / 1000
+        due = time.monotonic() - self._linger_s
         return [
             self._close(where)
             for where in [place for place, batch in self._open.items() if batch.opened_at <= due]
@@ -161,9 +182,20 @@ class RecordAccumulator:
         """Milliseconds until a batch has lingered long enough; None without an open one."""
         if not self._open:
             return None
-        oldest = min(batch.opened_at for batch in self._open.values())
-        return max(0.0, self._config.linger_ms - (time.monotonic() - oldest) * 1000)
+        return max(0.0, (self._due_at - time.monotonic()) * 1000)
 
-    def _close(self, where: TopicPartition) -> OpenBatch:
-        self._sticky.pop(where.topic, None)
-        return self._open.pop(where)
+    def _close(self, where: tuple[str, int]) -> OpenBatch:
+        self._sticky.pop(where[0], None)
+        batch = self._open.pop(where)
+        oldest = next(iter(self._open.values()), None)
+        self._due_at = float("inf") if oldest is None else oldest.opened_at + self._linger_s
+        return batch
+
+
+def _too_large(size: int, size_max: int, topic: str, partition: int) -> ClientError:
+    return ClientError(
+        f"a record of {size} bytes exceeds max.request.size={size_max}",
+        topic=topic,
+        partition=partition,
+        code=ErrorCode.MESSAGE_TOO_LARGE,
+    )

@@ -171,8 +171,9 @@ class ClusterView(Generic[C]):
 
     def fresh_topic(self, name: str) -> TopicInfo | None:
         """A topic as known, unless that is too old."""
-        known = self.metadata.topics.get(name)
-        return known if known is not None and not self.is_stale([name]) else None
+        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+        is_fresh = self._fresh_at.get(name, float("-inf")) >= oldest
+        return self.metadata.topics.get(name) if is_fresh else None
 
     def leader_in(self, info: TopicInfo, partition: int) -> tuple[Node, int]:
         """The leader's node and leader epoch (-1 from brokers that do not tell). Raises as

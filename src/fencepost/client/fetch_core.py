@@ -15,9 +15,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
-from fencepost.batch.records import Record, read_records
+from fencepost.batch.records import Record, read_record_lists
 from fencepost.client import asking
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation, Exchange, ExchangeAll
@@ -92,11 +93,19 @@ class Fetched:
     def read_records(self, end_offset: int | None = None) -> Iterator[Record]:
         """The records from the offset asked for up to `end_offset` (None: all), without those of
         aborted transactions; one batch is unpacked at a time. Raises BatchError."""
+        records = chain.from_iterable(self.read_lists())
+        if end_offset is None:
+            return records
+        return takewhile(lambda record: record.offset < end_offset, records)
+
+    def read_lists(
+        self, row_type: Any = Record, prefix: tuple[Any, ...] = ()
+    ) -> Iterator[list[Any]]:
+        """The same, a list for each batch; `row_type` and `prefix` as of `records.read_batch`."""
         for piece in committed_slices(self.records, self.aborted):
-            for record in read_records(piece, start_offset=self.start_offset):
-                if end_offset is not None and record.offset >= end_offset:
-                    return
-                yield record
+            yield from read_record_lists(
+                piece, start_offset=self.start_offset, row_type=row_type, prefix=prefix
+            )
 
 
 class BlobEnd(NamedTuple):

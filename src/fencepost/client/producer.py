@@ -7,7 +7,7 @@ the time; there is no thread, so whoever waits for something else calls `poll` w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fencepost.batch.records import Header
 from fencepost.client.accumulator import (
@@ -44,11 +44,13 @@ class Producer(BatchProducer):
         no request of `max.request.size` could hold, and what `send_batch` does.
         """
         self.require_transaction()
-        count = len(self.cluster.topic(topic).partitions)
-        where = self._accumulator.choose(topic, count, key, partition)
-        delivery, closed = self._accumulator.append(where, key, value, headers, timestamp_ms)
-        self._queue_closed(closed)
-        return delivery
+        info = self.cluster.fresh_topic(topic) or self.cluster.topic(topic)
+        batch, index, closed = self._accumulator.add(
+            topic, len(info.partitions), value, key, partition, headers, timestamp_ms
+        )
+        if closed:
+            self._queue_closed(closed)
+        return RecordDelivery(batch, index)
 
     def poll(self, wait_ms: float = 0) -> None:
         """Queue batches that have lingered long enough, then do as `BatchProducer.poll` does."""
@@ -71,11 +73,11 @@ class Producer(BatchProducer):
             batch.give_up(aborted_by_user())
         super().abort_transaction()
 
-    def _queue_closed(self, batches: list[OpenBatch]) -> None:
+    def _queue_closed(self, batches: Sequence[OpenBatch]) -> None:
         for number, batch in enumerate(batches):
             where = batch.partition
             try:
-                batch.share(self.send_batch(where.topic, where.partition, batch.builder.build()))
+                batch.fate = self.send_batch(where.topic, where.partition, batch.build())
             except ClientError as error:
                 for lost in batches[number:]:
                     lost.give_up(error)

@@ -26,11 +26,11 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, Self
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.records import Header, Record
+from fencepost.batch.records import Header
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.consumer_core import ConsumerCore, ConsumerRebalanceListener
 from fencepost.client.errors import BrokerError, ClientError
@@ -64,7 +64,7 @@ class _Unread:
     """The rest of what was fetched of a partition: `records` go on at `position`."""
 
     fetched: Fetched
-    records: Iterator[Record]
+    records: Iterator[ConsumerRecord]
     position: FetchPosition
 
 
@@ -294,7 +294,8 @@ class AsyncConsumer(ConsumerCore):
             found = await self.cluster.run(self.reading(wait_ms, others.union(self._unread)))
             for fetched in found:
                 position = self.positions[fetched.partition]
-                records = fetched.read_records()
+                lists = fetched.read_lists(ConsumerRecord, tuple(fetched.partition))
+                records = chain.from_iterable(lists)
                 self._unread[fetched.partition] = _Unread(fetched, records, position)
             return bool(found)
 
@@ -331,8 +332,8 @@ class AsyncConsumer(ConsumerCore):
     ) -> list[ConsumerRecord]:
         taken: list[ConsumerRecord] = []
         try:
-            for one in islice(unread.records, limit):
-                taken.append(ConsumerRecord._make((*at, *one)))
+            # What came before a corrupt batch stays in the list.
+            taken.extend(islice(unread.records, limit))
         except BatchError:
             del self._unread[at]  # the next call meets it again
             if not taken:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from fencepost.batch.records import Header
-from fencepost.client.accumulator import OpenBatch, RecordAccumulator, RecordDelivery
+from fencepost.client.accumulator import OpenBatch, RecordAccumulator
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.aio.connection import AsyncConnection
 from fencepost.client.errors import ClientError, DeadlineExceeded, UnknownTopic
@@ -62,7 +62,8 @@ class AsyncProducer:
         self._accumulator = RecordAccumulator(self.config)
         self._in_flight: dict[int, list[Sent]] = {}
         self._answers: set[asyncio.Task[None]] = set()
-        self._waiting: list[tuple[RecordDelivery, asyncio.Future[int]]] = []
+        # Of the records of each batch that is not decided, in their order.
+        self._waiting: dict[OpenBatch, list[asyncio.Future[int]]] = {}
         self._moved = asyncio.Event()  # something is to be sent
         self._decided = asyncio.Event()  # something was acknowledged or failed
         self._sender: asyncio.Task[None] | None = None
@@ -96,10 +97,10 @@ class AsyncProducer:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for delivery, future in self._waiting:
-                if not future.done() and not delivery.done:
-                    future.cancel()
             self._settle()
+            for futures in self._waiting.values():
+                for future in futures:
+                    future.cancel()
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -120,13 +121,20 @@ class AsyncProducer:
         self._require_started()
         if self._transactions is not None:
             self._transactions.manager.require_transaction()
-        count = len((await self.cluster.topic(topic)).partitions)
-        where = self._accumulator.choose(topic, count, key, partition)
-        delivery, closed = self._accumulator.append(where, key, value, headers, timestamp_ms)
+        info = self.cluster.fresh_topic(topic) or await self.cluster.topic(topic)
+        batch, index, closed = self._accumulator.add(
+            topic, len(info.partitions), value, key, partition, headers, timestamp_ms
+        )
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append((delivery, future))
-        await self._queue(closed)
-        self._moved.set()
+        if index == 0:
+            self._waiting[batch] = [future]
+            self._moved.set()  # it may be the first to linger
+        else:
+            self._waiting[batch].append(future)
+        if closed:
+            await self._queue(closed)
+            self._moved.set()
+            await asyncio.sleep(0)  # the sender's turn, while the next batch gathers
         return future
 
     async def send_and_wait(self, topic: str, value: bytes | None, **how: Any) -> int:
@@ -165,37 +173,37 @@ class AsyncProducer:
         if self._sender is None:
             raise ClientError("the producer is not started; use `async with`, or await start()")
 
-    async def _queue(self, batches: list[OpenBatch]) -> None:
+    async def _queue(self, batches: Sequence[OpenBatch], *, waits: bool = True) -> None:
+        """Queue batches; with `waits` not before there is room for them, unless the caller is
+        cancelled: batches hold the records of other callers, too."""
+        cancelled: asyncio.CancelledError | None = None
         deadline = Deadline(self.config.delivery_timeout_ms)
         for number, open_batch in enumerate(batches):
             where = open_batch.partition
             try:
-                built = open_batch.builder.build()
+                built = open_batch.build()
                 batch = self._core.batch(where.topic, where.partition, built, deadline)
-                while not self._core.has_room(len(batch.data)):
+                while waits and not self._core.has_room(len(batch.data)):
                     if deadline.passed:
                         raise DeadlineExceeded("no room was made", self._core.first_failure)
-                    await self._wait_for_decision(deadline)
-                open_batch.share(self._core.add(batch))
+                    try:
+                        await self._wait_for_decision(deadline)
+                    except asyncio.CancelledError as error:
+                        waits, cancelled = False, error
+                open_batch.fate = self._core.add(batch)
             except ClientError as error:
                 for lost in batches[number:]:
                     lost.give_up(error)
                 self._settle()
                 raise
+        if cancelled is not None:
+            raise cancelled
 
     def _settle(self) -> None:
         """Tell who waits for records that are decided."""
-        left = []
-        for delivery, future in self._waiting:
-            if not delivery.done:
-                left.append((delivery, future))
-            elif not future.done():
-                try:
-                    future.set_result(delivery.result())
-                except ClientError as error:
-                    future.set_exception(error)
-                    future.exception()  # `flush` tells of it, too
-        self._waiting = left
+        decided = [batch for batch in self._waiting if batch.fate is not None and batch.fate.done]
+        for batch in decided:
+            _settle_batch(batch, self._waiting.pop(batch))
         self._decided.set()
 
     # -- transactions ----------------------------------------------------------------------------
@@ -271,7 +279,8 @@ class AsyncProducer:
         while True:
             self._moved.clear()
             with contextlib.suppress(ClientError):  # its records have it
-                await self._queue(self._accumulator.lingering())
+                # Only this task makes room; were it to wait for some, it would do so for ever.
+                await self._queue(self._accumulator.lingering(), waits=False)
             self._core.expire()
             await self._dispatch()
             self._settle()
@@ -392,3 +401,16 @@ class AsyncProducer:
             self._core.take_answer(sent, response, node.address)
         self._settle()
         self._moved.set()
+
+
+def _settle_batch(batch: OpenBatch, futures: list[asyncio.Future[int]]) -> None:
+    fate = batch.fate
+    assert fate is not None
+    for index, future in enumerate(futures):
+        if future.done():
+            continue  # cancelled by who had it
+        if fate.error is None:
+            future.set_result(fate.base_offset + index if fate.base_offset >= 0 else -1)
+        else:
+            future.set_exception(fate.error)
+            future.exception()  # `flush` tells of it, too

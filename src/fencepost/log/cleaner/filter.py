@@ -37,9 +37,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fencepost.batch import backend
 from fencepost.batch.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -52,11 +51,10 @@ from fencepost.batch.header import (
     BatchHeader,
 )
 from fencepost.batch.record import LOG_APPEND_TIME
+from fencepost.batch.record_writer import append_varint, encode_record
 from fencepost.batch.records import (
     Row,
-    append_varint,
     assemble,
-    encode_record_python,
     read_batch,
     read_payload,
     read_rows,
@@ -236,12 +234,10 @@ class BatchFilter:
         if any(record.value is None for record in kept):
             attributes |= DELETE_HORIZON_BIT
             base_timestamp = self._horizon_ms
-        kernels: Any = backend.kernels
-        encode = encode_record_python if kernels is None else kernels.encode_record
         payload = bytearray()
         for record in kept:
             delta, timestamp = record.offset - base_offset, record.timestamp_ms - base_timestamp
-            payload += encode(delta, timestamp, record.key, record.value, [])
+            payload += encode_record(delta, timestamp, record.key, record.value, [])
         made = BatchHeader(
             base_offset=base_offset,
             batch_length=0,
