@@ -191,11 +191,15 @@ class Session(Pipe):
     def __init__(self, bootstrap: str, topics: Sequence[str], partitions: int) -> None:
         """Of so many partitions of each topic."""
         wanted = [(topic, index, 0) for topic in topics for index in range(partitions)]
-        first = fetch_frame(wanted, 1 << 20, 0, NEW_SESSION)
+        _, session_epoch = NEW_SESSION
         deadline = time.monotonic() + TIMEOUT_S
+        session_id = 0
         with asker(bootstrap) as one:
             while True:
+                # The one before is closed by that: a broker has room for so many partitions.
+                first = fetch_frame(wanted, 1 << 20, 0, (session_id, session_epoch))
                 response = one.ask(first, FetchResponse, FETCH_VERSION)
+                session_id = response.session_id
                 parts = [part for topic in response.responses for part in topic.partitions]
                 if response.session_id and not any(part.error_code for part in parts):
                     break

@@ -102,7 +102,7 @@ class FetchHost:
 
         `log_end_alone`: nothing of it that consumers see.
         """
-        self._stirred(self._quiet.stir(hosted.key))
+        self._stirred(self._quiet.stir(hosted.key, log_end_alone=log_end_alone))
         for pending in self._pending.moved(hosted.key, hosted, log_end_alone=log_end_alone):
             pending.token()
 
@@ -112,10 +112,10 @@ class FetchHost:
         for pending in self._pending.gone(hosted.key):
             pending.token()
 
-    # -- quiet partitions of followers -----------------------------------------------------
+    # -- quiet partitions ------------------------------------------------------------------
 
     def arrived(self, session: FetchSession[SessionKey], asker: Asker) -> None:
-        """A follower's request in a session."""
+        """A request in a session."""
         self._quiet.arrived(session, asker)
 
     def settle(
@@ -124,17 +124,14 @@ class FetchHost:
         hosted: HostedPartition,
         key: SessionKey,
         asker: Asker,
-    ) -> None:
-        """A follower has all of the partition: no need to look at it until it moves."""
-        machine = hosted.machine
-        follower = machine.follower_state(asker.replica_id)
-        if (
-            follower is not None
-            and follower.offset == machine.log_end_offset
-            and follower.broker_epoch == asker.broker_epoch
-            and asker.replica_id in machine.isr
-        ):
-            self._quiet.settle(session, hosted.key, key, asker)
+    ) -> bool:
+        """Who asks has all of the partition: no need to look at it until it moves, if True."""
+        if asker.may_be_sent_on or not self.sessions.has(session):
+            return False
+        if asker.is_replica and not _is_known_to_have_all(hosted, asker):
+            return False
+        self._quiet.settle(session, hosted.key, key, asker)
+        return True
 
     def brokers_changed(self) -> None:
         """Who is alive, and in which incarnation, has changed."""
@@ -142,7 +139,9 @@ class FetchHost:
 
     def _stirred(self, some: Iterable[Stirred[str, SessionKey]]) -> None:
         for partition, session, key, asker, seen_ms in some:
-            self.on_seen(partition, FollowerSeen(*asker, seen_ms))
+            if asker.is_replica:
+                seen = FollowerSeen(asker.replica_id, asker.broker_epoch, seen_ms)
+                self.on_seen(partition, seen)
             pending, wanted = session.waiting, session.entries.get(key)
             if isinstance(pending, PendingFetch) and wanted is not None:
                 self._pending.join(pending, partition, wanted)
@@ -162,3 +161,15 @@ class FetchHost:
         for pending in self._pending.expired(self._now_ms()):
             pending.token()
         self._arm()
+
+
+def _is_known_to_have_all(hosted: HostedPartition, asker: Asker) -> bool:
+    """Whether the leader knows of a follower that it has all of the log, and is in sync."""
+    machine = hosted.machine
+    follower = machine.follower_state(asker.replica_id)
+    return (
+        follower is not None
+        and follower.offset == machine.log_end_offset
+        and follower.broker_epoch == asker.broker_epoch
+        and asker.replica_id in machine.isr
+    )

@@ -13,7 +13,8 @@ from typing import Self
 
 @dataclass(slots=True)
 class TopicTraffic:
-    """The counts of one topic. Requests count once for each partition in them, as in Kafka."""
+    """The counts of one topic. Requests count once for each partition in them, as in Kafka; but
+    those of a fetch session not for partitions with nothing new (`machines.fetch.quiet`)."""
 
     messages_in: int = 0
     """Records that producers wrote."""

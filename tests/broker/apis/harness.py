@@ -266,6 +266,9 @@ class Caller:
         self.closed_because: str | None = None
         self.buffered_bytes = 0
 
+    def is_next(self, context: RequestContext) -> bool:
+        return False
+
     def add_buffered(self, size_bytes: int) -> None:
         self.buffered_bytes += size_bytes
 

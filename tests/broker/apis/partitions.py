@@ -209,9 +209,10 @@ class PartitionNode(StillNode):
         if hosted is None:
             return
         state = hosted.machine.fetch_state, hosted.machine.log_end_offset
-        if state != (hosted.seen, hosted.log_end_offset):
+        before = hosted.seen, hosted.log_end_offset
+        if state != before:
             hosted.seen, hosted.log_end_offset = state
-            self.fetches.moved(hosted)
+            self.fetches.moved(hosted, log_end_alone=state[0] == before[0])
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:
         for hosted in self.replicas.all():

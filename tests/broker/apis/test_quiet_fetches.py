@@ -1,4 +1,4 @@
-"""Followers' sessions look at what has moved, and at next to nothing besides."""
+"""Sessions look at what has moved, and at next to nothing besides."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fencepost.broker.apis.fetch import PARTITIONS_PER_PIECE
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.machines.effects import Persisted
 from fencepost.machines.fetch import Asker
+from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import BecomeLeader, BrokersChanged, StopReplica
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
@@ -25,11 +26,12 @@ COUNT = 3
 
 
 class Round:
-    """A node with partitions, and a follower with a session over all of them."""
+    """A node with partitions, and a follower or consumer with a session over all of them."""
 
-    def __init__(self, directory: Path, *, count: int = COUNT) -> None:
+    def __init__(self, directory: Path, *, count: int = COUNT, replica_id: int = FOLLOWER) -> None:
         node = PartitionNode(BrokerConfig.load(None, {}), directory=directory)
         self.node = node.learn(broker(1), broker(2))
+        self.replica_id = replica_id
         node.learn(*topic("t", *[{"replicas": [1, 2]} for _ in range(count)]))
         self.hosted = [node.host("t", i, replicas=(1, 2)) for i in range(count)]
         self.offsets = [0] * count
@@ -50,7 +52,8 @@ class Round:
         machine.check_fetch = counted
 
     def send(self, session: tuple[int, int], indexes: tuple[int, ...], **asked: Any) -> Any:
-        asked = {"offsets": self.offsets, "epochs": self.epochs, **asked}
+        asked = {"replica_id": self.replica_id, "offsets": self.offsets, **asked}
+        asked = {"epochs": self.epochs, **asked}
         return fetch(self.node, 0, session=session, indexes=indexes, **asked)
 
     def begin(self, *indexes: int, **asked: Any) -> Any:
@@ -89,6 +92,63 @@ def test_an_idle_round_looks_at_next_to_nothing(idle: Round) -> None:
     for _ in range(10):
         assert idle.ask() == {}
     assert idle.looks == 2 * 10, "one partition a round, on arrival and for the answer"
+
+
+@pytest.fixture
+def consuming(tmp_path: Path) -> Round:
+    one = Round(tmp_path, replica_id=CONSUMER)
+    one.rest()
+    return one
+
+
+def test_a_consumer_that_has_everything_costs_as_little(consuming: Round) -> None:
+    consuming.looks = 0
+    for _ in range(10):
+        assert consuming.ask() == {}
+    assert consuming.looks == 2 * 10, "one partition a round, on arrival and for the answer"
+
+
+def test_a_consumer_does_not_look_again_at_what_it_waited_for_in_vain(tmp_path: Path) -> None:
+    one = Round(tmp_path, replica_id=CONSUMER)
+    one.looks = 0
+    waiting = one.begin(max_wait_ms=500)
+    assert (one.looks, len(one.node.fetches._quiet)) == (COUNT, COUNT), "it knows what there is"
+    one.node.timers.advance(500)
+    assert parts_of(one.take(waiting)) == {}
+    assert one.looks == COUNT
+
+
+def test_the_end_of_the_log_alone_is_nothing_to_consumers(consuming: Round) -> None:
+    consuming.node.produce(consuming.hosted[1], [1])  # which the follower has not yet
+    assert len(consuming.node.fetches._quiet) == COUNT
+    consuming.node.lead(consuming.hosted[1], 1, (1,))
+    consuming.epochs[1] = 1
+    assert len(consuming.ask(1)[1].records) > 0
+
+
+def test_who_is_sent_on_to_other_replicas_is_never_quiet(tmp_path: Path) -> None:
+    """Where it is sent depends on more than the partition."""
+    one = Round(tmp_path, replica_id=CONSUMER)
+    (session,) = one.node.fetches.sessions._sessions.values()
+    for key, hosted in zip(list(session.stirring), one.hosted, strict=True):
+        asker = Asker(CONSUMER, -1, may_be_sent_on=True)
+        assert not one.node.fetches.settle(session, hosted, key, asker)
+    assert len(one.node.fetches._quiet) == 0
+
+
+def test_nothing_is_quiet_in_a_session_that_has_ended(tmp_path: Path) -> None:
+    """A fetch of it may have waited, and is answered afterwards; nobody would forget that."""
+    one = Round(tmp_path, replica_id=CONSUMER)
+    one.offsets[0] = 0
+    one.node.produce(one.hosted[0], [1])
+    (session,) = one.node.fetches.sessions._sessions.values()
+    waiting = one.begin(max_wait_ms=500)
+    one.take(one.send((one.session_id, -1), (0,)))
+    one.node.fetches.sessions.on_removed(session)
+    one.node.timers.advance(500)
+    assert waiting.answered
+    assert response_of(waiting).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(one.node.fetches._quiet) == 0
 
 
 def test_a_quiet_partition_wakes_the_fetch_that_waits(idle: Round) -> None:

@@ -1,9 +1,9 @@
 """Random histories of a leader: looking at what stirs says and does what looking at all does.
 
-Two nodes live through the same, each with a follower that asks as ours does. One of them looks at
-all partitions with every request; the other at those that stir, and without the requests that look
-at some quiet ones for safety, which would hide what the table in `machines.fetch.quiet` lacks. They
-may differ only in the order in which an answer names partitions.
+Two nodes live through the same, each with a follower that asks as ours does, or with a consumer.
+One of them looks at all partitions with every request; the other at those that stir, and without
+the requests that look at some quiet ones for safety, which would hide what the table in
+`machines.fetch.quiet` lacks. They may differ only in the order in which partitions are named.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hypothesis import given, settings, strategies as st
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.machines.effects import Persisted, TimerFired
 from fencepost.machines.fetch import quiet
+from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import (
     AdvanceLogStart,
     BecomeLeader,
@@ -50,16 +51,18 @@ class Known(NamedTuple):
 
 
 class World:
-    """A leader, its follower, and the session between them."""
+    """A leader, its follower or a consumer, and the session between them."""
 
-    def __init__(self, directory: Path, *, looks_at_all: bool) -> None:
+    def __init__(self, directory: Path, replica_id: int, *, looks_at_all: bool) -> None:
         directory.mkdir()
+        self.replica_id = replica_id
+        self.isolation_level = 0
         node = PartitionNode(BrokerConfig.load(None, {}), directory=directory)
         self.node = node.learn(broker(1), broker(2))
         node.learn(*topic("t", *[{"replicas": [1, 2]} for _ in range(COUNT)]))
         self.hosted = [node.host("t", i, replicas=(1, 2)) for i in range(COUNT)]
         if looks_at_all:
-            node.fetches.settle = lambda *_: None  # type: ignore[method-assign]
+            node.fetches.settle = lambda *_: False  # type: ignore[method-assign]
         self.incarnation = EPOCH
         self.leader_epochs = [0] * COUNT
         self.partition_epochs = [0] * COUNT
@@ -87,6 +90,7 @@ class World:
         forgotten = set() if is_full else self.to_forget - self.followed
 
         def start(node: PartitionNode, request: Any, version: int) -> Any:
+            request.isolation_level = self.isolation_level
             for one in request.topics:
                 for part in one.partitions:
                     part.log_start_offset = self.starts[part.partition]
@@ -100,6 +104,7 @@ class World:
         return fetch(
             self.node,
             0,
+            replica_id=self.replica_id,
             broker_epoch=self.incarnation,
             max_wait_ms=max_wait_ms,
             session=self.session,
@@ -132,7 +137,8 @@ class World:
         self.known[index] = Known(part.high_watermark, part.log_start_offset)
         before = self.offsets[index], self.starts[index]
         if size:
-            self.offsets[index] = self.hosted[index].machine.log_end_offset
+            end = self.hosted[index].machine.log_end_offset
+            self.offsets[index] = end if self.replica_id >= 0 else part.last_stable_offset
         self.starts[index] = max(self.starts[index], part.log_start_offset)
         if before != (self.offsets[index], self.starts[index]):
             self.to_name.add(index)
@@ -190,6 +196,8 @@ class World:
             self.session = (0, 0)
         elif step == "asks as another":
             self.incarnation += 1
+            if self.replica_id < 0:
+                self.isolation_level = 1 - self.isolation_level
         elif step == "brokers":
             self.register()
         elif step == "a new session":
@@ -295,16 +303,16 @@ HISTORIES = st.lists(
 History = list[tuple[list[tuple[str, int]], bool]]
 
 
-def compare(history: History) -> None:
+def compare(history: History, replica_id: int = FOLLOWER) -> None:
     """Have two leaders live through it, all of whose partitions are quiet when it begins."""
     with (
         tempfile.TemporaryDirectory() as directory,
         mock.patch.object(quiet, "LOOKS_MAX", 0),
         contextlib.ExitStack() as stack,
     ):
-        thorough = World(Path(directory) / "thorough", looks_at_all=True)
+        thorough = World(Path(directory) / "thorough", replica_id, looks_at_all=True)
         stack.enter_context(contextlib.closing(thorough))
-        quick = World(Path(directory) / "quick", looks_at_all=False)
+        quick = World(Path(directory) / "quick", replica_id, looks_at_all=False)
         stack.enter_context(contextlib.closing(quick))
         for _ in range(2):
             assert thorough.live([], waits=False) == quick.live([], waits=False)
@@ -312,7 +320,8 @@ def compare(history: History) -> None:
         for steps, waits in history:
             seen = [world.live(steps, waits=waits) for world in (thorough, quick)]
             assert seen[0] == seen[1], (steps, waits)
-            assert thorough.node.ports.sent == quick.node.ports.sent, (steps, waits)
+            sent = [sorted(map(repr, world.node.ports.sent)) for world in (thorough, quick)]
+            assert sent[0] == sent[1], (steps, waits)
 
 
 @settings(max_examples=25, deadline=None)
@@ -321,11 +330,17 @@ def test_looking_at_what_stirs_is_as_good_as_looking_at_everything(history: Hist
     compare(history)
 
 
+@settings(max_examples=15, deadline=None)
+@given(HISTORIES)
+def test_for_consumers_too(history: History) -> None:
+    compare(history, CONSUMER)
+
+
 @pytest.mark.long
 @settings(max_examples=1_000, deadline=None)
-@given(HISTORIES)
-def test_longer(history: History) -> None:
-    compare(history)
+@given(HISTORIES, st.sampled_from([FOLLOWER, CONSUMER]))
+def test_longer(history: History, replica_id: int) -> None:
+    compare(history, replica_id)
 
 
 LONG_AGO = ([("much later", 0)], False)
@@ -344,5 +359,15 @@ def test_a_follower_counts_from_when_it_was_there_last(history: History) -> None
     compare(history)
 
 
-def test_a_fetch_that_waits_hears_of_what_stirred_meanwhile() -> None:
-    compare([([("brokers", 0), ("produce", 0)], True)])
+@pytest.mark.parametrize("replica_id", [FOLLOWER, CONSUMER])
+def test_a_fetch_that_waits_hears_of_what_stirred_meanwhile(replica_id: int) -> None:
+    compare([([("brokers", 0), ("shrink", 0), ("produce", 0)], True)], replica_id)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [["shrink", "produce"], ["deleted records"], ["new epoch"], ["gone"], ["asks as another"]],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_a_consumer_hears_of(steps: list[str], waits: bool) -> None:
+    compare([([(step, 1) for step in steps], waits), ([], False)], CONSUMER)

@@ -19,7 +19,7 @@ leader, from v16 with its address (KIP-951). Records are empty, never null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 from fencepost.broker.apis.fetch_answer import (
     PARTITIONS_PER_PIECE,
@@ -61,6 +61,7 @@ from fencepost.wire.api.fetch import (
     ReplicaState,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 
 PARTITION_BYTES = 512
 """What a fetch takes for each of its partitions until it is answered."""
@@ -70,7 +71,7 @@ SESSIONS_FROM = 7
 REPLICA_STATE_FROM = 15
 
 
-@handles(FetchRequest, versions="4-18")
+@handles(FetchRequest, versions="4-18", in_pieces=True)
 def handle(
     context: RequestContext,
     request: FetchRequest,
@@ -84,18 +85,45 @@ def handle(
     storage: Storage,
     driver: Driver,
     throttle: LeaderThrottle,
-) -> Pieces:
+) -> Message | Pieces | None:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         context.fail(ErrorCode.INVALID_REQUEST)
         return None
-    version = context.api_version
+    parts = FetchParts(
+        clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
+    )
+    named = sum(len(topic.partitions) for topic in request.topics)
+    context.add_buffered(PARTITION_BYTES * named)
+    if named >= PARTITIONS_PER_PIECE:
+        return _handle_in_pieces(parts, context, request)
+    wanted = [wanted for wanted in _wanted(request, context.api_version) if wanted is not None]
+    return _begin(parts, context, request, wanted)
+
+
+def _handle_in_pieces(parts: FetchParts, context: RequestContext, request: FetchRequest) -> Pieces:
+    """The same for a request that names many."""
+    wanted = []
+    for one in _wanted(request, context.api_version):
+        if one is None:
+            yield None
+        else:
+            wanted.append(one)
+    answer = _begin(parts, context, request, wanted)
+    return (yield from answer) if isinstance(answer, Generator) else answer
+
+
+def _begin(
+    parts: FetchParts,
+    context: RequestContext,
+    request: FetchRequest,
+    wanted: list[FetchWanted[SessionKey]],
+) -> Message | Pieces | None:
+    version, fetches = context.api_version, parts.fetches
     by_id = version >= TOPIC_IDS_FROM
     replica = request.replica_state
     if version < REPLICA_STATE_FROM:
         replica = ReplicaState(replica_id=request.replica_id, replica_epoch=ANY_BROKER_EPOCH)
-    context.add_buffered(PARTITION_BYTES * sum(len(topic.partitions) for topic in request.topics))
-    wanted = yield from _wanted(request, by_id)
     session = fetches.sessions.begin(
         request.session_id if version >= SESSIONS_FROM else 0,
         request.session_epoch if version >= SESSIONS_FROM else -1,
@@ -107,30 +135,25 @@ def handle(
         ],
         is_follower=replica.replica_id >= 0,
         uses_topic_ids=by_id,
-        now_ms=clocks.now_ms(),
+        now_ms=parts.clocks.now_ms(),
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
-    asker = Asker(replica.replica_id, replica.replica_epoch)
-    if session.session is not None and replica.replica_id >= 0:
-        fetches.arrived(session.session, asker)
-    context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
-    parts = FetchParts(
-        clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
-    )
-    return (yield from _Fetch(parts, context, request, session, replica).begin())
+    answering = _Fetch(parts, context, request, session, replica)
+    if session.session is not None:
+        fetches.arrived(session.session, Asker.of(answering.terms))
+        context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
+    return answering.begin()
 
 
-def _wanted(
-    request: FetchRequest, by_id: bool
-) -> Generator[None, None, list[FetchWanted[SessionKey]]]:
-    """The partitions the request names, each once."""
+def _wanted(request: FetchRequest, version: int) -> Iterator[FetchWanted[SessionKey] | None]:
+    """The partitions the request names, each once; None now and then, for others' turn."""
     wanted: dict[SessionKey, FetchWanted[SessionKey]] = {}
     for topic in request.topics:
-        name = topic.topic_id if by_id else topic.topic
+        name = topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic
         for partition in topic.partitions:
             if len(wanted) % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
-                yield
+                yield None
             key = (name, partition.partition)
             wanted[key] = FetchWanted(
                 key,
@@ -140,7 +163,7 @@ def _wanted(
                 partition.last_fetched_epoch,
                 partition.log_start_offset,
             )
-    return list(wanted.values())
+    yield from wanted.values()
 
 
 def _selector(
@@ -170,7 +193,7 @@ def _holds_back(
 class _Fetch:
     """One fetch request until its answer."""
 
-    __slots__ = ("_context", "_looks", "_parked", "_parts", "_session", "_terms")
+    __slots__ = ("_context", "_looks", "_parked", "_parts", "_session", "terms")
 
     def __init__(
         self,
@@ -187,7 +210,7 @@ class _Fetch:
         self._parts = parts
         self._context = context
         self._session = session
-        self._terms = FetchTerms(
+        self.terms = FetchTerms(
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
             deadline_ms=parts.clocks.now_ms() + request.max_wait_ms if waits else NO_WAIT,
@@ -202,17 +225,35 @@ class _Fetch:
         self._parked: PendingFetch[str] | None = None
         self._looks: list[PartitionLook] | None = None
 
-    def begin(self) -> Pieces:
-        """Answer, or park."""
+    def begin(self) -> Pieces | None:
+        """Answer, or park; in pieces if there is much to look at."""
+        wanted = self._session.partitions
+        if self.terms.is_replica or len(wanted) >= PARTITIONS_PER_PIECE:
+            return self._begin_in_pieces()
+        looks = [look_at(self._find(one), one, self.terms) for one in wanted]
+        try:
+            sizes = self._bytes_to_wait_with(looks, 0)
+        except NotCachedError:
+            return self._begin_in_pieces()
+        self._answer_or_park(looks, sizes)
+        return None
+
+    def _answer_or_park(self, looks: list[PartitionLook], sizes: list[int] | None) -> None:
+        if sizes is not None:
+            self._park(looks, sizes)
+            return
+        self._looks = looks
+        self.complete()
+        self._looks = None  # good for as long as nothing else runs in between
+
+    def _begin_in_pieces(self) -> Pieces:
         looks = yield from self._look()
-        others_ran = self._terms.is_replica or len(looks) >= PARTITIONS_PER_PIECE
+        others_ran = self.terms.is_replica or len(looks) >= PARTITIONS_PER_PIECE
         if len(looks) >= PARTITIONS_PER_PIECE:
             yield None
         sizes: list[int] | None = None
         for tries in range(COLD_TRIES + 1):
-            is_old = others_ran and is_out_of_date(
-                looks, self._terms, len(self._session.partitions)
-            )
+            is_old = others_ran and is_out_of_date(looks, self.terms, len(self._session.partitions))
             if is_old:
                 break
             try:
@@ -221,36 +262,58 @@ class _Fetch:
             except NotCachedError as cold:
                 yield self._parts.cold_reads.begin(cold)
                 others_ran = True
-        if sizes is None:
-            self._looks = None if is_old else looks
+        if is_old:
             self.complete()
-            self._looks = None  # good for as long as nothing else runs in between
-            return None
-        keys = [look.partition.key for look in looks if look.partition is not None]
-        self._parked = self._parts.fetches.park(
-            self.complete,
-            {key: look.wanted for key, look in zip(keys, looks, strict=True)},
-            self._terms,
-            zip(keys, sizes, strict=True),
-            self._session.session,
-        )
-        self._context.on_disconnect(self._abandon)
+        else:
+            self._answer_or_park(looks, sizes)
         return None
+
+    def _park(self, looks: list[PartitionLook], sizes: list[int]) -> None:
+        """Wait for the partitions; for those that become quiet by that they have moved."""
+        session, fetches = self._session.session, self._parts.fetches
+        asker = Asker.of(self.terms)
+        partitions: dict[str, FetchWanted[SessionKey]] = {}
+        found: list[tuple[str, int]] = []
+        for look, size_bytes in zip(looks, sizes, strict=True):
+            hosted, wanted = look.partition, look.wanted
+            assert hosted is not None, "of what is not here the client is told at once"
+            if (
+                session is None
+                or not look.is_known
+                or not fetches.settle(session, hosted, wanted.key, asker)
+            ):
+                partitions[hosted.key] = wanted
+                found.append((hosted.key, size_bytes))
+        self._parked = fetches.park(self.complete, partitions, self.terms, found, session)
+        self._context.on_disconnect(self._abandon)
 
     def _bytes_to_wait_with(self, looks: list[PartitionLook], tries: int) -> list[int] | None:
         """See `bytes_to_wait_with`. NotCachedError, see `ColdReads.reading`."""
+        has_quiet = self._session.has_quiet
+        if self.terms.min_bytes <= 1:  # nothing is measured, so nothing is read
+            return bytes_to_wait_with(looks, self.terms, others_are_quiet=has_quiet)
         with self._parts.cold_reads.reading(tries):
-            return bytes_to_wait_with(looks, self._terms, others_are_quiet=self._session.has_quiet)
+            return bytes_to_wait_with(looks, self.terms, others_are_quiet=has_quiet)
 
     def complete(self) -> None:
         """The wait is over."""
         self._unpark()
-        if not self._context.answered:
-            self._context.reply_in_pieces(self._respond())
+        context = self._context
+        if context.answered:
+            return
+        if context.is_next:
+            context.reply_now(self._respond_at_once)
+        else:
+            context.reply_in_pieces(self._respond())
+
+    def _respond_at_once(self) -> Message | Pieces:
+        """The response, or how it is made if that takes long."""
+        answer = FetchAnswer(self._parts, self._context, self._session, self.terms)
+        return answer.make_at_once(self._looks)
 
     def _respond(self) -> Pieces:
         """The response. Begun when the connection is ready to send it."""
-        answer = FetchAnswer(self._parts, self._context, self._session, self._terms)
+        answer = FetchAnswer(self._parts, self._context, self._session, self.terms)
         return (yield from answer.make(self._looks))
 
     def _abandon(self) -> None:
@@ -268,12 +331,15 @@ class _Fetch:
 
     # -- looking ---------------------------------------------------------------------------
 
+    def _find(self, wanted: FetchWanted[SessionKey]) -> HostedPartition | ErrorCode:
+        return self._parts.find(wanted, self._context.api_version)
+
     def _look(self) -> Generator[None, None, list[PartitionLook]]:
         """Look at all partitions, on arrival: followers' fetches count now, and once."""
         looks = []
-        driver, terms = self._parts.driver, self._terms
+        driver, terms = self._parts.driver, self.terms
         for wanted in self._session.partitions:
-            hosted = self._parts.find(wanted, self._context.api_version)
+            hosted = self._find(wanted)
             looks.append(
                 look_on_arrival(driver, hosted, wanted, terms)
                 if terms.is_replica

@@ -104,6 +104,7 @@ class FetchAnswer:
 
     __slots__ = (
         "_answered",
+        "_asker",
         "_budget",
         "_cold",
         "_context",
@@ -126,6 +127,7 @@ class FetchAnswer:
         self._context = context
         self._session = session
         self._terms = terms
+        self._asker = None if session.session is None else Asker.of(terms)
         self._budget = ReadBudget(min(terms.max_bytes, context.available_bytes))
         self._looks: list[PartitionLook] = []
         self._answered: list[PartitionData] = []
@@ -150,20 +152,46 @@ class FetchAnswer:
                 look = looks[position]
             self._looks.append(look)
             self._take(position, look)
+        return (yield from self._when_read())
+
+    def make_at_once(
+        self, looks: Sequence[PartitionLook] | None
+    ) -> FetchResponse | Generator[Future[None] | None, None, FetchResponse]:
+        """The same in one go; or in pieces after all, if there are many, or it has to wait."""
+        if looks is None:
+            wanted = self._session.partitions
+            if len(wanted) >= PARTITIONS_PER_PIECE:
+                return self.make(None)
+            looks = [self._look(one) for one in wanted]
+        elif len(looks) >= PARTITIONS_PER_PIECE:
+            return self.make(looks)
+        for position, look in enumerate(looks):
+            self._looks.append(look)
+            self._take(position, look)
+        if self._cold and not self._tells:
+            return self._when_read()
+        return self._finish()
+
+    def _when_read(self) -> Generator[Future[None] | None, None, FetchResponse]:
+        """The response, as soon as it has something to tell."""
         while self._cold and not self._tells:
             yield first_done([cold.future for cold in self._cold.values()])
             self._try_cold_again()
-        for position in self._cold:
-            self._count(self._looks[position], 0, 0)
         if len(self._looks) >= PARTITIONS_PER_PIECE:
             yield None
+        response = self._finish()
+        if len(self._looks) >= PARTITIONS_PER_PIECE:
+            yield None
+        return response
+
+    def _finish(self) -> FetchResponse:
+        for position in self._cold:
+            self._count(self._looks[position], 0, 0)
         finished = self._session.finish(self._outcomes, self._parts.clocks.now_ms())
         response = FetchResponse(
             error_code=int(finished.error_code), session_id=finished.session_id
         )
         self._group(response, finished.included)
-        if len(self._looks) >= PARTITIONS_PER_PIECE:
-            yield None
         return response
 
     def _look(self, wanted: FetchWanted[SessionKey]) -> PartitionLook:
@@ -206,7 +234,7 @@ class FetchAnswer:
             return
         self._tells = self._tells or size_bytes > 0 or look.is_urgent or part.error_code != 0
         self._count(look, size_bytes, part.error_code)
-        if self._terms.is_replica and look.is_at_end and not part.error_code:
+        if look.is_at_end and not part.error_code:
             self._settle(look)
 
     def _try_cold_again(self) -> None:
@@ -221,11 +249,10 @@ class FetchAnswer:
             look.partition.traffic.fetched(size_bytes, error_code, self._terms.is_replica)
 
     def _settle(self, look: PartitionLook) -> None:
-        """A follower has all of the partition: its session need not look until that moves."""
-        session = self._session.session
-        if session is not None and look.partition is not None:
-            asker = Asker(self._terms.replica_id, self._terms.broker_epoch)
-            self._parts.fetches.settle(session, look.partition, look.wanted.key, asker)
+        """Who asks has all of the partition: its session need not look until that moves."""
+        session, asker, hosted = self._session.session, self._asker, look.partition
+        if session is not None and asker is not None and hosted is not None:
+            self._parts.fetches.settle(session, hosted, look.wanted.key, asker)
 
     def _describe(self, look: PartitionLook) -> PartitionData:
         """What there is to say of a partition, without records."""

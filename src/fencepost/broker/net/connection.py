@@ -491,6 +491,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- out -------------------------------------------------------------------------------
 
+    def is_next(self, context: RequestContext) -> bool:
+        """See `Replier`."""
+        return (
+            not (self.closed or self._making)
+            and self._waiting[0] is context
+            and self._out_bytes <= OUTPUT_HIGH_WATER_BYTES
+        )
+
     def settled(self, context: RequestContext) -> None:
         """An answer is known: send it, and those behind it that are known, if it is its turn."""
         waiting = self._waiting

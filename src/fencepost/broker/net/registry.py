@@ -22,10 +22,11 @@ It either returns the response or returns None and answers later through the con
   slowly holds one such answer in memory and not one per request.
 * `reply_in_pieces(pieces)`: the same for an answer that takes long to make: `pieces` is a generator
   (see `fencepost.runtime.cooperative`), begun when the connection is ready to send what it returns.
+* `reply_now(make)`: the same, made at once, of a request that `is_next`.
 * `no_reply()`: the protocol has no response here (Produce with acks=0).
 * `close(reason)`: the protocol says to disconnect.
 
-A handler that may have much to do is a generator function, see
+A handler that may have much to do is a generator function, or returns a generator if it has, see
 `fencepost.runtime.cooperative`.
 
 Responses leave in the order of the requests, whatever the order of the answers.
@@ -76,6 +77,8 @@ class Route(Struct, frozen=True):
     advertised_min_version: int
     handler: Handler
     max_elements: int = MAX_ELEMENTS
+    in_pieces: bool = False
+    """Whether the handler returns before it is through, when there is much to do."""
     take_bytes: BytesHandler | None = None
     """What is asked first, before the request is decoded."""
     unstable_max_version: int | None = None
@@ -107,6 +110,7 @@ def handles(
     max_elements: int | None = None,
     unstable: int | None = None,
     listeners: tuple[str, ...] = (BROKER,),
+    in_pieces: bool = False,
     take_bytes: BytesHandler | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class` in `versions`.
@@ -115,10 +119,11 @@ def handles(
     Clients whose requests have more than `max_elements` array elements are disconnected: nothing
     else happens in the node while a request is being decoded. Without it, that is MAX_ELEMENTS, but
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
-    nothing else happens until it has returned. `listeners` are the kinds of
-    listeners that serve it. `take_bytes` is asked first about each request, before it is decoded.
-    `unstable` is a version behind `versions` that Kafka may still change: it is served with
-    `unstable.api.versions.enable` alone.
+    nothing else happens until it has returned. A generator function works in pieces; another
+    handler does with `in_pieces`, if it returns the pieces of whatever may be much. `listeners` are
+    the kinds of listeners that serve it. `take_bytes` is asked first about each request, before it
+    is decoded. `unstable` is a version behind `versions` that Kafka may still change: it is served
+    with `unstable.api.versions.enable` alone.
     """
     min_version, max_version = parse_versions(versions)
     assert request_class.min_version <= min_version <= max_version <= request_class.max_version
@@ -129,7 +134,8 @@ def handles(
     assert api_key is not None
 
     def register(handler: Handler) -> Handler:
-        is_whole = BROKER in listeners and not isgeneratorfunction(handler)
+        works_in_pieces = in_pieces or isgeneratorfunction(handler)
+        is_whole = BROKER in listeners and not works_in_pieces
         usual_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
         route = Route(
             api_key=api_key,
@@ -140,6 +146,7 @@ def handles(
             advertised_min_version=min_version if advertise_from is None else advertise_from,
             handler=handler,
             max_elements=usual_max if max_elements is None else max_elements,
+            in_pieces=works_in_pieces,
             take_bytes=take_bytes,
             unstable_max_version=unstable,
         )

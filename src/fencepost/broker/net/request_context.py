@@ -51,6 +51,10 @@ class Replier(Protocol):
         """How large an answer should be at most, if that can be chosen."""
         ...
 
+    def is_next(self, context: RequestContext) -> bool:
+        """Whether the context's answer would leave now."""
+        ...
+
     def settled(self, context: RequestContext) -> None:
         """The context's answer is known."""
         ...
@@ -132,6 +136,12 @@ class RequestContext:
         return self.connection.available_bytes
 
     @property
+    def is_next(self) -> bool:
+        """Whether the answer would leave now: nobody is in front, and the client takes what it is
+        sent."""
+        return self.connection.is_next(self)
+
+    @property
     def answer_bytes(self) -> int:
         """What the encoded answer takes; 0 as long as there is none."""
         return 0 if self._parts is None else sum(map(len, self._parts))
@@ -179,6 +189,20 @@ class RequestContext:
         if self._may_answer():
             self._make = make
             self._settle()
+
+    def reply_now(self, make: Callable[[], Message | Pieces]) -> None:
+        """`make`, called now, makes the answer of a request that `is_next`, or returns the pieces
+        that do."""
+        try:
+            answer = make()
+        except Exception:
+            log.exception("%s v%d failed", self.route.name, self.api_version)
+            self.fail()
+        else:
+            if isinstance(answer, Message):
+                self.reply(answer)
+            else:
+                self.reply_in_pieces(answer)
 
     def reply_in_pieces(self, pieces: Pieces) -> None:
         """`pieces` makes the answer, once, when the connection is ready to send it."""

@@ -178,7 +178,7 @@ class RequestMetrics:
         timed.api = api
         timed.weight = 1 if number <= ALL_TIMED_UP_TO else TIMED_ONE_IN
         timed.arrived_s = arrived_s
-        timed.began_s = timed.handled_s = timed.sending_s = 0.0
+        timed.began_s = timed.handled_s = timed.answered_s = timed.sending_s = 0.0
         return timed
 
 
@@ -236,6 +236,11 @@ class _Timed(_Counted):
         self.handled_s = perf_counter()
         return None
 
+    def reply_now(self, make: Callable[[], Message | Pieces]) -> None:
+        """See `RequestContext`: what it waited for is there, and it is the next to be sent."""
+        self.answered_s = self.sending_s = perf_counter()
+        super().reply_now(make)
+
     def take_pieces(self) -> Pieces | None:
         """See `RequestContext`: this answer is the next to be sent, since the first call."""
         if not self.sending_s:
@@ -259,7 +264,8 @@ class _Timed(_Counted):
         return parts
 
     def _settle(self) -> None:
-        self.answered_s = perf_counter()
+        if not self.answered_s:
+            self.answered_s = perf_counter()
         super()._settle()
 
 

@@ -207,6 +207,17 @@ class Look(Generic[Partition, Key]):
         )
 
     @property
+    def is_known(self) -> bool:
+        """Whether the reader of a session has all of the partition, and knows what there is to say
+        of it: it has nothing to wait for but that the partition moves."""
+        bounds = self.bounds
+        return (
+            bounds is not None
+            and self.is_at_end
+            and self.wanted.was_told(bounds.high_watermark, bounds.log_start_offset)
+        )
+
+    @property
     def has_moved(self) -> bool:
         """Whether the partition has moved since (row 6); what it said was not an error."""
         if self.partition is None or self.bounds is None:

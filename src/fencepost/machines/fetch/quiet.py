@@ -1,30 +1,34 @@
-"""Partitions of followers' sessions with which nothing is the matter: nobody looks at them.
+"""Partitions of sessions with which nothing is the matter: nobody looks at them.
 
 Theory of operation
 -------------------
-A follower that has everything asks twice a second whether there is more, for all of its partitions.
-What a partition would answer then depends on nothing but the partition: as long as it does not
-move, it has no records for the follower, and the same high watermark as before. So a partition is
-*quiet* in a session once it was answered with nothing, while the follower
+Who has everything asks twice a second whether there is more, for all of its partitions. What a
+partition would answer then depends on nothing but the partition and how it is asked (`Asker`): as
+long as it does not move, it has no records, and the same high watermark as before. So a partition
+is *quiet* in a session once it was answered with nothing,
 
-* had asked for the log's end, and the leader had taken that down;
-* was in sync, so there is nothing to ask the controller for;
-* asked as the incarnation that the leader knows.
+* to a consumer that had asked for where its reading ends: the high watermark, or the last stable
+  offset. Not if it might be sent to another replica (KIP-392), which depends on the others, or if
+  it does not know zstd (before Fetch v10), for a topic's codec can change;
+* to a follower that had asked for the log's end, which the leader had taken down; that was in
+  sync, so there is nothing to ask the controller for; and that asked as the incarnation that the
+  leader knows.
 
 A round of fetches then costs what has moved, not what there is. A quiet partition is looked at
 again (it *stirs*) when
 
 | what happened                                                              | stirs            |
 |----------------------------------------------------------------------------|------------------|
-| its log's end or start, high watermark, leader epoch or role moved; the     | the partition    |
-| metadata changed it; it is gone                                            |                  |
-| the follower's request names it, or follows it no longer; the session ends | the partition    |
+| its log's start, high watermark, leader epoch or role moved; the metadata  | the partition    |
+| changed it; it is gone                                                     |                  |
+| its log's end moved                                                        | for followers    |
+| the session's request names it, or follows it no longer; the session ends  | the partition    |
 | brokers were registered, fenced or unfenced                                | all              |
-| another incarnation, or another broker, asks in the session                | all of a session |
+| a request of the session is asked in another way, or by another broker     | all of a session |
 | it has been quiet for longest: up to `LOOKS_MAX` with each request         | the partition    |
 
 The last is for nothing but safety: should anything else ever matter that is not in this table, a
-follower goes without it for half a minute, or as long as it takes to get through thousands of
+client goes without it for half a minute, or as long as it takes to get through thousands of
 partitions, and not for good.
 
 While a partition is quiet its leader does not hear of the follower. It need not: a follower at the
@@ -37,8 +41,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from itertools import islice
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
+from fencepost.machines.fetch.answering import FetchTerms
 from fencepost.machines.fetch.sessions import FetchSession
 
 Key = TypeVar("Key", bound=Hashable)
@@ -54,10 +59,31 @@ LOOKS_MAX: Final = 4
 
 
 class Asker(NamedTuple):
-    """Whose session it is: a broker in one of its incarnations."""
+    """How a session's request asks: what its answers depend on besides the partitions."""
 
     replica_id: int
+    """A follower, in the incarnation with `broker_epoch`; negative: a consumer."""
     broker_epoch: int
+    isolation: int = 0
+    leader_only: bool = False
+    may_be_sent_on: bool = False
+    """Whether it may be told to read from another replica, or what its version cannot read."""
+
+    @classmethod
+    def of(cls, terms: FetchTerms) -> Self:
+        """Who fetches on these terms."""
+        return cls(
+            terms.replica_id,
+            terms.broker_epoch,
+            terms.isolation,
+            terms.leader_only,
+            terms.choose_replica is not None or not terms.knows_zstd,
+        )
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether a follower asks."""
+        return self.replica_id >= 0
 
 
 class Stirred(NamedTuple, Generic[Partition, Key]):
@@ -86,7 +112,7 @@ class QuietPartitions(Generic[Partition, Key]):
     def settle(
         self, session: FetchSession[Key], partition: Partition, key: Key, asker: Asker
     ) -> None:
-        """The partition has nothing for the session's follower, which has all of it."""
+        """The partition has nothing for who asks in the session, and who has all of it."""
         if key not in session.stirring:
             return
         del session.stirring[key]
@@ -94,10 +120,21 @@ class QuietPartitions(Generic[Partition, Key]):
         self._of_session.setdefault(session, {})[key] = partition
         self._askers[session] = asker
 
-    def stir(self, partition: Partition) -> list[Stirred[Partition, Key]]:
-        """The partition has moved, or is gone: for whom it was quiet."""
-        watching = self._watched.get(partition, {})
-        return [self._wake(session, watching[session]) for session in list(watching)]
+    def stir(
+        self, partition: Partition, *, log_end_alone: bool = False
+    ) -> list[Stirred[Partition, Key]]:
+        """The partition has moved, or is gone: for whom it was quiet.
+
+        `log_end_alone`: nothing of it that consumers see.
+        """
+        watching = self._watched.get(partition)
+        if not watching:
+            return []
+        return [
+            self._wake(session, key)
+            for session, key in list(watching.items())
+            if not log_end_alone or self._askers[session].is_replica
+        ]
 
     def arrived(self, session: FetchSession[Key], asker: Asker) -> None:
         """A request in the session: let some stir, or all if somebody else asks than before."""

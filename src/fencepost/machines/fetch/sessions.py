@@ -65,8 +65,8 @@ DEFAULT_MAX_SLOTS: Final = 1_000
 
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 
-PARTITION_BYTES: Final = 320
-"""What a partition of a session takes at most, besides its topic's name."""
+PARTITION_BYTES: Final = 400
+"""What a partition of a session takes at most, also when it is quiet, besides its topic's name."""
 
 DEFAULT_EVICTION_MS: Final = 120_000
 """Kafka's `min.incremental.fetch.session.eviction.ms`."""
@@ -114,6 +114,13 @@ class FetchWanted(Generic[Key]):
         self.answered_high_watermark = outcome.high_watermark
         self.answered_log_start_offset = outcome.log_start_offset
         return is_changed
+
+    def was_told(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was last answered with these."""
+        return (
+            self.answered_high_watermark == high_watermark
+            and self.answered_log_start_offset == log_start_offset
+        )
 
     def keep_answered(self, before: FetchWanted[Key]) -> None:
         """The client asks anew for what it asked for `before`: what was answered still counts."""
@@ -282,6 +289,10 @@ class FetchSessions(Generic[Key]):
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def has(self, session: FetchSession[Key]) -> bool:
+        """Whether the session goes on."""
+        return self._sessions.get(session.session_id) is session
 
     @property
     def cached_partitions(self) -> int:

@@ -81,7 +81,7 @@ def fetch(broker: BrokerProcess, request: FetchRequest, reply: Reply) -> None:
         reply(FetchResponse(error_code=int(session)))
         return
     answering = _Fetch(broker, request, session, reply)
-    if session.session is not None and answering.terms.is_replica:
+    if session.session is not None:
         broker.fetches.arrived(session.session, answering.asker)
     answering.begin()
 
@@ -117,8 +117,8 @@ class _Fetch:
 
     @property
     def asker(self) -> Asker:
-        """Who asks, if it is a follower."""
-        return Asker(self.terms.replica_id, self.terms.broker_epoch)
+        """How it is asked."""
+        return Asker.of(self.terms)
 
     def begin(self) -> None:
         """Answer, or wait."""
@@ -134,12 +134,16 @@ class _Fetch:
             self._complete()
             return
         probe("sim.fetch.waits")
-        keys = [look.partition.key for look in looks if look.partition is not None]
+        found = {
+            look.partition.key: (look.wanted, size_bytes)
+            for look, size_bytes in zip(looks, sizes, strict=True)
+            if look.partition is not None and not (look.is_known and self._settle(look))
+        }
         self._parked = self._broker.fetches.park(
             self._complete,
-            {key: look.wanted for key, look in zip(keys, looks, strict=True)},
+            {key: wanted for key, (wanted, _) in found.items()},
             terms,
-            zip(keys, sizes, strict=True),
+            [(key, size_bytes) for key, (_, size_bytes) in found.items()],
             self._session.session,
         )
 
@@ -188,12 +192,12 @@ class _Fetch:
             response.responses.append(named)
         self._reply(response)
 
-    def _settle(self, look: _Look) -> None:
-        """A session need not look at what its follower has all of, until that moves."""
+    def _settle(self, look: _Look) -> bool:
+        """Whether the session need not look at it until it moves: who asks has all of it."""
         session, hosted = self._session.session, look.partition
-        if session is None or hosted is None or not (self.terms.is_replica and look.is_at_end):
-            return
-        self._broker.fetches.settle(session, hosted, look.wanted.key, self.asker)
+        if session is None or hosted is None or not look.is_at_end:
+            return False
+        return self._broker.fetches.settle(session, hosted, look.wanted.key, self.asker)
 
     def _read(self, look: _Look, budget: ReadBudget) -> tuple[PartitionData, int]:
         """One partition's part of the answer, and how many bytes of records it has."""
