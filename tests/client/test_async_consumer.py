@@ -120,6 +120,28 @@ def play(served: str, topic: str, story: Story) -> None:
     asyncio.run(main())
 
 
+def test_calls_that_are_cancelled_lose_no_record(
+    served: str, topic: str, parts: list[TopicPartition]
+):
+    produce(served, parts[:1], 0, 600)
+
+    async def story(world: World) -> None:
+        consumer = await world.by_hand(parts[0])
+        offsets = [(await consumer.getone()).offset]
+        cancelled = 0
+        while len(offsets) < 600:
+            call = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0)
+            if not call.done():
+                cancelled += call.cancel()
+            found = await asyncio.gather(call, return_exceptions=True)
+            offsets += [one.offset for one in found if not isinstance(one, BaseException)]
+        assert cancelled >= 2  # where the event loop got a turn
+        assert offsets == list(range(600))
+
+    play(served, topic, story)
+
+
 async def read(consumer: AsyncConsumer, count: int) -> list[bytes]:
     """So many values, by `getmany`."""
     values: list[bytes] = []

@@ -236,11 +236,14 @@ class AsyncConsumer(ConsumerCore):
         """The next record, of `partitions` or of all assigned ones; waits for one. Raises as
         `getmany`."""
         while True:
-            found = await self.getmany(
-                *partitions, timeout_ms=self.config.fetch_max_wait_ms, max_records=1
-            )
-            for records in found.values():
-                return records[0]
+            await self._take_part()
+            for at in tuple(self._unread):
+                if self._is_wanted(at, partitions):
+                    record = self._take_one(at)
+                    if record is not None:
+                        self._handed_out += 1
+                        return record
+            await self._fetch_more(partitions, Deadline(self.config.fetch_max_wait_ms))
 
     async def getmany(
         self,
@@ -259,11 +262,7 @@ class AsyncConsumer(ConsumerCore):
             await self._take_part()
             found = self._hand_out(partitions, max_records)
             if found:
-                count = sum(map(len, found.values()))
-                self._handed_out += count
-                if self._handed_out >= RECORDS_PER_TURN:
-                    self._handed_out = 0
-                    await asyncio.sleep(0)
+                self._handed_out += sum(map(len, found.values()))
                 return found
             if not await self._fetch_more(partitions, deadline) and deadline.passed:
                 return {}
@@ -327,6 +326,24 @@ class AsyncConsumer(ConsumerCore):
                 left -= len(records)
         return found
 
+    def _take_one(self, at: TopicPartition) -> ConsumerRecord | None:
+        """The next record of a partition, if one is there; its position is moved behind it."""
+        unread = self._rest_of(at)
+        if unread is None:
+            return None
+        try:
+            record = next(unread.records, None)
+        except BatchError:
+            del self._unread[at]  # the next call meets it again
+            raise
+        if record is None:
+            del self._unread[at]
+            self._take(unread.fetched)
+            return None
+        unread.position = FetchPosition(record.offset + 1)
+        self._move(at, unread.position)
+        return record
+
     def _take_records(
         self, at: TopicPartition, unread: _Unread, limit: int | None
     ) -> list[ConsumerRecord]:
@@ -354,6 +371,10 @@ class AsyncConsumer(ConsumerCore):
 
     async def _take_part(self) -> None:
         """Rebalance if that is due. Raises what heartbeats failed with."""
+        if self._handed_out >= RECORDS_PER_TURN:
+            # Before anything is taken, so that a call that is cancelled here loses nothing.
+            self._handed_out = 0
+            await asyncio.sleep(0)
         if self._heart is None:
             raise ClientError("the consumer is not started; use `async with`, or await start()")
         if self._heart.done():
