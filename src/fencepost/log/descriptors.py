@@ -29,7 +29,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 log = logging.getLogger(__name__)
@@ -75,15 +76,9 @@ class Descriptors:
                 self._refill()
         return opened
 
-    @contextlib.contextmanager
-    def without_waiting(self) -> Iterator[None]:
+    def without_waiting(self) -> AbstractContextManager[None]:
         """Within it, calls of this thread fail with EMFILE or ENFILE instead of waiting."""
-        before = getattr(self._impatient, "on", False)
-        self._impatient.on = True
-        try:
-            yield
-        finally:
-            self._impatient.on = before
+        return _Impatience(self._impatient)
 
     def close(self) -> None:
         """Give the spare descriptors back; from now on there are none."""
@@ -130,6 +125,22 @@ class Descriptors:
             self._told_at = now
             whose = "this process" if error.errno == errno.EMFILE else "the system"
             log.warning("waiting for a file descriptor: %s has none left (ulimit -n)", whose)
+
+
+class _Impatience:
+    """See `Descriptors.without_waiting`."""
+
+    __slots__ = ("_before", "_of_thread")
+
+    def __init__(self, of_thread: threading.local) -> None:
+        self._of_thread = of_thread
+
+    def __enter__(self) -> None:
+        self._before = getattr(self._of_thread, "on", False)
+        self._of_thread.on = True
+
+    def __exit__(self, *_: object) -> None:
+        self._of_thread.on = self._before
 
 
 def _nothing() -> None:

@@ -467,6 +467,7 @@ class Segment:
         entry = self.index.floor(offset - self.base_offset)
         for position, _, _, last_offset in self._walk_from_entry(entry):
             if last_offset >= offset:
+                self.hint(offset, position)
                 return position
         return self.size_bytes
 

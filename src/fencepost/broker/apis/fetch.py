@@ -28,6 +28,7 @@ from fencepost.broker.apis.fetch_answer import (
     FetchParts,
     PartitionLook,
 )
+from fencepost.broker.apis.fetch_fast_path import take_usual
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces, handles
@@ -71,7 +72,7 @@ SESSIONS_FROM = 7
 REPLICA_STATE_FROM = 15
 
 
-@handles(FetchRequest, versions="4-18", in_pieces=True)
+@handles(FetchRequest, versions="4-18", in_pieces=True, take_bytes=take_usual)
 def handle(
     context: RequestContext,
     request: FetchRequest,

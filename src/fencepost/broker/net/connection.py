@@ -425,6 +425,8 @@ class Connection(asyncio.BufferedProtocol):
         assert take_bytes is not None, "or nobody asks"
         self._waiting.append(context)
         self._waiting_bytes += len(frame)
+        if context.route.api_key != PRODUCE_KEY:
+            self._listener.before_others()
         try:
             if take_bytes(context, frame, body_start):
                 return True

@@ -172,10 +172,10 @@ class RequestContext:
             self._parts = self._encode(message)
             self._settle()
 
-    def reply_without_errors(self, answer: Buffer) -> None:
-        """The answer, encoded with its length in front; there is no error in it."""
+    def reply_without_errors(self, *parts: Buffer) -> None:
+        """The answer, encoded with its length in front, in parts; there is no error in it."""
         if self._may_answer():
-            self._parts = [answer]
+            self._parts = list(parts)
             self._settle()
 
     def reply_encoded(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> None:

@@ -197,12 +197,12 @@ class _Counted(RequestContext):
     __slots__ = ("api",)
     api: ApiMetrics
 
-    def reply_without_errors(self, answer: Buffer) -> None:
+    def reply_without_errors(self, *parts: Buffer) -> None:
         """See `RequestContext`."""
         if not self._gone:
             self.api.errors[NONE] += 1
-            self.api.response_bytes += len(answer)
-        super().reply_without_errors(answer)
+            self.api.response_bytes += sum(map(len, parts))
+        super().reply_without_errors(*parts)
 
     def _frame(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> list[Buffer]:
         api = self.api

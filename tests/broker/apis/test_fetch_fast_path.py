@@ -1,0 +1,297 @@
+"""The usual Fetch takes a shorter way, and nobody can tell by its answer.
+
+The same frames go both ways on one node: usual ones, unusual ones, mutated and cut. What the
+shorter way takes is answered with the same bytes, and counted as much, as by the handler, whether
+that answers at once or in pieces; of what it does not take nothing is left.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings, strategies as st
+
+from fencepost.broker.apis.fetch import handle
+from fencepost.broker.apis.fetch_fast_path import PARTITIONS_MAX, read_usual, take_usual
+from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.log.page_cache import NotCachedError
+from fencepost.machines.partition import AdvanceLogStart
+from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from fencepost.wire.errors import DecodeError
+from fencepost.wire.frame import encode_request, read_request_header
+
+from .harness import Caller, register, to_its_end, topic_id
+from .partitions import NOW_MS, PartitionNode
+
+register("fetch")
+
+NAMES = ["t", "u", "zstd", "unknown"]
+
+
+class Next(Caller):
+    """A connection on which nobody is in front, unless said."""
+
+    arrived_s = 0.0
+    nobody_is_in_front = True
+
+    def is_next(self, context: RequestContext) -> bool:
+        return self.nobody_is_in_front
+
+
+class Served:
+    """A node with partitions of all kinds, and three ways to it."""
+
+    def __init__(self, directory: Any) -> None:
+        self.node = node = PartitionNode(directory=directory)
+        full, _, cut = (node.host("t", index) for index in range(3))
+        held = node.host("u", replicas=(1, 2))
+        squeezed = node.host("zstd", compression_type="zstd")
+        for hosted in (full, cut, held, squeezed):
+            for count in (1, 3, 2, 200):
+                node.produce(hosted, [NOW_MS] * count)
+        node.follower_fetched(held, 2, 4)
+        node.driver.feed(cut.key, AdvanceLogStart(4))
+        twice_led = node.host("t", 3)
+        node.produce(twice_led, [NOW_MS])
+        node.lead(twice_led, 1)
+        node.produce(twice_led, [NOW_MS])
+        self.full = full
+        names = "clocks cold_reads config fetches metadata replicas storage driver throttle"
+        by_name = {
+            name: annotation
+            for name, annotation in handle.__annotations__.items()
+            if name in names.split()
+        }
+        found = {type_.__name__: part for type_, part in node.parts.items()}
+        self.parts = {name: found[annotation] for name, annotation in by_name.items()}
+        self.short = {
+            name: self.parts[name] for name in ("cold_reads", "config", "replicas", "storage")
+        }
+
+    def traffic(self) -> list[Any]:
+        return [
+            (one.fetch_requests, one.failed_fetch_requests, one.bytes_out)
+            for one in (hosted.traffic for hosted in self.node.replicas.all())
+        ]
+
+    def serve(self, frame: Buffer, way: str, caller: Next | None = None) -> Any:
+        """The answer, with what it adds to counts; None if there is none (yet)."""
+        caller = caller or Next("PLAINTEXT", self.node.parts)
+        received = memoryview(bytearray(frame))
+        try:
+            header, start = read_request_header(received, cls=FetchRequest)
+        except DecodeError:
+            return None
+        version = header.request_api_version
+        if header.request_api_key != 1 or not 4 <= version <= 18:
+            return None
+        before, metrics = self.traffic(), RequestMetrics()
+        context = metrics.new_context(
+            caller,  # type: ignore[arg-type]
+            SimpleNamespace(api_key=1, name="Fetch"),  # type: ignore[arg-type]
+            version,
+            header.correlation_id,
+            header.client_id,
+            len(frame),
+        )
+        if way == "short":
+            if not take_usual(context, received, start, **self.short):
+                assert not context.answered and self.traffic() == before
+                return None
+        else:
+            caller.nobody_is_in_front = way == "at once"
+            try:
+                request, _ = FetchRequest.read(received, start, version, max_elements=20_000)
+            except DecodeError:
+                return None
+            answer = to_its_end(handle(context, request, **self.parts))
+            if answer is not None:
+                context.reply(answer)
+        if not context.answered:
+            context.abandoned()
+            return None
+        to_its_end(context.take_pieces())
+        parts = b"".join(bytes(part) for part in context.take_parts())
+        counted = metrics.apis[1]
+        added = [
+            tuple(after - was for after, was in zip(one, other, strict=True))
+            for one, other in zip(self.traffic(), before, strict=True)
+        ]
+        return parts, added, dict(counted.errors), counted.response_bytes
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    return Served(tmp_path_factory.mktemp("node"))
+
+
+def framed(version: int, topics: list[tuple[str, list[FetchPartition]]], **fields: Any) -> bytes:
+    fields = {"max_wait_ms": 500, "min_bytes": 1, "session_epoch": -1, **fields}
+    if version < 7:
+        del fields["session_epoch"]
+    request = FetchRequest(
+        topics=[
+            FetchTopic(topic_id=topic_id(name), partitions=partitions)
+            if version >= 13
+            else FetchTopic(topic=name, partitions=partitions)
+            for name, partitions in topics
+        ],
+        **fields,
+    )
+    return bytes(encode_request(request, version, 77, "client"))[4:]
+
+
+def reading(index: int = 0, offset: int = 0, **fields: Any) -> FetchPartition:
+    fields = {"partition_max_bytes": 1 << 20, **fields}
+    return FetchPartition(partition=index, fetch_offset=offset, **fields)
+
+
+PARTITION = st.builds(
+    reading,
+    st.sampled_from([0, 0, 0, 1, 2, 7]),
+    st.sampled_from([0, 0, 1, 2, 4, 5, 6, 205, 206, 207, -1]),
+    current_leader_epoch=st.sampled_from([-1, -1, 0, 0, 1]),
+    last_fetched_epoch=st.sampled_from([-1, -1, -1, 0, 1]),
+    log_start_offset=st.sampled_from([-1, 3]),
+    partition_max_bytes=st.sampled_from([1 << 20, 1 << 20, 300, 1, 0, -5]),
+)
+ANY_TOPICS = st.lists(
+    st.tuples(st.sampled_from([*NAMES, "t"]), st.lists(PARTITION, max_size=3)), max_size=3
+)
+USUAL_PARTITION = st.builds(
+    reading,
+    st.sampled_from([0, 2]),
+    st.sampled_from([4, 5, 6, 206]),
+    current_leader_epoch=st.sampled_from([-1, 0]),
+    partition_max_bytes=st.sampled_from([1 << 20, 1 << 20, 300, 1, 0, -5]),
+)
+USUAL_TOPICS = st.lists(
+    USUAL_PARTITION, min_size=1, max_size=2, unique_by=lambda one: one.partition
+).map(lambda partitions: [("t", partitions)])
+TOPICS = st.one_of(ANY_TOPICS, USUAL_TOPICS, USUAL_TOPICS)
+MUTATIONS = st.lists(
+    st.tuples(st.sampled_from(["set", "insert", "delete"]), st.floats(0, 1), st.integers(0, 255)),
+    max_size=2,
+)
+
+
+def mutated(frame: bytes, mutations: list[tuple[str, float, int]], cut: float) -> bytes:
+    data = bytearray(frame)
+    for how, where, byte in mutations:
+        at = 4 + int(where * (len(data) - 4))
+        data[at : at + (how != "insert")] = b"" if how == "delete" else bytes([byte])
+    return bytes(data[: int(len(data) * cut)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    version=st.integers(12, 18),
+    topics=TOPICS,
+    min_bytes=st.sampled_from([1] * 8 + [0, 500]),
+    max_bytes=st.sampled_from([1 << 20, 1 << 20, 700, 1, 0, -1]),
+    max_wait_ms=st.sampled_from([500, 0, -1]),
+    isolation_level=st.sampled_from([0] * 8 + [1, 2]),
+    mutations=st.one_of(st.just([]), st.just([]), st.just([]), MUTATIONS),
+    cut=st.sampled_from([1.0] * 8 + [0.9, 0.5]),
+)
+def test_both_ways_answer_the_same(
+    served: Served,
+    version: int,
+    topics: list[tuple[str, list[FetchPartition]]],
+    mutations: list[tuple[str, float, int]],
+    cut: float,
+    **fields: int,
+) -> None:
+    frame = mutated(framed(version, topics, **fields), mutations, cut)
+    short = served.serve(frame, "short")
+    event("taken" if short else "left")
+    at_once, in_pieces = served.serve(frame, "at once"), served.serve(frame, "in pieces")
+    assert at_once == in_pieces
+    assert short is None or short == at_once
+
+
+@pytest.mark.parametrize("version", range(12, 19))
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [("t", [reading()])],
+        [("t", [reading(0, 3, partition_max_bytes=1)])],
+        [("t", [reading(0, 206), reading(2, 5), reading(1)])],
+        [("u", [reading()]), ("t", [reading(1), reading(2, 206), reading(0, 4)])],
+        [("zstd", [reading(0, 6, current_leader_epoch=0, last_fetched_epoch=0)])],
+    ],
+)
+def test_the_usual_is_taken(
+    served: Served, version: int, topics: list[tuple[str, list[FetchPartition]]]
+) -> None:
+    frame = framed(version, topics)
+    short = served.serve(frame, "short")
+    assert short is not None and short == served.serve(frame, "at once")
+    assert short == served.serve(frame, "in pieces")
+
+
+TAIL = [("t", [reading(0, 206)])]
+UNUSUAL: dict[str, tuple[int, list[tuple[str, list[FetchPartition]]], dict[str, Any]]] = {
+    "nothing to read": (17, TAIL, {}),
+    "not committed": (17, [("u", [reading(0, 4)])], {}),
+    "an older version": (11, [("t", [reading()])], {}),
+    "a session": (17, [("t", [reading()])], {"session_epoch": 0}),
+    "a session that goes on": (17, [("t", [reading()])], {"session_id": 5, "session_epoch": 1}),
+    "committed records alone": (17, [("t", [reading()])], {"isolation_level": 1}),
+    "more bytes wanted": (17, [("t", [reading()])], {"min_bytes": 2}),
+    "a rack": (17, [("t", [reading()])], {"rack_id": "a"}),
+    "a replica": (12, [("t", [reading()])], {"replica_id": 2}),
+    "a replica, tagged": (17, [("t", [reading()])], {"replica_state": ReplicaState(replica_id=2)}),
+    "a tag of a partition": (18, [("t", [reading(0, 0, high_watermark=1)])], {}),
+    "no topic": (17, [], {}),
+    "no partition": (17, [("t", [])], {}),
+    "a partition twice": (17, [("t", [reading(), reading(0, 4)])], {}),
+    "a topic twice": (17, [("t", [reading()]), ("t", [reading()])], {}),
+    "an unknown topic": (17, [("t", [reading()]), ("unknown", [reading()])], {}),
+    "an unknown partition": (12, [("t", [reading(), reading(7)])], {}),
+    "out of range": (12, [("t", [reading(0, 207)])], {}),
+    "a log that diverges": (17, [("t", [reading(), reading(3, 2, last_fetched_epoch=0)])], {}),
+    "an epoch to come": (12, [("t", [reading(0, 0, current_leader_epoch=9)])], {}),
+    "many": (17, [("t", [reading(index) for index in range(PARTITIONS_MAX + 1)])], {}),
+}
+
+
+@pytest.mark.parametrize("why", UNUSUAL)
+def test_the_unusual_is_left(served: Served, why: str) -> None:
+    version, topics, fields = UNUSUAL[why]
+    assert served.serve(framed(version, topics, **fields), "short") is None
+
+
+def test_it_is_left_where_another_answer_is_in_front(served: Served) -> None:
+    caller = Next("PLAINTEXT", served.node.parts)
+    caller.nobody_is_in_front = False
+    assert served.serve(framed(17, [("t", [reading()])]), "short", caller) is None
+
+
+@pytest.mark.parametrize("error", [NotCachedError("/a/b/c", 0, 1), OSError(5, "the disk refuses")])
+def test_what_cannot_be_read_at_once_is_left(
+    served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def read(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(served.full.log, "read", read)
+    assert served.serve(framed(17, [("t", [reading(2, 4), reading()])]), "short") is None
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_no_byte_is_passed_over(served: Served, version: int) -> None:
+    frame = framed(version, [("t", [reading()])])
+    start = read_request_header(memoryview(frame), cls=FetchRequest)[1]
+    for at in range(start, len(frame)):
+        for byte in (0, 1, 2, 3, 0x7F, 0x80, 0xFF):
+            hostile = bytearray(frame)
+            hostile[at] = byte
+            short = served.serve(hostile, "short")
+            assert short is None or short == served.serve(hostile, "at once"), (at, byte)
+    for cut in range(start, len(frame)):
+        assert read_usual(memoryview(frame)[:cut], start, version) is None
+    assert read_usual(memoryview(frame + b"\0"), start, version) is None
