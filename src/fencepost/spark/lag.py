@@ -109,9 +109,7 @@ def _described(cluster: Cluster, stored: StreamOffset) -> Iterable[TopicInfo]:
 
 def _info(topics: Mapping[str, TopicInfo], where: TopicPartition) -> PartitionInfo | None:
     topic = topics.get(where.topic)
-    if topic is None or topic.error_code != ErrorCode.NONE:
-        return None
-    return topic.partitions.get(where.partition)
+    return topic.partitions.get(where.partition) if topic is not None else None
 
 
 def _states(

@@ -1,0 +1,164 @@
+"""Decisions of the exactly-once sink, as commit metadata of groups."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fencepost.client.metadata import CommittedOffset, TopicPartition
+from fencepost.client.open_transactions import OpenTransaction
+from fencepost.client.produce_queue import Identity
+from fencepost.spark import decisions
+from fencepost.spark.decisions import Decision, decode, encode, groups_of, read_decision
+from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError
+
+SINK = "orders-sink"
+DECISION = Decision(
+    number=7,
+    query="b5a6",
+    batch=3,
+    topic="orders",
+    maker=Identity(90, 4),
+    transactions=(
+        OpenTransaction(f"{SINK}-0-a", 91, 5, True),
+        OpenTransaction(f"{SINK}-1-b", 92, 6, False),
+    ),
+    spare=(f"{SINK}-0-c",),
+)
+ORDERS = TopicPartition("orders", 0)
+Groups = dict[str, dict[TopicPartition, CommittedOffset]]
+
+
+def packed(content: Any, *, cut: int = 0) -> list[str]:
+    """What stands for one of those, whatever it is."""
+    raw = zlib.compress(json.dumps(content).encode())
+    return ["1:" + base64.b64encode(raw[: len(raw) - cut]).decode()]
+
+
+def content_of(decision: Decision) -> dict[str, Any]:
+    raw = base64.b64decode(encode(decision, SINK)[0].partition(":")[2])
+    content: dict[str, Any] = json.loads(zlib.decompress(raw))
+    return content
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Reads a decision from groups that are made up."""
+
+    def reading(groups: Groups) -> Decision | None:
+        class Admin:
+            def __init__(self, cluster: Any) -> None:
+                pass
+
+            def group_offsets(
+                self,
+                group: str,
+                partitions: Iterable[TopicPartition] | None = None,
+                *,
+                require_stable: bool = False,
+            ) -> dict[TopicPartition, CommittedOffset]:
+                assert require_stable, "offsets of a transaction that is not ended are left out"
+                found = groups.get(group, {})
+                return {
+                    where: offset
+                    for where, offset in found.items()
+                    if partitions is None or where in partitions
+                }
+
+        monkeypatch.setattr(decisions, "GroupAdmin", Admin)
+        cluster: Any = None
+        return read_decision(cluster, SINK)
+
+    return reading
+
+
+def test_a_decision_in_one_part_and_in_many(monkeypatch: pytest.MonkeyPatch, read: Any):
+    assert len(encode(DECISION, SINK)) == 1
+    assert read(groups_of(DECISION, SINK)) == DECISION
+    monkeypatch.setattr(decisions, "PART_CHARS", 40)
+    groups = groups_of(DECISION, SINK)
+    assert list(groups)[:3] == [SINK, f"{SINK}.1", f"{SINK}.2"]
+    assert {offset.offset for one in groups.values() for offset in one.values()} == {7}
+    assert read(groups) == DECISION
+
+
+def test_its_format(read: Any):
+    """What other versions of Fencepost read: to be changed with FORMAT only."""
+    assert content_of(DECISION) == {
+        "format": 1,
+        "number": 7,
+        "query": "b5a6",
+        "batch": 3,
+        "topic": "orders",
+        "maker": [90, 4],
+        "transactions": [["0-a", 91, 5, True], ["1-b", 92, 6, False]],
+        "spare": ["0-c"],
+    }
+
+
+def test_there_is_none(read: Any):
+    assert read({}) is None
+
+
+def test_the_last_one_counts_where_topics_changed(read: Any):
+    older = groups_of(replace(DECISION, number=6, topic="before"), SINK)
+    newer = groups_of(DECISION, SINK)
+    assert read({SINK: older[SINK] | newer[SINK]}) == DECISION
+    assert read({SINK: newer[SINK] | older[SINK]}) == DECISION
+
+
+def test_a_part_that_is_missing_or_of_another_decision(monkeypatch: pytest.MonkeyPatch, read: Any):
+    monkeypatch.setattr(decisions, "PART_CHARS", 40)
+    groups = groups_of(DECISION, SINK)
+    older = groups_of(replace(DECISION, number=6), SINK)
+    for wrong in ({}, older[f"{SINK}.1"]):
+        with pytest.raises(DecisionError, match=f"number 7 lacks its part in {SINK}.1"):
+            read({**groups, f"{SINK}.1": wrong})
+
+
+@pytest.mark.parametrize("count", ["0", "1001", "", "\u0661", "\u00b2", "-1", "x"])
+def test_metadata_that_does_not_begin_with_a_number_of_parts(count: str, read: Any):
+    part = CommittedOffset(7, -1, encode(DECISION, SINK)[0].replace("1:", f"{count}:", 1))
+    with pytest.raises(DecisionError, match="do not begin with a number of parts"):
+        read({SINK: {ORDERS: part}})
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param(["1:@" + encode(DECISION, SINK)[0][2:]], id="not in base 64"),
+        pytest.param(["1:" + base64.b64encode(b"plain").decode()], id="not compressed"),
+        pytest.param(packed(content_of(DECISION), cut=4), id="cut short"),
+        pytest.param(packed({**content_of(DECISION), "format": 2}), id="of a later format"),
+        pytest.param(packed({"format": 1}), id="nothing in it"),
+        pytest.param(packed({**content_of(DECISION), "transactions": 1}), id="of other types"),
+        pytest.param(packed([]), id="a list"),
+        pytest.param(
+            ["1:" + base64.b64encode(zlib.compress(b"[" * 100_000)).decode()], id="deeply nested"
+        ),
+    ],
+)
+def test_what_is_no_decision(parts: list[str]):
+    with pytest.raises(DecisionError):
+        decode(parts, SINK)
+
+
+def test_a_decision_is_decompressed_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(decisions, "DECISION_BYTES_MAX", 100)
+    with pytest.raises(DecisionError, match="cut short, or too long"):
+        decode(encode(DECISION, SINK), SINK)
+
+
+def test_more_transactions_than_can_be_decided_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(decisions, "PART_CHARS", 40)
+    monkeypatch.setattr(decisions, "PARTS_MAX", len(encode(DECISION, SINK)))
+    assert encode(DECISION, SINK)
+    monkeypatch.setattr(decisions, "PARTS_MAX", decisions.PARTS_MAX - 1)
+    with pytest.raises(ExactlyOnceError, match="has 2 transactions"):
+        encode(DECISION, SINK)
