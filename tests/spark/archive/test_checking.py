@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fencepost.spark.archive.checking import _problems_of, status, verify
-from fencepost.spark.archive.layout import file_name, tag_of
+from fencepost.spark.archive.layout import ArchiveError, Layout, file_name, tag_of
+from fencepost.spark.archive.query import prepare
 
 from .worlds import World
 
@@ -41,6 +42,14 @@ def test_counts(world: World):
         (1, [(0, 20)], 20),
     ]
     assert found.all_problems == []
+
+
+def test_tables_are_not_looked_into(tmp_path: Path):
+    layout = Layout(tmp_path / "an archive")
+    prepare(layout, "iceberg")
+    for look in (status, verify):
+        with pytest.raises(ArchiveError, match="has records as iceberg; this takes Parquet only"):
+            look(layout)
 
 
 def test_a_missing_file(world: World):

@@ -90,7 +90,11 @@ def test_topics_are_archived_compared_and_found_changed(
 
 def test_a_format_that_spark_does_not_have(spark: Any, served: str, tmp_path: Path):
     source = {"kafka.bootstrap.servers": served, "subscribe": "t"}
-    with pytest.raises(ArchiveError, match=r"no format 'delta'; give it with --packages io\.delta"):
-        archive_topics(spark, source, tmp_path / "d", format="delta")
+    for format, package in (("delta", r"io\.delta"), ("iceberg", r"org\.apache\.iceberg")):
+        text = f"no format '{format}'; give it with --packages {package}"
+        with pytest.raises(ArchiveError, match=text):
+            archive_topics(spark, source, tmp_path / format, format=format)
+    with pytest.raises(ArchiveError, match=r"no format 'heron'$"):
+        archive_topics(spark, source, tmp_path / "heron", format="heron")
     with pytest.raises(ArchiveError, match="option includeHeaders is the archive's own"):
         archive_topics(spark, {**source, "includeHeaders": "false"}, tmp_path / "e")

@@ -28,6 +28,8 @@ def compact(arguments: argparse.Namespace) -> int:
     from fencepost.spark.archive.compaction import compact as compact_archive
     from fencepost.spark.archive.layout import ArchiveError, Layout
     from fencepost.spark.archive.running import in_tasks
+    from fencepost.spark.archive.state import PARQUET, read_state
+    from fencepost.spark.archive.tables import compact_table
 
     if not 0 < arguments.target_mb <= 1 << 20:
         raise UsageError(f"--target-mb {arguments.target_mb:g}: must be more than 0")
@@ -41,13 +43,17 @@ def compact(arguments: argparse.Namespace) -> int:
     try:
         layout.require()
         with open_session(arguments, "fencepost archive compact") as spark:
-            done = compact_archive(
-                layout,
-                in_tasks(spark),
-                target_bytes=int(arguments.target_mb * MB),
-                discard=arguments.discard,
-                on_progress=on_progress,
-            )
+            target_bytes = int(arguments.target_mb * MB)
+            if (format := read_state(layout).data_format) != PARQUET:
+                done = compact_table(spark, layout, format, target_bytes)
+            else:
+                done = compact_archive(
+                    layout,
+                    in_tasks(spark),
+                    target_bytes=target_bytes,
+                    discard=arguments.discard,
+                    on_progress=on_progress,
+                )
     except (ArchiveError, OSError) as error:
         raise InputError(str(error)) from error
     except PySparkException as error:

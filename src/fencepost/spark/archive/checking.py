@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fencepost.spark.archive.batches import offsets_of
 from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout
 from fencepost.spark.archive.running import Run, here
-from fencepost.spark.archive.state import Incarnation, Ranges, merged, read_state
+from fencepost.spark.archive.state import Incarnation, Ranges, merged, read_parquet_state
 
 FOREIGN_MAX = 20
 
@@ -100,7 +100,7 @@ def verify(layout: Layout, run: Run = here) -> Status:
 
 
 def _status(layout: Layout, run: Run, look: Any) -> Status:
-    state = read_state(layout)
+    state = read_parquet_state(layout)
     files, foreign = layout.listing()
     seen = dict(zip(files, run(look, files), strict=True))
     problems = [f"{path}: is no file of the archive" for path in foreign[:FOREIGN_MAX]]
@@ -113,7 +113,7 @@ def _status(layout: Layout, run: Run, look: Any) -> Status:
             problems.append(f"{one.path}: is of a topic that was never read")
     return Status(
         batch=state.batch,
-        format=str(state.settings.get("format")),
+        format=state.data_format,
         dates=_dates(seen),
         partitions=[
             _partition(one, number, seen)

@@ -16,7 +16,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
 from fencepost.spark.archive.layout import Layout, for_spark
-from fencepost.spark.archive.state import Incarnation, Ranges, merged, read_state
+from fencepost.spark.archive.state import Incarnation, Ranges, merged, read_parquet_state
 from fencepost.wire.errors import ErrorCode
 
 HASH: Final = (
@@ -49,7 +49,7 @@ def compare(
     found: list[Compared] = []
     spans: dict[TopicPartition, Ranges] = {}
     tags: dict[str, str] = {}
-    for one in read_state(layout).incarnations:
+    for one in read_parquet_state(layout).incarnations:
         condition = _condition(cluster, one)
         if condition:
             found += [Compared(one.topic, p, 0, 0, 0, 0, True, condition) for p in one.partitions]

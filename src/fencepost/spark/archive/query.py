@@ -5,13 +5,11 @@
     query.awaitTermination()
 
 Parquet goes through `batches`, exactly once for every reader. Other formats, such as `delta`, are
-written by their own streaming sinks, which keep their own logs of what counts and have to make the
-table: that of `iceberg` does not.
+written by their own streaming sinks, which keep their own logs of what counts (`tables`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,16 +23,12 @@ from fencepost.spark.archive.batches import (
     write_frame,
 )
 from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
-from fencepost.spark.archive.state import State, write_state
+from fencepost.spark.archive.state import PARQUET, State, write_state
+from fencepost.spark.archive.tables import start_table
 from fencepost.spark.options import SourceOptions, source_options
 
 BATCH_RECORDS: Final = 1_000_000
 TASK_RECORDS: Final = 250_000
-PARQUET: Final = "parquet"
-PACKAGES: Final = {
-    "delta": "io.delta:delta-spark_2.13:VERSION (and its settings spark.sql.extensions and "
-    "spark.sql.catalog.spark_catalog)",
-}
 _REFUSED: Final = {"includeheaders", "plainoffsets", "topic", "checkpointlocation"}
 
 
@@ -61,11 +55,11 @@ def archive_topics(
     layout = Layout(Path(directory))
     prepare(layout, format)
     frame = spark.readStream.format("fencepost").options(**options).load()
-    writer = _writer(frame, layout, format, on_batch)
-    writer = writer.option("checkpointLocation", for_spark(layout.checkpoint))
-    if interval is None:
-        return _started(writer.trigger(availableNow=True), format)
-    return _started(writer.trigger(processingTime=interval), format)
+    if format == PARQUET:
+        return _with_trigger(_parquet_writer(frame, layout, on_batch), layout, interval).start()
+    dated = _dated(frame)
+    empty = spark.createDataFrame([], dated.schema)
+    return start_table(_with_trigger(dated.writeStream, layout, interval), empty, layout, format)
 
 
 def source_options_of(source: Mapping[str, str]) -> SourceOptions:
@@ -97,9 +91,10 @@ def prepare(layout: Layout, format: str) -> None:
         write_state(layout, State(settings={"format": format}))
     with layout.lock("layout", wait=True):
         state = recover(layout)
-    kept = state.settings.get("format")
-    if kept != format:
-        raise ArchiveError(f"{layout.directory}: is an archive of format {kept}, not {format}")
+    if state.data_format != format:
+        raise ArchiveError(
+            f"{layout.directory}: is an archive of format {state.data_format}, not {format}"
+        )
     layout.clear(layout.staging)
     layout.staging.mkdir()
 
@@ -116,33 +111,23 @@ def _require_empty(layout: Layout) -> None:
         )
 
 
-def _writer(
-    frame: Any, layout: Layout, format: str, on_batch: Callable[[Written], None] | None
-) -> Any:
-    if format != PARQUET:
-        from pyspark.sql import functions as F  # noqa: N812
+def _with_trigger(writer: Any, layout: Layout, interval: str | None) -> Any:
+    writer = writer.option("checkpointLocation", for_spark(layout.checkpoint))
+    if interval is None:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=interval)
 
-        dated = frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
-        table = dated.writeStream.format(format).partitionBy("topic", "date").outputMode("append")
-        return table.option("path", for_spark(layout.directory / "table"))
 
+def _dated(frame: Any) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
+
+
+def _parquet_writer(frame: Any, layout: Layout, on_batch: Callable[[Written], None] | None) -> Any:
     def write(batch_frame: Any, batch: int) -> None:
         written = archive_batch(layout, batch, lambda place: write_frame(batch_frame, place))
         if written is not None and on_batch is not None:
             on_batch(written)
 
     return frame.writeStream.foreachBatch(write)
-
-
-def _started(writer: Any, format: str) -> Any:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        return writer.start()
-    except (PySparkException, Py4JJavaError) as error:
-        if re.search(r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source", str(error)):
-            hint = PACKAGES.get(format)
-            text = f"; give it with --packages {hint}" if hint else ""
-            raise ArchiveError(f"Spark has no format {format!r}{text}") from error
-        raise

@@ -38,6 +38,7 @@ from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout, sync,
 from fencepost.spark.archive.offset_map import SCHEMA
 from fencepost.spark.archive.replay_task import Piece, Replayed, Work, replay_piece
 from fencepost.spark.archive.running import Run, here
+from fencepost.spark.archive.state import read_parquet_state
 from fencepost.spark.exactly_once import SinkDriver
 from fencepost.spark.options import SinkOptions
 from fencepost.wire.errors import ErrorCode
@@ -230,10 +231,9 @@ def _plan(
                 f"{'kept' if plan.keep_partitions else 'by key'}; give this one another name"
             )
         return plan
+    read_parquet_state(layout)
     with layout.lock("layout", wait=True):
         state = recover(layout)
-    if state.settings.get("format") != "parquet":
-        raise ArchiveError(f"{layout.directory}: only archives in Parquet can be replayed")
     topics = sorted({one.topic for one in state.incarnations})
     if topic is None and len(topics) != 1:
         raise ArchiveError(f"{layout.directory}: has topics {', '.join(topics)}: say which")

@@ -22,6 +22,8 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.spark.archive.layout import ArchiveError, Layout, move_all, tag_of, write_whole
 
 FORMAT: Final = 1
+PARQUET: Final = "parquet"
+"""The format of data files that is kept here; others are kept by their own tables (`tables`)."""
 NO_BATCH: Final = -1
 STATE_BYTES_MAX: Final = 256 * 1024 * 1024
 
@@ -64,6 +66,11 @@ class State:
     moves: tuple[tuple[str, str], ...] = ()
     incarnations: tuple[Incarnation, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def data_format(self) -> str:
+        """What the data is kept as."""
+        return str(self.settings.get("format"))
 
     def of(self, topic: str) -> list[Incarnation]:
         """The topics of a name, the oldest first."""
@@ -158,6 +165,17 @@ def read_state(layout: Layout) -> State:
         return State.from_json(json.loads(layout.state_path.read_bytes()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArchiveError(f"{layout.state_path}: no state of an archive: {error!r}") from error
+
+
+def read_parquet_state(layout: Layout) -> State:
+    """The state of an archive in Parquet. ArchiveError also for one in another format, whose
+    contents its own table knows."""
+    state = read_state(layout)
+    if state.data_format != PARQUET:
+        raise ArchiveError(
+            f"{layout.directory}: has records as {state.data_format}; this takes Parquet only"
+        )
+    return state
 
 
 def write_state(layout: Layout, state: State) -> None:

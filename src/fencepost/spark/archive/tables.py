@@ -1,0 +1,150 @@
+"""Archives in table formats, `delta` and `iceberg`, in DIR/table.
+
+The stream goes through the format's own sink. Both keep the query's id and the batch's number in
+the commit that adds the batch's files, and skip a batch that they find there, so both are exactly
+once by themselves. What is done here is what the sinks leave to others: the table is made before
+the first batch, with the columns, and the partitions by topic and date, of an archive in Parquet.
+
+Both formats are made for one minor version of Spark, and with another may fail late: at the first
+read of a table that is not empty, say. So a table is made, and read, before a stream begins; where
+that fails because classes do not fit, the format is refused by name.
+
+An Iceberg table needs a catalog. Ours is of the type `hadoop`, which keeps nothing outside of DIR,
+so the table can be read by its path as well. Its name is made of the path, since Spark remembers
+catalogs by name as long as it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from fencepost.spark.archive.compaction import Compacted
+from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
+
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+TABLE: Final = "table"
+PARTITIONED_BY: Final = ("topic", "date")
+PACKAGES: Final = {
+    DELTA: "io.delta:delta-spark_2.13:VERSION (and its settings spark.sql.extensions and "
+    "spark.sql.catalog.spark_catalog)",
+    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION",
+}
+_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+_MISSING: Final = re.compile(
+    r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source"
+    r"|PLUGIN_CLASS_NOT_FOUND|Cannot find catalog plugin class"
+)
+_MISFIT: Final = re.compile(
+    r"\b(?:IncompatibleClassChange|NoSuchMethod|NoSuchField|AbstractMethod|NoClassDefFound)Error\b"
+)
+_UNBOUND_METHOD: Final = re.compile(r"'[\w.$\[\]]+ [\w.$]+\([\w.$, \[\]]*\)'")
+"""How Java names a method that is not there, where only an error's text is told."""
+
+
+def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
+    """Start the stream that `writer` describes into the archive's table, which is made if it is not
+    there; a StreamingQuery. `empty` is a DataFrame without rows of the stream's columns.
+    ArchiveError where Spark has no such format, or one that is made for another Spark."""
+    spark = empty.sparkSession
+    writer = writer.format(format).outputMode("append").partitionBy(*PARTITIONED_BY)
+    path = for_spark(layout.directory / TABLE)
+    with _told_plainly(format, spark.version):
+        if format not in PACKAGES:
+            return writer.option("path", path).start()
+        _make(spark, empty, layout, format)
+        if format == DELTA:
+            return writer.option("path", path).start()
+        # A task writes as many files as it has dates and topics, instead of a shuffle by them.
+        writer = writer.option("fanout-enabled", "true")
+        return writer.toTable(iceberg_table(spark, layout))
+
+
+def iceberg_table(spark: Any, layout: Layout) -> str:
+    """The name of an archive's Iceberg table in this session, which gets to know its catalog."""
+    place = for_spark(layout.directory)
+    catalog = f"fencepost_{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    spark.conf.set(f"spark.sql.catalog.{catalog}", _CATALOG)
+    spark.conf.set(f"spark.sql.catalog.{catalog}.type", "hadoop")
+    spark.conf.set(f"spark.sql.catalog.{catalog}.warehouse", place)
+    spark.conf.set(f"spark.sql.catalog.{catalog}.cache-enabled", "false")
+    return f"{catalog}.{TABLE}"
+
+
+def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if format == DELTA:
+        path = for_spark(layout.directory / TABLE)
+        if not (layout.directory / TABLE / "_delta_log").is_dir():
+            empty.write.format(DELTA).partitionBy(*PARTITIONED_BY).save(path)
+        spark.read.format(DELTA).load(path).agg(F.max("offset")).collect()
+        return
+    table = iceberg_table(spark, layout)
+    if not spark.catalog.tableExists(table):
+        new = empty.writeTo(table).using(ICEBERG).partitionedBy(*map(F.col, PARTITIONED_BY))
+        new.tableProperty("write.distribution-mode", "none").create()
+    spark.table(table).agg(F.max("offset")).collect()
+
+
+def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) -> Compacted:
+    """Make few files of many by Iceberg's own procedure, in one commit; batches may be archived
+    meanwhile. Replaced files stay as long as a snapshot has them. ArchiveError for other formats;
+    PySparkException."""
+    if format != ICEBERG:
+        raise ArchiveError(
+            f"{layout.directory}: only Parquet and Iceberg are compacted here, not {format}"
+        )
+    with _told_plainly(format, spark.version):
+        table = iceberg_table(spark, layout)
+        catalog, _, name = table.partition(".")
+        done = spark.sql(
+            f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map("
+            f"'target-file-size-bytes', '{target_bytes}', 'min-input-files', '2'))"
+        ).first()
+        if not done.rewritten_data_files_count:
+            return Compacted(0, 0, 0, 0, 0, 0)
+        replaced = spark.sql(
+            f"SELECT summary FROM {table}.snapshots WHERE operation = 'replace' "
+            "ORDER BY committed_at DESC LIMIT 1"
+        ).first()
+    summary = replaced.summary
+    return Compacted(
+        *(
+            int(summary[key])
+            for key in (
+                "changed-partition-count",
+                "deleted-data-files",
+                "added-data-files",
+                "added-records",
+                "removed-files-size",
+                "added-files-size",
+            )
+        )
+    )
+
+
+@contextmanager
+def _told_plainly(format: str, version: str) -> Iterator[None]:
+    """ArchiveError for a format that Spark does not have, or that is not made for this Spark."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        hint = PACKAGES.get(format)
+        if _MISSING.search(text):
+            package = f"; give it with --packages {hint}" if hint else ""
+            raise ArchiveError(f"Spark has no format {format!r}{package}") from error
+        if hint and (_MISFIT.search(text) or _UNBOUND_METHOD.search(text)):
+            raise ArchiveError(
+                f"format {format!r}: the package is made for another Spark than {version}, whose "
+                f"classes differ; give one that is made for {version}, or archive as parquet"
+            ) from error
+        raise

@@ -1,0 +1,98 @@
+"""An archive in a table format, in a process of its own: JARS FORMAT SERVERS TOPIC DIRECTORY.
+
+Archives the topic in two runs with records sent between them, runs its last batch again as a driver
+does that died before Spark noted the end of it, compacts, and does so once more. Prints what the
+table has after each step, or `refused`, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.producer import Producer
+from fencepost.spark.archive import ArchiveError, Layout, archive_topics
+from fencepost.spark.archive.tables import TABLE, compact_table
+from fencepost.spark.java import ensure_java_home
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.authenticate.socketTimeout": "120s",
+}
+DELTA = {
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def main() -> None:
+    jars, format, servers, topic, directory = sys.argv[1:]
+    ensure_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
+    for name, value in (SETTINGS | (DELTA if format == "delta" else {})).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        found = archived(spark, format, servers, topic, Layout(directory))
+    except ArchiveError as error:
+        found = {"refused": str(error)}
+    print(json.dumps(found))
+    spark.stop()
+
+
+def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) -> dict[str, Any]:
+    source = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    path = f"file:{layout.directory / TABLE}"
+
+    def run() -> list[int]:
+        query = archive_topics(spark, source, layout.directory, format=format)
+        query.awaitTermination()
+        query.stop()
+        table = spark.read.format(format).load(path)
+        return [table.count(), table.select("partition", "offset").distinct().count()]
+
+    found: dict[str, Any] = {"first": run()}
+    with Cluster(servers) as cluster, Producer(cluster) as producer:
+        for number in range(60):
+            producer.send(topic, b"more", partition=number % 3)
+    found["second"] = run()
+    forget_last_commit(layout)
+    found["again"] = run()
+    if format == "iceberg":
+        found["compacted"] = compacted(spark, layout)
+        forget_last_commit(layout)
+        found["again after it"] = run()
+        found["compacted again"] = compacted(spark, layout)
+        partitions = spark.read.format(format).load(f"{path}#partitions")
+        found["partitions"] = partitions.count()
+    first = spark.read.format(format).load(path).orderBy("partition", "offset").first()
+    found["record"] = [first.topic, bytes(first.key).decode(), bytes(first.value).decode()]
+    return found
+
+
+def forget_last_commit(layout: Layout) -> None:
+    """As if Spark had died between the sink's commit and its own note of it."""
+    commits = layout.checkpoint / "commits"
+    last = max(int(path.name) for path in commits.glob("[0-9]*"))
+    for path in (commits / str(last), commits / f".{last}.crc"):
+        Path(path).unlink(missing_ok=True)
+
+
+def compacted(spark: Any, layout: Layout) -> list[int]:
+    done = compact_table(spark, layout, "iceberg", 1 << 28)
+    return [done.directories, done.files_before, done.files_after, done.rows]
+
+
+if __name__ == "__main__":
+    main()

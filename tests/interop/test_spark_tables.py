@@ -1,0 +1,115 @@
+"""Archives in Delta and Iceberg by their own jars: exactly once where they fit the installed Spark,
+and refused by name where they do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.producer import Producer
+
+from .conftest import jars_or_skip
+from .maven import ROOT, JarSet
+
+pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+
+JARS = {
+    "delta": JarSet(
+        "delta-4.3.0",
+        ("io.delta:delta-spark_2.13:4.3.0", "io.delta:delta-storage:4.3.0"),
+        transitive=False,
+    ),
+    "iceberg": JarSet(
+        "iceberg-1.11.0",
+        ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",),
+        transitive=False,
+    ),
+}
+MADE_FOR = "4.1."
+"""The Spark that both sets are made for."""
+FITS = pyspark.__version__.startswith(MADE_FOR)
+NOW_MS = int(time.time() * 1000)
+DAY_MS = 86_400_000
+TIMEOUT_S = 500
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    from fencepost.testing import Cluster as Served
+
+    with Served(faults=False) as served:
+        yield served.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    """Three partitions, 300 records of two days."""
+    name = f"tables-{uuid.uuid4().hex[:8]}"
+    with Cluster(servers) as cluster:
+        Admin(cluster).create_topic(name, 3)
+        Admin(cluster).wait_for_topic(name)
+        with Producer(cluster) as producer:
+            for number in range(300):
+                producer.send(
+                    name,
+                    b"v%d" % number,
+                    b"k%d" % number,
+                    partition=number % 3,
+                    headers=[("h", b"x")],
+                    timestamp_ms=NOW_MS - (number % 2) * DAY_MS,
+                )
+    return name
+
+
+def archived(format: str, servers: str, topic: str, directory: Path) -> dict[str, Any]:
+    """What the job says."""
+    jars = ",".join(map(str, jars_or_skip(JARS[format]).jars()))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.interop.tables_job", jars, format, servers, topic, directory],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=ROOT,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.skipif(not FITS, reason=f"no jars for {pyspark.__version__}, only for {MADE_FOR}x")
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_table_has_every_record_once(format: str, servers: str, topic: str, tmp_path: Path):
+    found = archived(format, servers, topic, tmp_path / "an archive")
+    assert found["first"] == [300, 300]
+    assert found["second"] == found["again"] == [360, 360]
+    assert found["record"] == [topic, "k0", "v0"]
+    if format == "iceberg":
+        directories, before, after, rows = found["compacted"]
+        assert (directories, found["partitions"], rows) == (after, 2, 360)
+        assert before > after
+        assert found["again after it"] == [360, 360]
+        assert found["compacted again"] == [0, 0, 0, 0]
+
+
+@pytest.mark.skipif(FITS, reason=f"the jars fit {pyspark.__version__}")
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_jars_of_another_spark_are_refused_before_a_batch(
+    format: str, servers: str, topic: str, tmp_path: Path
+):
+    found = archived(format, servers, topic, tmp_path / "an archive")
+    assert f"format {format!r}: the package is made for another Spark than" in found["refused"]
+    assert not list((tmp_path / "an archive").glob("table/topic=*"))
