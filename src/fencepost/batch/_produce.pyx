@@ -6,13 +6,17 @@ codec and `produced`, and so does everything where it was not built. What it tak
 answer, byte for byte, and leaves the same batch.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
+from time import perf_counter
+
+INTERFACE = 4  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_produce.h" nogil:
@@ -20,6 +24,8 @@ cdef extern from "_produce.h" nogil:
         FPOST_FLEXIBLE_FROM
         FPOST_TOPIC_IDS_FROM
         FPOST_BATCH_MAGIC
+        FPOST_LOG_START_FROM
+        FPOST_BATCH_LENGTH_OVERHEAD
 
     ctypedef struct fpost_produce_head:
         const uint8_t *transactional_id
@@ -39,6 +45,9 @@ cdef extern from "_produce.h" nogil:
         int key_required, is_transactional
 
     int fpost_crc_initialise()
+    uint32_t fpost_be16(const uint8_t *)
+    uint32_t fpost_be32(const uint8_t *)
+    void fpost_read_produced_header(const uint8_t *, fpost_produced_header *)
     int64_t fpost_add_clamped(int64_t, int64_t)
     int fpost_take_produce_head(const uint8_t **, const uint8_t *, int, fpost_produce_head *)
     int fpost_take_topic(
@@ -132,48 +141,23 @@ cdef inline int64_t bounded(object distance_ms) except? -1:
     return INT64_MAX if overflow > 0 else value
 
 
-def check_batch(
-    header_class,
-    frame,
-    Py_ssize_t at,
-    Py_ssize_t size,
-    of_topic,
-    int64_t wall_ms,
-    bint is_transactional,
-):
-    """The header, a `header_class`, of the batch in frame[at:at + size] if it is uncompressed, of a
-    transaction or not as is said, and may be appended as it is, by the `ProduceRules` of its topic;
-    None if `produced` has to look."""
-    cdef Py_buffer view
-    cdef fpost_produced_rules rules
-    cdef fpost_produced_header header
-    cdef const uint8_t *batch
-    cdef int is_sound
-    cdef tuple named  # the fields of `ProduceRules`, in their order
+cdef bint set_rules(
+    fpost_produced_rules *rules, of_topic, int64_t wall_ms, bint is_transactional
+) except -1:
+    """The `ProduceRules` of a topic, now; whether batches may be appended as they are."""
     if not isinstance(of_topic, tuple) or len(of_topic) != 7:
         raise TypeError("not the rules of a topic")
-    named = <tuple>of_topic
-    if named[5] is not None:
-        return None
+    cdef tuple named = <tuple>of_topic
     rules.bytes_max = min(<int64_t>named[0], <int64_t>named[1])
     rules.key_required = named[2]
     rules.is_transactional = is_transactional
     rules.timestamp_min = fpost_add_clamped(wall_ms, -bounded(named[3]))
     rules.timestamp_max = fpost_add_clamped(wall_ms, bounded(named[4]))
-    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
-    try:
-        if at < 0 or size < 0 or size > view.len - at:
-            return None
-        batch = <const uint8_t *>view.buf + at
-        if size < LONG_BYTES:
-            is_sound = fpost_check_produced(batch, size, &rules, &header)
-        else:
-            with nogil:
-                is_sound = fpost_check_produced(batch, size, &rules, &header)
-    finally:
-        PyBuffer_Release(&view)
-    if not is_sound:
-        return None
+    return named[5] is None
+
+
+cdef object new_header(header_class, const fpost_produced_header *header):
+    """A `BatchHeader`."""
     return tuple.__new__(
         header_class,
         (
@@ -192,6 +176,42 @@ def check_batch(
             header.records_count,
         ),
     )
+
+
+def check_batch(
+    header_class,
+    frame,
+    Py_ssize_t at,
+    Py_ssize_t size,
+    of_topic,
+    int64_t wall_ms,
+    bint is_transactional,
+):
+    """The header, a `header_class`, of the batch in frame[at:at + size] if it is uncompressed, of a
+    transaction or not as is said, and may be appended as it is, by the `ProduceRules` of its topic;
+    None if `produced` has to look."""
+    cdef Py_buffer view
+    cdef fpost_produced_rules rules
+    cdef fpost_produced_header header
+    cdef const uint8_t *batch
+    cdef int is_sound
+    if not set_rules(&rules, of_topic, wall_ms, is_transactional):
+        return None
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        if at < 0 or size < 0 or size > view.len - at:
+            return None
+        batch = <const uint8_t *>view.buf + at
+        if size < LONG_BYTES:
+            is_sound = fpost_check_produced(batch, size, &rules, &header)
+        else:
+            with nogil:
+                is_sound = fpost_check_produced(batch, size, &rules, &header)
+    finally:
+        PyBuffer_Release(&view)
+    if not is_sound:
+        return None
+    return new_header(header_class, &header)
 
 
 def answer(int version, int32_t correlation_id, list topics, list results):
@@ -237,3 +257,6 @@ def answer(int version, int32_t correlation_id, list topics, list results):
     at = fpost_put_be(at, 0, 4)
     fpost_put_be(at, 0, tags)
     return made
+
+
+include "_produce_runs.pxi"

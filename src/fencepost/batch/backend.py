@@ -13,7 +13,7 @@ from typing import Any, Literal
 from fencepost.extensions import load
 
 COMPILED_INTERFACE = 2
-PRODUCE_INTERFACE = 3
+PRODUCE_INTERFACE = 4
 
 
 kernels: Any

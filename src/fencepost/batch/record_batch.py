@@ -6,9 +6,11 @@ there and hands both on, through the machines and the driver to the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from fencepost.batch import backend
 from fencepost.batch.header import BatchHeader, iter_headers, read_header
 from fencepost.wire.types import Buffer
 
@@ -29,6 +31,47 @@ class RecordBatch(NamedTuple):
         header = read_header(data)
         assert len(data) == header.size_bytes, f"{header.size_bytes} bytes in {len(data)}"
         return cls(header, data)
+
+
+class BatchBlock(Sequence[RecordBatch]):
+    """Producers' batches for one log, one behind the other in one buffer, as they will stand there.
+
+    None is of a transaction, or has its base offset yet. `_produce.Block` is one; where that is not
+    built there are none.
+    """
+
+    offsets: int
+    """How many offsets they take."""
+    max_timestamp: int
+    """The largest of all."""
+    size_bytes: int
+    data: bytearray
+    producers: Sequence[tuple[int, BatchHeader]]
+    """Of those that have a producer id: the place in the sequence, and the header."""
+
+    @abstractmethod
+    def stamp(self, first_offset: int, leader_epoch: int) -> Sequence[int]:
+        """Give every batch its place in the log; the base offsets of those in `producers`."""
+
+    @abstractmethod
+    def index_entries(
+        self,
+        next_relative: int,
+        newest_ms: int,
+        newest_relative: int,
+        bytes_since_index: int,
+        interval_bytes: int,
+    ) -> tuple[list[tuple[int, int, int, int]], int, int, int]:
+        """What the indexes of a segment get, in which the block begins at that relative offset.
+
+        Entries, the newest timestamp, its relative offset, and the bytes since the last entry; the
+        latter are given as they are in front of the block. An entry has a relative offset, the
+        position in the block, and the newest timestamp so far with its relative offset.
+        """
+
+
+if backend.produce_kernel is not None:
+    BatchBlock.register(backend.produce_kernel.Block)
 
 
 def iter_batches(buf: Buffer) -> Iterator[RecordBatch]:

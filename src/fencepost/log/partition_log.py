@@ -36,7 +36,7 @@ from fencepost.batch.header import (
     stamp,
     stamp_log_append_time,
 )
-from fencepost.batch.record_batch import RecordBatch
+from fencepost.batch.record_batch import BatchBlock, RecordBatch
 from fencepost.log.batch_repair import repair_batch
 from fencepost.log.cleaner.job import Cleaning, Copied
 from fencepost.log.cleaner.owner import CleaningOwner
@@ -185,7 +185,11 @@ class PartitionLog(ReadableLog):
 
         Raises LogFailedError, OSError: the log then ends in front of one of them.
         """
-        if len(batches) == 1 or not self.has_room_for(batches, wall_ms):
+        if isinstance(batches, BatchBlock):
+            if not self._log_append_time and self.has_room_for(batches, wall_ms):
+                self._append_block(batches, leader_epoch)
+                return
+        elif len(batches) == 1 or not self.has_room_for(batches, wall_ms):
             for batch in batches:
                 self.append_as_leader(batch, leader_epoch, wall_ms)
             return
@@ -200,6 +204,19 @@ class PartitionLog(ReadableLog):
             self._note(segment, batch.data, header, first_offset, leader_epoch)
             first_offset += header.last_offset_delta + 1
 
+    def _append_block(self, block: BatchBlock, leader_epoch: int) -> None:
+        """All of a block, for which there is room in the active segment."""
+        first_offset, segment = self._end_offset, self._row.active
+        base_offsets = block.stamp(first_offset, leader_epoch)
+        self._write(segment, block.data)
+        segment.note_block(block, first_offset, self._index_interval_bytes)
+        self._end_offset = first_offset + block.offsets
+        if leader_epoch >= 0 and self.epochs.latest_epoch() != leader_epoch:
+            self.epochs.assign(leader_epoch, first_offset)
+        for (_, header), base_offset in zip(block.producers, base_offsets, strict=True):
+            self.producers.update(header, base_offset)
+        self.producers.end_offset = self._end_offset
+
     def has_room_for(self, batches: Sequence[RecordBatch], wall_ms: int) -> bool:
         """Whether all of them can go to the active segment, and its files are open. OSError.
 
@@ -208,11 +225,16 @@ class PartitionLog(ReadableLog):
         segment = self._row.active
         if self._health.failure is not None or self._health.is_closed or not segment.is_ready:
             return False
-        size_bytes = sum([len(batch.data) for batch in batches])
-        offsets = sum([batch.header.last_offset_delta for batch in batches]) + len(batches)
         newest_ms = wall_ms
-        if not self._log_append_time:
-            newest_ms = max([batch.header.max_timestamp for batch in batches])
+        if isinstance(batches, BatchBlock):
+            size_bytes, offsets = batches.size_bytes, batches.offsets
+            if not self._log_append_time:
+                newest_ms = batches.max_timestamp
+        else:
+            size_bytes = sum([len(batch.data) for batch in batches])
+            offsets = sum([batch.header.last_offset_delta for batch in batches]) + len(batches)
+            if not self._log_append_time:
+                newest_ms = max([batch.header.max_timestamp for batch in batches])
         last_offset = self._end_offset + offsets - 1
         return self._roll_rule.has_room(
             segment, size_bytes, last_offset, newest_ms, wall_ms, len(batches)

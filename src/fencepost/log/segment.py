@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from fencepost.batch.header import BatchHeader, check_crc
+from fencepost.batch.record_batch import BatchBlock
 from fencepost.log.disk import Disk, File, index_bytes_max
 from fencepost.log.errors import CorruptFileError, crc_mismatch
 from fencepost.log.index_builder import IndexBuilder
@@ -389,6 +390,24 @@ class Segment:
         self.bytes_since_index += size_bytes
         self.size_bytes += size_bytes
         self.next_offset = last_offset + 1
+
+    def note_block(self, block: BatchBlock, first_offset: int, interval_bytes: int) -> None:
+        """The same for a block, behind other batches of the segment."""
+        newest = self.max_timestamp
+        assert newest is not None and self.size_bytes, "the first batch is noted by itself"
+        next_relative = first_offset - self.base_offset
+        entries, newest_ms, newest_relative, self.bytes_since_index = block.index_entries(
+            next_relative, *newest, self.bytes_since_index, interval_bytes
+        )
+        for relative, position, timestamp_ms, at_relative in entries:
+            self.index.append(relative, self.size_bytes + position)
+            self.time_index.maybe_append(timestamp_ms, at_relative)
+        if newest_ms > newest.timestamp_ms:
+            self.max_timestamp = TimestampOffset(newest_ms, newest_relative)
+        if self._sound_to == self.size_bytes:
+            self._sound_to += block.size_bytes
+        self.size_bytes += block.size_bytes
+        self.next_offset = first_offset + block.offsets
 
     def rolling_timestamp_ms(self) -> int:
         """Largest timestamp of the first batch, by which the segment's age is told.

@@ -17,6 +17,11 @@ nor is one with a ticket, the first of its transaction: those behind it find the
 already. Where the segment may have no room for a group, its batches are appended one by one, with
 the files that each needs opened before (`open_files`).
 
+What is usual need not be looked at one by one: whoever has plain batches puts them into a block
+(`block_for`), which has nothing but such of one acks and one timeout, and is a group of its own
+(`ProduceBlock`). Blocks and other groups of a partition are settled in the order in which they were
+begun, so that batches keep theirs.
+
 A partition may go between `add` and `settle`; its batches are then refused, with the error that a
 client meets when it comes too late.
 """
@@ -24,15 +29,17 @@ client meets when it comes too late.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+from fencepost.batch import backend
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import (
     NO_TICKET,
     Produce,
+    ProduceBlock,
     ProduceGroup,
     ProduceResult,
     may_follow,
@@ -48,6 +55,7 @@ COPIED_BYTES_MAX: Final = 32 * 1024
 GROUP_BATCHES_MAX: Final = 500
 COLLECTED_BYTES_MAX: Final = 1024 * 1024
 """Of all groups together; with more of it waiting they are settled at once."""
+BLOCK_CLASSES: Final = (BatchHeader, RecordBatch, may_follow)
 NO_FILES: Final = ProduceResult(
     ErrorCode.KAFKA_STORAGE_ERROR,
     error_message="the broker has no file descriptor for it now (ulimit -n)",
@@ -91,7 +99,10 @@ class CombinedAppends:
         self._clocks = clocks
         self._soon = soon
         self._open_files = open_files
-        self._groups: dict[HostedPartition, _Group] = {}
+        self._groups: dict[HostedPartition, Any] = {}
+        """A `_Group`, or a block."""
+        self.open_blocks: dict[bytes, Any] = {}
+        """For whoever fills blocks, to remember them by what clients call their partitions."""
         self._size_bytes = 0
         self._is_scheduled = False
         self._last_reader = -1
@@ -105,7 +116,7 @@ class CombinedAppends:
         batch, acks, token, deadline_ms, ticket = produce
         header, data = batch
         group = self._groups.get(hosted)
-        if group is not None and not group.takes(header):
+        if group is not None and (type(group) is not _Group or not group.takes(header)):
             self._settle_group(self._groups.pop(hosted))
             group = None
         if len(data) > COPIED_BYTES_MAX or ticket > NO_TICKET:
@@ -127,6 +138,41 @@ class CombinedAppends:
         if self._size_bytes > COLLECTED_BYTES_MAX:
             self.settle()
 
+    def block_for(
+        self,
+        hosted: HostedPartition,
+        acks: int,
+        timeout_ms: int,
+        on_told: Callable[..., None],
+    ) -> Any:
+        """The `_produce.Block` that takes the partition's next plain batches, whose requests have
+        such acks and timeout. The topic must store what producers send. `on_told` hears what
+        became of it, or of a part of it. Whoever fills it calls `filled`."""
+        group: Any = self._groups.get(hosted)
+        if group is not None:
+            if type(group) is not _Group and (group.acks, group.timeout_ms) == (acks, timeout_ms):
+                return group
+            self._settle_group(self._groups.pop(hosted))
+        rules = hosted.log.config.produce_rules
+        block: Any = backend.produce_kernel.Block(
+            hosted, acks, timeout_ms, rules, self._clocks.wall_ms(), BLOCK_CLASSES, on_told
+        )
+        self._groups[hosted] = block
+        return block
+
+    def block_behind(self, block: Any, on_told: Callable[..., None]) -> Any:
+        """Where batches go on that a block does not take any more."""
+        hosted: HostedPartition = block.target
+        if self._groups.get(hosted) is block:
+            self._settle_group(self._groups.pop(hosted))
+        return self.block_for(hosted, block.acks, block.timeout_ms, on_told)
+
+    def filled(self, size_bytes: int) -> None:
+        """Blocks have grown by about so much."""
+        self._size_bytes += size_bytes
+        if self._size_bytes > COLLECTED_BYTES_MAX:
+            self.settle()
+
     def read_done(self, reader: int) -> None:
         """What has arrived on a connection, known by a number of its own, has been handled."""
         if not self._groups or self._is_scheduled:
@@ -143,6 +189,7 @@ class CombinedAppends:
         if self._groups:
             groups, self._groups = self._groups, {}
             self._size_bytes = 0
+            self.open_blocks.clear()
             for group in groups.values():
                 self._settle_group(group)
 
@@ -150,13 +197,18 @@ class CombinedAppends:
         self._is_scheduled = False
         self.settle()
 
-    def _settle_group(self, group: _Group) -> None:
+    def _settle_group(self, group: Any) -> None:
+        if type(group) is not _Group:
+            self._settle_block(group)
+            return
         hosted = group.hosted
         try:
             if self._driver.machine(hosted.key) is not hosted.machine:
                 for produce in group.produces:
                     produce.token(ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            elif len(group.produces) > 1 and self._has_room(group):
+            elif len(group.produces) > 1 and self._has_room(
+                hosted, [produce.batch for produce in group.produces]
+            ):
                 self._driver.feed(hosted.key, ProduceGroup(group.produces))
             else:
                 for produce in group.produces:
@@ -166,10 +218,28 @@ class CombinedAppends:
             for fail in group.fails:
                 fail()
 
-    def _has_room(self, group: _Group) -> bool:
-        batches = [produce.batch for produce in group.produces]
+    def _settle_block(self, block: Any) -> None:
+        block.close()
+        if not block:
+            return
+        hosted, clocks = block.target, self._clocks
+        deadline_ms = clocks.now_ms() + max(block.timeout_ms, 0)
+        produce = ProduceBlock(block, block.acks, block.tell, block.token, deadline_ms)
         try:
-            return group.hosted.log.has_room_for(batches, self._clocks.wall_ms())
+            if self._driver.machine(hosted.key) is not hosted.machine:
+                block.tell(ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif self._has_room(hosted, block):
+                self._driver.feed(hosted.key, produce)
+            else:
+                for one in produce.one_by_one():
+                    self._feed_one(hosted, one)
+        except Exception:
+            log.exception("appending to %s failed", hosted.key)
+            block.give_up()
+
+    def _has_room(self, hosted: HostedPartition, batches: Sequence[RecordBatch]) -> bool:
+        try:
+            return hosted.log.has_room_for(batches, self._clocks.wall_ms())
         except OSError:  # whoever appends will hear of it
             return False
 

@@ -40,6 +40,15 @@ class TopicTraffic:
             self.messages_in += records
             self.bytes_in += size_bytes
 
+    def produced_block(self, batches: int, records: int, size_bytes: int, error_code: int) -> None:
+        """So many batches of producers were appended together, or refused."""
+        self.produce_requests += batches
+        if error_code:
+            self.failed_produce_requests += batches
+        else:
+            self.messages_in += records
+            self.bytes_in += size_bytes
+
     def fetched(self, size_bytes: int, error_code: int, is_follower: bool) -> None:
         """A partition was read for a fetch, which is sent so much of it."""
         self.fetch_requests += 1

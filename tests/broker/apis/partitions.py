@@ -76,8 +76,7 @@ class PromptPorts:
         return NOW_MS
 
     def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
-        for batch in work.batches:
-            self.logs[key].append_as_leader(batch, work.leader_epoch, wall_ms)
+        self.logs[key].append_all_as_leader(work.batches, work.leader_epoch, wall_ms)
         return self.logs[key].end_offset
 
     def request_flush(self, key: Hashable) -> None:

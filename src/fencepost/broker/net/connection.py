@@ -42,7 +42,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.net.registry import API_VERSIONS_KEY, Pieces
+from fencepost.broker.net.registry import API_VERSIONS_KEY, PRODUCE_KEY, Pieces
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.unsupported_version import unsupported_version_response
@@ -69,7 +69,6 @@ RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
 DISPATCH_S = 0.005
 """How long requests of one client that are here are dispatched before others come first. Longer
 than a turn of work in pieces: reading from it stops then, and what has arrived is copied."""
-PRODUCE_KEY = 0
 SMALL_OUTPUT_BYTES = 32 * 1024
 """Below this, one concatenated write is cheaper than a vector."""
 YOUNGEST_FRAME_S = 0.1
@@ -111,7 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         self._has_turn = False  # and may be decoded now
         self._headers = RememberedHeaders()
         # out
-        self._waiting: deque[RequestContext] = deque()
+        self._waiting: deque[Any] = deque()
+        """`RequestContext`s, and usual requests in their places (`produce_runs`)."""
         self._waiting_bytes = self._buffered_bytes = 0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
@@ -181,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def disconnect(self) -> None:
         """Close without a log line; output that is under way is still offered to the client."""
+        if self._waiting and self._waiting[0].is_usual:
+            self._put_usual()
         self.flush()
         self.closed = True
         self._transport.close()
@@ -278,12 +280,21 @@ class Connection(asyncio.BufferedProtocol):
     def _dispatch_frames(self, view: memoryview, end: int) -> int:
         """Dispatch frames until one is not whole or a bound is met; where that is."""
         start = 0
+        was_looked_at = False  # what stands there is no usual Produce request
         self._stalled = False
         turn_ends = perf_counter() + DISPATCH_S
         while end - start >= 4:
             if self._blocked() or perf_counter() > turn_ends:
                 self._stalled = True
                 break
+            if not was_looked_at:
+                done, start = start, self._take_run(view, start, end)
+                if self.closed:
+                    return end
+                was_looked_at = True
+                if start > done:
+                    continue
+            was_looked_at = False
             (size_bytes,) = _LENGTH.unpack_from(view, start)
             if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
                 first_bytes = bytes(view[start : min(end, start + 16)])
@@ -299,6 +310,21 @@ class Connection(asyncio.BufferedProtocol):
             if self.closed:
                 return end
             start = frame_end
+        return start
+
+    def _take_run(self, view: memoryview, start: int, end: int) -> int:
+        """Take usual Produce requests, as many as stand there together; where they end."""
+        runs, head = self._listener.produce_runs, self._headers.produce_head
+        if runs is None or not head:
+            return start
+        room = MAX_REQUESTS_IN_FLIGHT - len(self._waiting)
+        try:
+            start = runs.take(self, self._waiting, view, start, end, head, room)
+        except Exception:
+            log.exception("Produce from %s failed", self)
+            self.close("Produce failed")
+            return end
+        self._waiting_bytes += runs.latest_bytes
         return start
 
     def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
@@ -514,6 +540,29 @@ class Connection(asyncio.BufferedProtocol):
         if not self._dispatching:
             self._listener.flush_soon(self)
 
+    def answers_known(self) -> None:
+        """Answers to usual requests are known: they leave when it is their turn."""
+        if self._dispatching:
+            self._drain()
+        elif not self.closed:
+            self._listener.flush_soon(self)
+
+    def stand_in(self, request: Any) -> RequestContext | None:
+        """An ordinary context in the place of a usual request; None if the client is gone."""
+        if self.closed or request not in self._waiting:
+            return None
+        route, version = self.routes[PRODUCE_KEY], request.version
+        context = self._listener.context_again(
+            self,
+            route,
+            version,
+            request.correlation_id,
+            self._headers.client_id(PRODUCE_KEY, version),
+            request.frame_size_bytes,
+        )
+        self._waiting[self._waiting.index(request)] = context
+        return context
+
     def add_buffered(self, size_bytes: int) -> None:
         """A request that waits takes so much more (or less) memory; may cost the connection."""
         if not self.closed:
@@ -534,6 +583,9 @@ class Connection(asyncio.BufferedProtocol):
             while waiting and waiting[0].answered and not self.closed:
                 if self._out_bytes > OUTPUT_HIGH_WATER_BYTES or self._making:
                     break
+                if waiting[0].is_usual:
+                    self._put_usual()
+                    continue
                 pieces = waiting[0].take_pieces()
                 if pieces is not None and not self._make(waiting[0], pieces):
                     break
@@ -570,6 +622,22 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("the answer to %s from %s failed", context.route.name, self)
             self.close(f"{context.route.name} could not be answered")
             return
+        self._put_out(parts)
+
+    def _put_usual(self) -> None:
+        """The answers of usual requests whose turn has come."""
+        runs = self._listener.produce_runs
+        assert runs is not None, "or there are no such requests"
+        answers, frame_bytes, timed = runs.take_answers(
+            self._waiting, OUTPUT_HIGH_WATER_BYTES - self._out_bytes
+        )
+        self._waiting_bytes -= frame_bytes
+        if timed:
+            runs.sent(timed, perf_counter())
+        if answers:
+            self._put_out([answers])
+
+    def _put_out(self, parts: list[Buffer]) -> None:
         size_bytes = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if not self._out:
             self._out_moved = self._listener.loop.time()
@@ -586,6 +654,12 @@ class Connection(asyncio.BufferedProtocol):
         """Give the output to the socket, as far as it takes it; that may resume the reading."""
         self._write_out()
         self._maybe_resume_reading()
+
+    def flush_answered(self) -> None:
+        """The same with answers that have become known in this turn of the event loop."""
+        if self._waiting and self._waiting[0].answered:
+            self._drain()
+        self.flush()
 
     def _write_out(self) -> None:
         while self._out and not self._write_paused and not self._transport.is_closing():

@@ -29,8 +29,9 @@ import contextlib
 import logging
 import select
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
@@ -48,6 +49,36 @@ REFUSED_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 CREATION_WAIT_MAX_S = 10.0
+
+
+class ProduceRuns(Protocol):
+    """See `fencepost.broker.apis.produce_runs`."""
+
+    take_answers: Callable[[deque[Any], int], tuple[bytes, int, list[Any]]]
+    """Takes answers that are known from the front of a queue, as long as there is room for so many
+    bytes: them, the bytes of the frames of their requests, and those whose times are taken."""
+
+    def take(
+        self,
+        connection: Any,
+        waiting: deque[Any],
+        frames: memoryview,
+        start: int,
+        end: int,
+        head: bytes,
+        requests_max: int,
+    ) -> int:
+        """Take usual requests from frames[start:end] to the queue; where they end."""
+        ...
+
+    @property
+    def latest_bytes(self) -> int:
+        """The size of the frames that were taken last."""
+        ...
+
+    def sent(self, requests: list[Any], now_s: float) -> None:
+        """The answers to requests leave whose times are taken."""
+        ...
 
 
 class ConnectionCounts:
@@ -100,6 +131,10 @@ class Listener:
         self.counts = ConnectionCounts()
         self.new_context: Callable[..., RequestContext] = RequestContext
         """Makes what stands for a request until it is answered."""
+        self.context_again: Callable[..., RequestContext] = RequestContext
+        """The same for a request that was counted already."""
+        self.produce_runs: ProduceRuns | None = None
+        """Takes usual Produce requests, if anybody does."""
         self.request_metrics: RequestMetrics | None = None
         self.work = work
         self._per_host: dict[str, int] = {}
@@ -133,6 +168,7 @@ class Listener:
         """Measure requests from now on; to be called before `start`."""
         self.request_metrics = metrics = RequestMetrics()
         self.new_context = metrics.new_context
+        self.context_again = metrics.context_again
 
     async def start(self) -> None:
         """Accept connections."""
@@ -246,7 +282,7 @@ class Listener:
         unflushed, self._unflushed = self._unflushed, {}
         for connection in unflushed:
             if not connection.closed:
-                connection.flush()
+                connection.flush_answered()
 
     def _refuse(self, connection: Connection, why: str) -> None:
         self._refused += 1

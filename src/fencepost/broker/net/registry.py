@@ -59,7 +59,8 @@ Parts = Mapping[Any, object]
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
-API_VERSIONS_KEY = 18
+PRODUCE_KEY: Final = 0
+API_VERSIONS_KEY: Final = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
 WHOLE_REQUEST_ELEMENTS_MAX = 20_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.broker.net.registry import Route
+from fencepost.broker.net.registry import PRODUCE_KEY, Route
 from fencepost.wire.frame import read_request_header
 
 REMEMBERED_BYTES: Final = 256
@@ -19,10 +19,18 @@ _START: Final = 8
 class RememberedHeaders:
     """Those of one connection."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "produce_head")
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[bytes, str | None]] = {}
+        self.produce_head = b""
+        """How the latest kind of Produce request begins: API key, version, and what follows behind
+        the correlation id; empty if there was none, or it is too long to be remembered."""
+
+    def client_id(self, api_key: int, version: int) -> str | None:
+        """What the client has called itself in the latest of such requests."""
+        known = self._known.get((api_key, version))
+        return None if known is None else known[1]
 
     def read(self, frame: memoryview, route: Route, version: int) -> tuple[str | None, int]:
         """The client id, and where the body starts. DecodeError."""
@@ -33,4 +41,6 @@ class RememberedHeaders:
         if body_start - _START <= REMEMBERED_BYTES:
             start = bytes(frame[_START:body_start])
             self._known[route.api_key, version] = start, header.client_id
+            if route.api_key == PRODUCE_KEY:
+                self.produce_head = bytes(frame[:4]) + start
         return header.client_id, body_start

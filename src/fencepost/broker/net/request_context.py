@@ -71,6 +71,9 @@ class Replier(Protocol):
 class RequestContext:
     """One request in flight: who sent it, and the place of its answer among the responses."""
 
+    is_usual: Final = False
+    """Whether it is a usual Produce request instead, of which a whole run is answered at once."""
+
     __slots__ = (
         "_buffered_bytes",
         "_gone",
@@ -218,8 +221,9 @@ class RequestContext:
 
     def close(self, reason: str) -> None:
         """Disconnect the client: answers before this one are lost or sent, this one is not."""
-        self.answered = self._gone = True
-        self.connection.close(reason)
+        self._gone = True
+        self.connection.close(reason)  # what is in front may leave, and this is no answer
+        self.answered = True
 
     def fail(self, error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
         """We cannot serve this: say so where the API has an error field, disconnect where not."""

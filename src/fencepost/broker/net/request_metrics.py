@@ -87,6 +87,23 @@ class ApiMetrics:
         self._total_ms = Distribution()
         self._count_errors: dict[type[Struct], CountErrors | None] = {}
 
+    def number_before(self, arrived_s: float) -> int:
+        """How many requests there were in this second, before those that arrive now."""
+        if arrived_s - self.second_s >= 1.0:
+            self.second_s, self.in_second = arrived_s, 0
+        return self.in_second
+
+    def asked(self, requests: int, version: int, size_bytes: int) -> None:
+        """So many requests of a version have come, with frames of so many bytes together."""
+        self.versions[version] += requests
+        self.request_bytes += size_bytes
+        self.in_second += requests
+
+    def answered_without_errors(self, answers: int, size_bytes: int) -> None:
+        """These are the answers to so many requests."""
+        self.errors[NONE] += answers
+        self.response_bytes += size_bytes
+
     def answering(self, response: Message) -> None:
         """This is the answer to a request."""
         kind = type(response)
@@ -157,29 +174,43 @@ class RequestMetrics:
         frame_size_bytes: int = 0,
     ) -> RequestContext:
         """The context of a request, which is counted here."""
-        key = route.api_key
-        try:
-            api = self.apis[key]
-        except KeyError:
-            api = self.apis[key] = ApiMetrics(route.name)
-        api.versions[api_version] += 1
-        api.request_bytes += frame_size_bytes
-        arrived_s = connection.arrived_s
-        if arrived_s - api.second_s >= 1.0:
-            api.second_s, api.in_second = arrived_s, 0
-        api.in_second = number = api.in_second + 1
+        api, arrived_s = self.of(route), connection.arrived_s
+        number = api.number_before(arrived_s) + 1
+        api.asked(1, api_version, frame_size_bytes)
         if number > ALL_TIMED_UP_TO and number % TIMED_ONE_IN:
-            counted = _Counted(
+            return self.context_again(
                 connection, route, api_version, correlation_id, client_id, frame_size_bytes
             )
-            counted.api = api
-            return counted
         timed = _Timed(connection, route, api_version, correlation_id, client_id, frame_size_bytes)
         timed.api = api
         timed.weight = 1 if number <= ALL_TIMED_UP_TO else TIMED_ONE_IN
         timed.arrived_s = arrived_s
         timed.began_s = timed.handled_s = timed.answered_s = timed.sending_s = 0.0
         return timed
+
+    def context_again(
+        self,
+        connection: Replier,
+        route: Route,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None = None,
+        frame_size_bytes: int = 0,
+    ) -> RequestContext:
+        """The context of a request that was counted already: its answer is, its time is not."""
+        counted = _Counted(
+            connection, route, api_version, correlation_id, client_id, frame_size_bytes
+        )
+        counted.api = self.of(route)
+        return counted
+
+    def of(self, route: Route) -> ApiMetrics:
+        """What is counted of an API."""
+        try:
+            return self.apis[route.api_key]
+        except KeyError:
+            api = self.apis[route.api_key] = ApiMetrics(route.name)
+            return api
 
 
 class WatchedConnection(Replier, Protocol):

@@ -14,6 +14,8 @@ import logging
 import secrets
 from typing import Final
 
+from fencepost.batch import backend
+from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.encoded_topics import EncodedTopics
@@ -193,6 +195,11 @@ class BrokerPart:
         )
         self.listener.before_others = self.appends.settle
         self.listener.after_read = self.appends.read_done
+        if backend.produce_kernel is not None:
+            metadata = MetadataCache(core.metadata, core.cluster_id)
+            self.listener.produce_runs = ProduceRuns(
+                self.appends, metadata, self.replicas, self.listener
+            )
 
     def _wire_followers(self) -> None:
         """What fetches for the replicas that follow."""

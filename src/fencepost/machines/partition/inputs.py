@@ -6,14 +6,14 @@ log's. Deadlines are of the monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from fencepost.batch.header import SEQUENCE_MAX, BatchHeader
-from fencepost.batch.record_batch import RecordBatch
+from fencepost.batch.record_batch import BatchBlock, RecordBatch
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.wire.errors import ErrorCode
 
@@ -82,6 +82,27 @@ class ProduceGroup(NamedTuple):
     """
 
     produces: Sequence[Produce]
+
+
+class ProduceBlock(NamedTuple):
+    """The same for plain batches that stand together already, with one acks and one deadline.
+
+    `token` is answered for all of them, with the offset of the first; `token_of(place)` is for one
+    of them. Either all are answered in the one way, or each in the other.
+    """
+
+    block: BatchBlock
+    acks: int
+    token: Any
+    token_of: Callable[[int], Any]
+    deadline_ms: int
+
+    def one_by_one(self) -> list[Produce]:
+        """Its batches, each by itself."""
+        return [
+            Produce(batch, self.acks, self.token_of(place), self.deadline_ms)
+            for place, batch in enumerate(self.block)
+        ]
 
 
 def may_follow(first: BatchHeader, second: BatchHeader) -> bool:

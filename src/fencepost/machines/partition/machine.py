@@ -76,6 +76,7 @@ from fencepost.machines.partition.inputs import (
     FollowerSeen,
     PartitionConfig,
     Produce,
+    ProduceBlock,
     ProduceGroup,
     ProduceResult,
     StartVerification,
@@ -105,6 +106,7 @@ _NO_ERROR: Final = ErrorCode.NONE
 _ANSWERED_TO_THE_END: Final = (
     Produce,
     ProduceGroup,
+    ProduceBlock,
     StartVerification,
     WriteMarker,
     CoordinatorAppend,
@@ -158,6 +160,7 @@ class Partition(FollowingPartition):
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
             ProduceGroup: self._step_produce_group,
+            ProduceBlock: self._step_produce_block,
             StartVerification: self._step_start_verification,
             WriteMarker: self._step_write_marker,
             CoordinatorAppend: self._step_coordinator_append,
@@ -211,6 +214,39 @@ class Partition(FollowingPartition):
 
     def _step_produce_group(self, group: ProduceGroup, now_ms: int) -> list[Effect]:
         return self._take(group.produces, now_ms)
+
+    def _step_produce_block(self, produce: ProduceBlock, now_ms: int) -> list[Effect]:
+        """All of it is appended and acknowledged as one, where nothing speaks against any of it."""
+        leader = self._leader_state
+        if leader is None or not self._takes_whole(leader, produce):
+            return self._take(produce.one_by_one(), now_ms)
+        block = produce.block
+        first_offset = self._log.end_offset
+        result = ProduceResult(_NO_ERROR, first_offset, -1, self._log.start_offset)
+        effects: list[Effect] = [Persist(Append(block, self.leader_epoch))]
+        if leader.followers and self._isr_check_due_ms is None:
+            self._watch_followers(effects, now_ms)
+        if produce.acks == 0:
+            effects.append(Reply(produce.token, result))
+        else:
+            last_offset = first_offset + block.offsets - 1
+            self._wait(produce, last_offset, result, effects, len(block))
+        return effects
+
+    def _takes_whole(self, leader: LeaderState, produce: ProduceBlock) -> bool:
+        """Whether each batch of a block would be appended, with nothing but its offset to say."""
+        if self.config.log_append_time:
+            return False
+        if produce.acks == ALL_IN_SYNC and leader.is_under_min_isr(self.config):
+            return False
+        written: set[int] = set()
+        for _, header in produce.block.producers:
+            if header.producer_id not in written:
+                verdict = self._log.producers.check(header)
+                if verdict.is_duplicate or not verdict.is_ok:
+                    return False
+                written.add(header.producer_id)
+        return True
 
     def _take(self, produces: Sequence[Produce], now_ms: int) -> list[Effect]:
         """Append what may be appended, as one piece of work for the disk."""
@@ -336,13 +372,18 @@ class Partition(FollowingPartition):
         return effects
 
     def _wait(
-        self, produce: Produce, last_offset: int, result: ProduceResult, effects: list[Effect]
+        self,
+        produce: Produce | ProduceBlock,
+        last_offset: int,
+        result: ProduceResult,
+        effects: list[Effect],
+        batches: int = 1,
     ) -> None:
         if produce.acks == ALL_IN_SYNC:
             waiting, deadline_ms = self._waiting, produce.deadline_ms
         else:
             waiting, deadline_ms = self._waiting_for_disk, NO_DEADLINE_MS
-        waiting.add(last_offset, deadline_ms, produce.token, result, effects)
+        waiting.add(last_offset, deadline_ms, produce.token, result, effects, batches)
 
     def _answer_duplicate(
         self, produce: Produce, last_offset: int, result: ProduceResult

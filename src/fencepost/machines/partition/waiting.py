@@ -29,13 +29,14 @@ class WaitingProduces:
     __slots__ = ("_armed_ms", "_heap", "_order")
 
     def __init__(self) -> None:
-        # (last offset, order of arrival, deadline, token, answer)
-        self._heap: list[tuple[int, int, int, Any, ProduceResult]] = []
+        # (last offset, order of arrival, deadline, token, answer, batches)
+        self._heap: list[tuple[int, int, int, Any, ProduceResult, int]] = []
         self._order = 0
         self._armed_ms = NO_DEADLINE_MS
 
     def __len__(self) -> int:
-        return len(self._heap)
+        """Batches that wait."""
+        return sum([entry[5] for entry in self._heap])
 
     def add(
         self,
@@ -44,10 +45,14 @@ class WaitingProduces:
         token: Any,
         result: ProduceResult,
         effects: list[Effect],
+        batches: int = 1,
     ) -> None:
-        """Answer `token` with `result` once `release` is called with more than `last_offset`."""
+        """Answer `token` with `result` once `release` is called with more than `last_offset`.
+
+        It is for so many batches, which are acknowledged together.
+        """
         self._order += 1
-        heapq.heappush(self._heap, (last_offset, self._order, deadline_ms, token, result))
+        heapq.heappush(self._heap, (last_offset, self._order, deadline_ms, token, result, batches))
         if deadline_ms < self._armed_ms:
             self._armed_ms = deadline_ms
             effects.append(SetTimer(TIMER, deadline_ms))
@@ -78,7 +83,7 @@ class WaitingProduces:
 
     @staticmethod
     def _refuse(
-        entries: list[tuple[int, int, int, Any, ProduceResult]],
+        entries: list[tuple[int, int, int, Any, ProduceResult, int]],
         error: ErrorCode,
         effects: list[Effect],
     ) -> None:
@@ -86,5 +91,5 @@ class WaitingProduces:
         effects.extend(Reply(entry[3], result) for entry in sorted(entries, key=_arrival))
 
 
-def _arrival(entry: tuple[int, int, int, Any, ProduceResult]) -> int:
+def _arrival(entry: tuple[int, int, int, Any, ProduceResult, int]) -> int:
     return entry[1]

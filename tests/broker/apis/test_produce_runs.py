@@ -1,0 +1,438 @@
+"""Usual Produce requests are taken by the connection, answered by the block, and nobody can tell.
+
+Two nodes are given the same bytes on the same connections: one takes runs, the other decodes every
+request. What connections are sent, logs with their indexes, and counts are compared. Bytes come in
+any pieces, usual requests among others and mutated ones, and the disk may take until the turn ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings, strategies as st
+from msgspec import structs
+
+from fencepost.broker.apis import produce, produce_fast_path
+from fencepost.broker.apis.produce_runs import ProduceRuns
+from fencepost.broker.config.endpoints import ConnectionLimits
+from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
+from fencepost.broker.net.listener import Listener
+from fencepost.machines.partition import Partition
+from fencepost.runtime import combined_appends
+from fencepost.wire.errors import ErrorCode
+
+from .harness import register, routes_of, to_its_end
+from .test_produce_fast_path import (
+    KINDS,
+    MUTATIONS,
+    PRODUCERS,
+    TOPIC,
+    Served,
+    framed,
+    made,
+    mutated,
+    needs_kernel,
+)
+
+register("produce")
+CONNECTIONS = 3
+
+
+class Turns:
+    """An event loop as far as connections use one: what is called soon is called by `turn`."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Nobody waits so long here."""
+
+    def time(self) -> float:
+        return 1.0
+
+    def turn(self) -> None:
+        while self.soon:
+            callbacks, self.soon = self.soon, []
+            for callback in callbacks:
+                callback()
+
+
+class Prompt:
+    """The lane of a scheduler with nothing else to do."""
+
+    is_busy = False
+
+    def begin(self, pieces: Any, on_done: Callable[[], None], is_wanted: Any) -> bool:
+        to_its_end(pieces)
+        return True
+
+
+class Sink(asyncio.Transport):
+    """What a client would have been sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = bytearray()
+        self.closing = False
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """There are none."""
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """What is given all the same stays with whoever gives it."""
+
+    resume_reading = pause_reading
+
+
+class Serving(Served):
+    """A node with connections to it."""
+
+    def __init__(self, directory: Any, is_fast: bool) -> None:
+        super().__init__(directory, is_fast)
+        self.loop = Turns()
+        self.appends._soon = self.loop.call_soon
+        limits = ConnectionLimits(1 << 20, 1000, 1000, -1)
+        self.listener = Listener(self.loop, limits, Prompt())  # type: ignore[arg-type]
+        self.listener.after_read = self.appends.read_done
+        self.listener.request_metrics = self.metrics
+        self.listener.new_context = self.metrics.new_context
+        self.listener.context_again = self.metrics.context_again
+        route = routes_of("PLAINTEXT")[0]
+        self.listener.routes = {
+            0: structs.replace(
+                route,
+                handler=lambda *given: produce.handle(*given, **self.parts, **self.others),
+                take_bytes=self._take_bytes if is_fast else None,
+            )
+        }
+        self.taken = 0
+        if is_fast:
+            self.listener.produce_runs = Counting(self)
+        self.flushing: list[Hashable] = []
+        self.is_slow = False
+        self._flush_now = self.node.ports.request_flush
+        self.node.ports.request_flush = self._flush  # type: ignore[method-assign]
+        self.connections = [self.connect() for _ in range(CONNECTIONS)]
+
+    def _take_bytes(self, context: Any, frame: memoryview, start: int) -> bool:
+        return produce_fast_path.take_usual(context, frame, start, **self.parts)
+
+    def _flush(self, key: Hashable) -> None:
+        if self.is_slow:
+            self.flushing.append(key)
+        else:
+            self._flush_now(key)
+
+    def connect(self) -> tuple[Connection, Sink]:
+        connection, sink = Connection(self.listener, "PLAINTEXT"), Sink()
+        connection.connection_made(sink)
+        return connection, sink
+
+    def receive(self, number: int, data: bytes) -> None:
+        connection, _ = self.connections[number]
+        while data and not connection.closed:
+            room = connection.get_buffer(-1)
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            connection.buffer_updated(count)
+            data = data[count:]
+            if connection._reading_paused:
+                self.end_turn()
+
+    def end_turn(self) -> None:
+        self.loop.turn()
+        flushing, self.flushing = self.flushing, []
+        for key in flushing:
+            self._flush_now(key)
+        self.loop.turn()
+
+    def outputs(self) -> list[Any]:
+        """What clients got; who was disconnected comes again."""
+        found: list[Any] = []
+        for number, (connection, sink) in enumerate(self.connections):
+            found.append((bytes(sink.sent), sink.closing, len(connection._waiting)))
+            sink.sent.clear()
+            if connection.closed:
+                connection.connection_lost(None)
+                self.connections[number] = self.connect()
+        return found
+
+    def state(self) -> object:
+        segments = []
+        for hosted in self.node.replicas.all():
+            for one in hosted.log._row.segments:
+                index, time_index = one.index.encode(), one.time_index.encode()
+                known = one.max_timestamp, one.bytes_since_index, one.next_offset, one.size_bytes
+                segments.append((one.base_offset, index, time_index, known, one._sound_to))
+        return super().state(), segments
+
+
+class Counting(ProduceRuns):
+    """Says how many requests it took."""
+
+    def __init__(self, serving: Serving) -> None:
+        node: Any = serving.node
+        super().__init__(serving.appends, node, node.replicas, serving.listener)
+        self._serving = serving
+
+    def take(self, *given: Any) -> int:
+        start = super().take(*given)
+        self._serving.taken += self._runs.requests
+        return start
+
+
+@pytest.fixture
+def both(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+        yield [Serving(tmp_path / name, name == "fast") for name in ("fast", "today")]
+
+
+@pytest.fixture(scope="module")
+def long_lived(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+        names = ("fast", "today")
+        yield [Serving(tmp_path_factory.mktemp(name), name == "fast") for name in names]
+
+
+def length_prefixed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def served_alike(both: list[Serving], turns: list[list[tuple[int, bytes]]]) -> int:
+    """Have the bytes arrive turn by turn; how many requests were taken in runs."""
+    fast, today = both
+    before = fast.taken
+    for turn in turns:
+        for served in both:
+            for number, data in turn:
+                served.receive(number, data)
+            served.end_turn()
+        check_outputs(both, [served.outputs() for served in both])
+        assert fast.state() == today.state()
+    return fast.taken - before
+
+
+def check_outputs(both: list[Serving], outputs: list[list[Any]]) -> None:
+    """How much of its answers a client gets that is disconnected is a matter of time: blocks may
+    be settled earlier than groups."""
+    for (ours, closed, left), (theirs, is_closed, are_left) in zip(*outputs, strict=True):
+        assert closed == is_closed
+        if closed:
+            assert ours.startswith(theirs) or theirs.startswith(ours)
+            for served in both:
+                served.metrics.apis.clear()  # it counts what was answered
+        else:
+            assert (ours, left) == (theirs, are_left)
+
+
+PLAIN = st.builds(made, st.just("plain"), PRODUCERS)
+USUAL_TOPICS = st.lists(
+    st.tuples(
+        st.sampled_from(["t", "t", "t", "stamped", "rolled", "compacted", "small"]),
+        st.lists(st.tuples(st.sampled_from([0, 0, 1]), PLAIN), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=2,
+)
+USUAL_FRAMES = st.builds(
+    framed, st.sampled_from([3, 9, 9, 12, 13]), USUAL_TOPICS, st.sampled_from([-1, -1, 1])
+)
+ANY_FRAMES = st.builds(
+    mutated,
+    st.builds(
+        framed,
+        st.integers(3, 13),
+        st.lists(TOPIC, max_size=3),
+        st.sampled_from([-1, 1, 2]),  # an error with 0 disconnects, a matter of time again
+        st.sampled_from([None, None, "tx"]),
+    ),
+    st.one_of(st.just([]), MUTATIONS),
+    st.just(1.0),
+)
+FRAMES = st.one_of(USUAL_FRAMES, USUAL_FRAMES, USUAL_FRAMES, ANY_FRAMES)
+TURN = st.lists(
+    st.tuples(st.integers(0, CONNECTIONS - 1), st.lists(FRAMES, max_size=4)), max_size=4
+)
+
+
+@needs_kernel
+@settings(max_examples=60, deadline=None)
+@given(turns=st.lists(TURN, max_size=3), is_slow=st.booleans(), cut=st.floats(0, 1))
+def test_runs_are_answered_and_stored_as_if_each_request_had_come_alone(
+    long_lived, turns, is_slow, cut
+) -> None:
+    arriving = []
+    for turn in turns:
+        pieces = []
+        for number, frames in turn:
+            data = b"".join(map(length_prefixed, frames))
+            at = int(len(data) * cut)
+            pieces += [(number, data[:at]), (number, data[at:])]
+        arriving.append(pieces)
+    for served in long_lived:
+        served.is_slow = is_slow
+    event(f"taken: {min(served_alike(long_lived, arriving), 3)}")
+
+
+def plain(producer: tuple[int, int, int] = (-1, -1, -1), **fields: Any) -> bytes:
+    data = made("plain", producer, **fields)
+    assert data is not None
+    return data
+
+
+def request(*batches: bytes, version: int = 9, acks: int = -1, index: int = 0) -> bytes:
+    return length_prefixed(framed(version, [("t", [(index, one) for one in batches])], acks))
+
+
+@needs_kernel
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_what_follows_a_connections_first_request_is_taken_in_runs(both, version, acks) -> None:
+    one = length_prefixed(
+        framed(version, [("t", [(0, plain()), (1, plain())]), ("small", [(0, plain())])], acks)
+    )
+    assert served_alike(both, [[(0, one)]]) == 0, "nothing is known of the client"
+    assert served_alike(both, [[(0, one * 5), (1, one), (0, one)]]) == 6
+
+
+@needs_kernel
+def test_producers_with_ids_are_taken_and_judged(both) -> None:
+    both_ways = [
+        [(0, request(plain((7, 0, 0))))],
+        [(0, request(plain((7, 0, 2))) + request(plain((7, 0, 4)), plain((7, 0, 6))))],
+        [(0, request(plain((7, 0, 2))))],  # a duplicate
+        [(0, request(plain((7, 0, 30))) + request(plain((7, 0, 8))))],  # a gap
+        [(0, request(plain((7, 1, 0))) + request(plain((7, 0, 8))))],  # a fenced epoch
+        [(0, request(plain((7, 1, 2))) + request(plain((7, 1, 2))))],
+        [(0, request(plain((7, 1, 4)), plain((8, 0, 0)), acks=1))],
+    ]
+    assert served_alike(both, both_ways) == 10
+
+
+@needs_kernel
+def test_what_is_not_plain_is_left_to_others_and_keeps_its_place(both) -> None:
+    served_alike(both, [[(0, request(plain()))]])
+    for kind in KINDS[1:]:
+        unusual = length_prefixed(framed(9, [("t", [(0, made(kind))])]))
+        assert served_alike(both, [[(0, request(plain()) + unusual + request(plain()))]]) >= 1
+        served_alike(both, [[(0, request(plain()))]])
+
+
+@needs_kernel
+def test_errors_of_the_machine_are_told_as_ever(both) -> None:
+    for version in (3, 8, 10, 13):
+        for acks in (-1, 0, 1):
+            mixed = length_prefixed(
+                framed(version, [("t", [(0, plain()), (1, plain()), (0, plain())])], acks)
+            )
+            served_alike(both, [[(0, mixed), (1, mixed)]])
+            for served in both:
+                hosted = served.node.replicas.hosted["t", 1]
+                served.node.follow(hosted, hosted.machine.leader_epoch + 1)
+            assert served_alike(both, [[(0, mixed * 2), (1, mixed)]]) >= 2
+            for served in both:
+                hosted = served.node.replicas.hosted["t", 1]
+                served.node.lead(hosted, hosted.machine.leader_epoch + 1)
+
+
+@needs_kernel
+def test_a_partition_that_goes_while_a_block_is_filled_refuses_it(both) -> None:
+    served_alike(both, [[(1, request(plain()))], [(0, request(plain()))]])
+    outputs = []
+    for served in both:
+        served.receive(0, request(plain()))  # the reader of before: settled at once
+        served.receive(1, request(plain()) * 2)
+        served.receive(1, request(plain()))
+        hosted = served.node.replicas.hosted["t", 0]
+        served.node.driver.remove(hosted.key)
+        served.end_turn()
+        outputs.append(served.outputs())
+    assert outputs[0] == outputs[1]
+    assert int(ErrorCode.NOT_LEADER_OR_FOLLOWER).to_bytes(2, "big") in outputs[0][1][0]
+
+
+@needs_kernel
+def test_a_machine_that_breaks_down_disconnects_who_waits_for_it(both, monkeypatch) -> None:
+    served_alike(both, [[(0, request(plain()))], [(1, request(plain()))]])
+    monkeypatch.setattr(Partition, "_take", lambda *given: 1 / 0)
+    monkeypatch.setattr(Partition, "_takes_whole", lambda *given: 1 / 0)
+    for served in both:
+        served.receive(0, request(plain()) * 2)
+        served.receive(1, request(plain()))
+        served.end_turn()
+    assert [one[1] for one in both[0].outputs()] == [True, True, False]
+    assert [one[1] for one in both[1].outputs()] == [True, True, False]
+
+
+@needs_kernel
+def test_clients_that_leave_are_not_answered_and_others_are(both) -> None:
+    served_alike(both, [[(0, request(plain())), (1, request(plain()))]])
+    for served in both:
+        served.is_slow = True
+        for number in (0, 1):
+            served.receive(number, request(plain()) * 3)
+        served.connections[0][0].connection_lost(None)
+        served.connections[0] = served.connect()
+    assert served_alike(both, [[]]) == 0
+
+
+@needs_kernel
+def test_no_more_requests_are_in_flight_than_ever(both) -> None:
+    served_alike(both, [[(0, request(plain()))]])
+    for served in both:
+        served.is_slow = True
+        connection, _ = served.connections[0]
+        data = request(plain()) * (MAX_REQUESTS_IN_FLIGHT + 9)
+        room = connection.get_buffer(-1)
+        room[: len(data)] = data
+        connection.buffer_updated(len(data))
+        assert len(connection._waiting) == MAX_REQUESTS_IN_FLIGHT
+        assert connection._waiting_bytes == MAX_REQUESTS_IN_FLIGHT * (len(request(plain())) - 4)
+        served.end_turn()
+    fast, today = both
+    assert fast.outputs() == today.outputs()
+    served_alike(both, [[]])
+    assert [one[0]._waiting_bytes for one in fast.connections] == [0] * CONNECTIONS
+
+
+@needs_kernel
+def test_more_than_may_be_collected_is_settled_at_once(both, monkeypatch) -> None:
+    monkeypatch.setattr(combined_appends, "COLLECTED_BYTES_MAX", 100)
+    served_alike(both, [[(0, request(plain()))]])
+    fast = both[0]
+    for number in (0, 1):
+        fast.receive(number, request(plain()) * 4)
+    assert not fast.appends._groups
+    both[1].receive(0, request(plain()) * 4)
+    both[1].receive(1, request(plain()) * 4)
+    served_alike(both, [[]])
+
+
+@needs_kernel
+def test_no_data_of_a_turn_stay_behind(both) -> None:
+    served_alike(both, [[(0, request(plain())), (1, request(plain()))]])
+    fast = both[0]
+    fast.receive(0, request(plain()))
+    fast.receive(1, request(plain()))
+    assert fast.appends.open_blocks
+    fast.end_turn()
+    assert not fast.appends.open_blocks
