@@ -1,6 +1,6 @@
 """CPU that clients written for Python take per record, on one broker of ours, in one table.
 
-    python benchmarks/clients/libraries.py [--records N] [--rounds R]
+    python benchmarks/clients/libraries.py [--records N] [--rounds R] [--client NAME]
 
 Every measurement is a process of its own, which warms up and then reads its own CPU time before
 and after, all threads included; the rounds of all clients are interleaved and the table has
