@@ -184,13 +184,17 @@ class _ProduceJob:
         return left
 
     def take_in_pieces(self, left: deque[_Sent]) -> Pieces:
-        """Take the others one by one, large ones in a thread; copies, as the buffer goes on."""
+        """Take the others one by one, large ones in a thread; copies, as the buffer goes on, also
+        of those that are held."""
         decompression = self._parts.decompression
+        held = self._held or []
         size_bytes = sum(len(sent.partition.records or b"") for sent in left)
+        size_bytes += sum(len(one.batch.data) for one in held)
         is_reserved = decompression.reserve(size_bytes)
         if not is_reserved:
             self._refusal = (ErrorCode.REQUEST_TIMED_OUT, "too many large batches wait already")
         try:
+            _copy(held, is_reserved)
             for _, partition, _ in left if is_reserved else ():
                 if partition.records is not None:
                     partition.records = bytearray(partition.records)
@@ -382,10 +386,7 @@ class _ProduceJob:
         is_reserved = self._parts.decompression.reserve(size_bytes)
         if not is_reserved:
             self._refusal = (ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait already")
-        for place, one in enumerate(held):
-            kept = bytearray(one.batch.data) if is_reserved else b""
-            held[place] = one._replace(batch=one.batch._replace(data=kept))
-            one.sent.partition.records = None
+        _copy(held, is_reserved)
         return size_bytes if is_reserved else 0
 
     def _append_permitted(self, held: _Held, permission: Permission, asking: Asking) -> None:
@@ -411,6 +412,15 @@ class _ProduceJob:
         if self._outstanding:
             return
         finish(self._context, self._acks, self._response, self._parts.metadata)
+
+
+def _copy(held: list[_Held], is_reserved: bool) -> None:
+    """Let batches outlive the buffer that they were received in; without room for them they are
+    refused, and need no data."""
+    for place, one in enumerate(held):
+        kept = bytearray(one.batch.data) if is_reserved else b""
+        held[place] = one._replace(batch=one.batch._replace(data=kept))
+        one.sent.partition.records = None
 
 
 def _is_large(error: BatchError) -> bool:
