@@ -50,8 +50,8 @@ def test_a_hostile_produce_request_is_not_read_past_its_end(backend_name, tmp_pa
         pytest.skip("only the kernels can")
     done = fuzz(sanitized.build(PRODUCE, tmp_path), SECONDS, "tests.batch.fuzz_produce")
     assert done.returncode == 0, done.stderr[-4000:]
-    _, rounds, _, sound = done.stdout.split()
-    assert int(rounds) > 100 and int(sound) > 100
+    _, rounds, _, sound, _, taken = done.stdout.split()
+    assert int(rounds) > 100 and int(sound) > 100 and int(taken) > 100
 
 
 @pytest.mark.long
