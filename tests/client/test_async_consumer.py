@@ -121,7 +121,7 @@ def play(served: str, topic: str, story: Story) -> None:
 
 
 def test_calls_that_are_cancelled_lose_no_record(
-    served: str, topic: str, parts: list[TopicPartition]
+    served: str, parts: list[TopicPartition], topic: str
 ):
     produce(served, parts[:1], 0, 600)
 
