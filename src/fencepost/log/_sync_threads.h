@@ -247,13 +247,13 @@ static fpost_sync *fpost_sync_work(int64_t number, int count)
 /* Have it done, and take it over; errno if nobody can do it: it stays the caller's then. */
 static int fpost_sync_submit(fpost_pool *pool, int64_t lane_number, fpost_sync *work)
 {
-    int error = 0;
+    int error = 0, wakes = 0;
     pthread_mutex_lock(&pool->lock);
     fpost_lane *lane = fpost_sync_lane(pool, lane_number);
     if (!lane || pool->stopping)
         error = lane ? ESHUTDOWN : ENOMEM;
     else if (lane->idle > lane->queued)
-        pthread_cond_signal(&lane->more);
+        wakes = 1;
     else if (lane->thread_count < pool->threads_max) {
         error = fpost_sync_start_thread(lane);
         if (lane->thread_count)
@@ -271,6 +271,8 @@ static int fpost_sync_submit(fpost_pool *pool, int64_t lane_number, fpost_sync *
         work->before->behind = pool->pending.before = work;
     }
     pthread_mutex_unlock(&pool->lock);
+    if (wakes) /* behind the lock, or who wakes would have to wait for that */
+        pthread_cond_signal(&lane->more);
     return error;
 }
 
