@@ -7,8 +7,9 @@ that answers at once or in pieces; of what it does not take nothing is left.
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import event, given, settings, strategies as st
@@ -17,8 +18,10 @@ from fencepost.broker.apis.fetch import handle
 from fencepost.broker.apis.fetch_fast_path import PARTITIONS_MAX, read_usual, take_usual
 from fencepost.broker.net.request_context import Buffer, RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.log.errors import CorruptFileError
 from fencepost.log.page_cache import NotCachedError
-from fencepost.machines.partition import AdvanceLogStart
+from fencepost.machines.partition import AdvanceLogStart, StopReplica
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import encode_request, read_request_header
@@ -59,16 +62,11 @@ class Served:
         node.lead(twice_led, 1)
         node.produce(twice_led, [NOW_MS])
         self.full = full
-        names = "clocks cold_reads config fetches metadata replicas storage driver throttle"
-        by_name = {
-            name: annotation
-            for name, annotation in handle.__annotations__.items()
-            if name in names.split()
-        }
         found = {type_.__name__: part for type_, part in node.parts.items()}
-        self.parts = {name: found[annotation] for name, annotation in by_name.items()}
-        self.short = {
-            name: self.parts[name] for name in ("cold_reads", "config", "replicas", "storage")
+        self.parts = {
+            name: found[annotation]
+            for name, annotation in handle.__annotations__.items()
+            if annotation in found
         }
 
     def traffic(self) -> list[Any]:
@@ -77,8 +75,8 @@ class Served:
             for one in (hosted.traffic for hosted in self.node.replicas.all())
         ]
 
-    def serve(self, frame: Buffer, way: str, caller: Next | None = None) -> Any:
-        """The answer, with what it adds to counts; None if there is none (yet)."""
+    def begin(self, frame: Buffer, way: str, caller: Next | None = None) -> Request | None:
+        """A request on its way; None if that does not take it."""
         caller = caller or Next("PLAINTEXT", self.node.parts)
         received = memoryview(bytearray(frame))
         try:
@@ -98,8 +96,9 @@ class Served:
             len(frame),
         )
         if way == "short":
-            if not take_usual(context, received, start, **self.short):
+            if not take_usual(context, received, start, **self.parts):
                 assert not context.answered and self.traffic() == before
+                assert caller.buffered_bytes == 0
                 return None
         else:
             caller.nobody_is_in_front = way == "at once"
@@ -110,17 +109,42 @@ class Served:
             answer = to_its_end(handle(context, request, **self.parts))
             if answer is not None:
                 context.reply(answer)
-        if not context.answered:
-            context.abandoned()
+        return Request(context, metrics, caller.buffered_bytes)
+
+    def serve(self, frame: Buffer, way: str, caller: Next | None = None) -> Any:
+        """All there is to be told of a request's answer, and what it adds to counts."""
+        before = self.traffic()
+        request = self.begin(frame, way, caller)
+        if request is None:
             return None
-        to_its_end(context.take_pieces())
-        parts = b"".join(bytes(part) for part in context.take_parts())
-        counted = metrics.apis[1]
+        has_waited = not request.context.answered
+        if has_waited:
+            self.node.timers.advance(499)
+            assert not request.context.answered
+            self.node.timers.advance(1)
+        told = request.told()
+        assert len(self.node.fetches) == 0
         added = [
             tuple(after - was for after, was in zip(one, other, strict=True))
             for one, other in zip(self.traffic(), before, strict=True)
         ]
-        return parts, added, dict(counted.errors), counted.response_bytes
+        return has_waited, told, added, has_waited and request.buffered_bytes
+
+
+class Request(NamedTuple):
+    """A request that is answered, or waits."""
+
+    context: RequestContext
+    metrics: RequestMetrics
+    buffered_bytes: int
+
+    def told(self) -> Any:
+        """The answer, and what is counted of it."""
+        assert self.context.answered
+        to_its_end(self.context.take_pieces())
+        parts = b"".join(bytes(part) for part in self.context.take_parts())
+        counted = self.metrics.apis[1]
+        return parts, dict(counted.errors), counted.response_bytes
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +216,7 @@ def mutated(frame: bytes, mutations: list[tuple[str, float, int]], cut: float) -
     topics=TOPICS,
     min_bytes=st.sampled_from([1] * 8 + [0, 500]),
     max_bytes=st.sampled_from([1 << 20, 1 << 20, 700, 1, 0, -1]),
-    max_wait_ms=st.sampled_from([500, 0, -1]),
+    max_wait_ms=st.sampled_from([500, 500, 0, -1]),
     isolation_level=st.sampled_from([0] * 8 + [1, 2]),
     mutations=st.one_of(st.just([]), st.just([]), st.just([]), MUTATIONS),
     cut=st.sampled_from([1.0] * 8 + [0.9, 0.5]),
@@ -207,7 +231,7 @@ def test_both_ways_answer_the_same(
 ) -> None:
     frame = mutated(framed(version, topics, **fields), mutations, cut)
     short = served.serve(frame, "short")
-    event("taken" if short else "left")
+    event("left" if short is None else "waits" if short[0] else "answered")
     at_once, in_pieces = served.serve(frame, "at once"), served.serve(frame, "in pieces")
     assert at_once == in_pieces
     assert short is None or short == at_once
@@ -221,6 +245,8 @@ def test_both_ways_answer_the_same(
         [("t", [reading(0, 3, partition_max_bytes=1)])],
         [("t", [reading(0, 206), reading(2, 5), reading(1)])],
         [("u", [reading()]), ("t", [reading(1), reading(2, 206), reading(0, 4)])],
+        [("t", [reading(0, 206)])],
+        [("u", [reading(0, 4)]), ("t", [reading(1)])],
         [("zstd", [reading(0, 6, current_leader_epoch=0, last_fetched_epoch=0)])],
     ],
 )
@@ -235,8 +261,8 @@ def test_the_usual_is_taken(
 
 TAIL = [("t", [reading(0, 206)])]
 UNUSUAL: dict[str, tuple[int, list[tuple[str, list[FetchPartition]]], dict[str, Any]]] = {
-    "nothing to read": (17, TAIL, {}),
-    "not committed": (17, [("u", [reading(0, 4)])], {}),
+    "nothing to read, nor time": (17, TAIL, {"max_wait_ms": 0}),
+    "nothing to read, nor room": (17, TAIL, {"max_bytes": 0}),
     "an older version": (11, [("t", [reading()])], {}),
     "a session": (17, [("t", [reading()])], {"session_epoch": 0}),
     "a session that goes on": (17, [("t", [reading()])], {"session_id": 5, "session_epoch": 1}),
@@ -280,6 +306,63 @@ def test_what_cannot_be_read_at_once_is_left(
 
     monkeypatch.setattr(served.full.log, "read", read)
     assert served.serve(framed(17, [("t", [reading(2, 4), reading()])]), "short") is None
+
+
+def all_ways(served: Served, frame: bytes) -> list[Request]:
+    """The request three times, each of which waits."""
+    begun = [served.begin(frame, way) for way in ("short", "at once", "in pieces")]
+    waiting = [one for one in begun if one is not None and not one.context.answered]
+    assert len(waiting) == 3
+    return waiting
+
+
+def move(served: Served, hosted: HostedPartition, how: str) -> None:
+    """Let something happen to what is waited for."""
+    node = served.node
+    if how == "damage":
+
+        def read(*_: object) -> Any:
+            raise CorruptFileError("a file", "is damaged")
+
+        hosted.log.read = read  # type: ignore[method-assign]
+    if how in ("records", "damage"):
+        node.produce(hosted, [NOW_MS])
+    elif how == "epoch":
+        node.lead(hosted, hosted.machine.leader_epoch + 1)
+    else:
+        del node.replicas.hosted[hosted.topic, hosted.index]
+        node.driver.feed(hosted.key, StopReplica(is_deleted=True))
+        node.fetches.gone(hosted)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+@pytest.mark.parametrize("how", ["records", "damage", "epoch", "gone"])
+def test_what_ends_a_wait_is_answered_the_same(tmp_path: Path, version: int, how: str) -> None:
+    served = Served(tmp_path)
+    asked = [reading(0, 206, current_leader_epoch=0), reading(1)]
+    waiting = all_ways(served, framed(version, [("t", asked)]))
+    move(served, served.full, how)
+    short, at_once, in_pieces = [one.told() for one in waiting]
+    assert short == at_once == in_pieces
+    assert len(served.node.fetches) == 0
+
+
+def test_an_answer_that_is_not_the_next_waits_for_its_turn(served: Served) -> None:
+    caller = Next("PLAINTEXT", served.node.parts)
+    request = served.begin(framed(17, TAIL), "short", caller)
+    assert request is not None and not request.context.answered
+    caller.nobody_is_in_front = False
+    before = served.traffic()
+    served.node.timers.advance(500)
+    assert request.context.answered and served.traffic() == before, "it is made when it is"
+    assert request.told() == served.serve(framed(17, TAIL), "in pieces")[1]
+
+
+def test_who_leaves_does_not_wait(served: Served) -> None:
+    request = served.begin(framed(17, TAIL), "short")
+    assert request is not None and len(served.node.fetches) == 1
+    request.context.abandoned()
+    assert len(served.node.fetches) == 0
 
 
 @pytest.mark.parametrize("version", [12, 17])

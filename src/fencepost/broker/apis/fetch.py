@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 
 from fencepost.broker.apis.fetch_answer import (
+    PARTITION_BYTES,
     PARTITIONS_PER_PIECE,
     TOPIC_IDS_FROM,
     FetchAnswer,
@@ -64,8 +65,6 @@ from fencepost.wire.api.fetch import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-PARTITION_BYTES = 512
-"""What a fetch takes for each of its partitions until it is answered."""
 FOLLOWERS_SERVE_FROM = 11
 ZSTD_FROM = 10
 SESSIONS_FROM = 7

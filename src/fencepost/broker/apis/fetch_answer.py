@@ -59,6 +59,8 @@ from fencepost.wire.types import Uuid
 
 PartitionLook = Look[HostedPartition, SessionKey]
 
+PARTITION_BYTES: Final = 512
+"""What a fetch takes for each of its partitions until it is answered."""
 PARTITIONS_PER_PIECE: Final = 20
 TOPIC_IDS_FROM: Final = 13
 STORAGE_ERROR_FROM: Final = 6

@@ -1,15 +1,16 @@
-"""The usual Fetch of a consumer whose records are there, from its bytes to its answer's.
+"""The usual Fetch of a consumer, from its bytes to its answer's.
 
 A consumer without a session that reads on asks in few bytes, all of them known but the numbers, and
 is answered with few besides the records. So both are a handful of `struct` calls here. Whatever is
 unusual in a request, or wrong with it or its partitions, is left to `fetch`, which begins again at
-the first byte: nothing has happened before the answer is known, and the answers are the same, byte
-for byte.
+the first byte: nothing has happened before it is known what to answer, or that it has to wait. One
+that has waited, and is not usual any more, is answered by `fetch_answer`. The answers are the same,
+byte for byte.
 
 Usual is: v12 or later, nothing tagged, no session, no rack, no replica, uncommitted records, one
-byte wanted, no topic twice; every partition here, with an offset that may be read; records of at
-least one of them in the page cache, and none of the others' to be waited for; and an answer that
-would leave now. Up to `PARTITIONS_MAX` partitions are done in one go.
+byte wanted, no topic twice; every partition here, with an offset that may be read; all records in
+the page cache, or none to read and time to wait for them; and an answer that would leave now. Up to
+`PARTITIONS_MAX` partitions are done in one go.
 
 The bytes of such a request, after its header, and of the answer (lengths are one byte, one more
 than what they stand for, but the records', which is a varint; `.` stands for no tags):
@@ -33,18 +34,32 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from fencepost.broker.apis.fetch_answer import TOPIC_IDS_FROM
+from fencepost.broker.apis.fetch_answer import (
+    PARTITION_BYTES,
+    TOPIC_IDS_FROM,
+    FetchAnswer,
+    FetchParts,
+)
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.registry import Pieces
 from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
+from fencepost.machines.driver import Driver
+from fencepost.machines.fetch import FetchTerms, FetchWanted, PendingFetch
 from fencepost.machines.fetch.answering import CONSUMER
+from fencepost.machines.fetch.sessions import without_session
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 FLEXIBLE_FROM: Final = 12
@@ -73,6 +88,7 @@ Wanted = tuple[int, int, int, int, int, int]
 class UsualFetch(NamedTuple):
     """What there is in a usual request: topics are names or ids, as they stand in it."""
 
+    max_wait_ms: int
     max_bytes: int
     topics: list[tuple[bytes, list[Wanted]]]
 
@@ -82,32 +98,36 @@ def take_usual(
     frame: memoryview,
     body_start: int,
     *,
+    clocks: Clocks,
     cold_reads: ColdReads,
     config: BrokerConfig,
+    fetches: FetchHost,
+    metadata: MetadataCache,
     replicas: ReplicaManager,
     storage: Storage,
+    driver: Driver,
+    throttle: LeaderThrottle,
 ) -> bool:
-    """Take a request from its bytes; whether it was a usual one, and is answered."""
+    """Take a request from its bytes; whether it was a usual one, and is answered some time."""
     version = context.api_version
     if version < FLEXIBLE_FROM or not context.is_next:
         return False
     request = read_usual(frame, body_start, version)
     if request is None:
         return False
-    found = _find_all(request.topics, replicas, version)
+    parts = FetchParts(
+        clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
+    )
+    usual = _Usual(parts, context, request)
+    found = usual.find()
     if found is None:
         return False
-    max_bytes = min(request.max_bytes, config.get("fetch.max.bytes"), context.available_bytes)
-    try:
-        with storage.descriptors.without_waiting(), cold_reads.reading(0):
-            records = _read(found, max_bytes)
-    except (NotCachedError, *LOG_ERRORS):
+    if not any(bounds.upper_bound > wanted[2] for _, wanted, bounds in found):
+        return usual.park(found)
+    answer = usual.read(found)
+    if answer is None:
         return False
-    if not any(records):
-        return False
-    for (hosted, _, _), data in zip(found, records, strict=True):
-        hosted.traffic.fetched(len(data), 0, is_follower=False)
-    context.reply_without_errors(*_answer(context, request, found, records))
+    context.reply_without_errors(*answer)
     return True
 
 
@@ -120,7 +140,7 @@ def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
         at += _REPLICA.size
     if end - at < _HEAD.size:
         return None
-    _, min_bytes, max_bytes, isolation, *session, topics = _HEAD.unpack_from(frame, at)
+    max_wait_ms, min_bytes, max_bytes, isolation, *session, topics = _HEAD.unpack_from(frame, at)
     at += _HEAD.size
     if (
         min_bytes != 1
@@ -159,10 +179,111 @@ def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
         named.append((topic, wanted))
     if frame[at:] != _END:
         return None
-    return UsualFetch(max_bytes, named)
+    return UsualFetch(max_wait_ms, max_bytes, named)
 
 
 _Found = list[tuple[HostedPartition, Wanted, FetchBounds]]
+
+
+class _Usual:
+    """A usual request until its answer, for which it may wait."""
+
+    __slots__ = ("_context", "_parked", "_parts", "_request", "_terms", "_wanted")
+
+    def __init__(self, parts: FetchParts, context: RequestContext, request: UsualFetch) -> None:
+        self._parts = parts
+        self._context = context
+        self._request = request
+        self._terms: FetchTerms
+        self._wanted: list[FetchWanted[SessionKey]]
+        self._parked: PendingFetch[str] | None = None
+
+    def find(self) -> _Found | None:
+        """What the partitions say; None if one of them has something else to say."""
+        return _find_all(self._request.topics, self._parts.replicas, self._context.api_version)
+
+    def read(self, found: _Found, *, needs_records: bool = True) -> list[Buffer] | None:
+        """The answer; None if it would have no records, or they cannot be read at once."""
+        parts, context, request = self._parts, self._context, self._request
+        limit_bytes = parts.config.get("fetch.max.bytes")
+        max_bytes = min(request.max_bytes, limit_bytes, context.available_bytes)
+        try:
+            with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(0):
+                records = _read(found, max_bytes)
+        except (NotCachedError, *LOG_ERRORS):
+            return None
+        if needs_records and not any(records):
+            return None
+        for (hosted, _, _), data in zip(found, records, strict=True):
+            hosted.traffic.fetched(len(data), 0, is_follower=False)
+        return _answer(context, request, found, records)
+
+    def park(self, found: _Found) -> bool:
+        """Wait for the partitions, none of which has records; False if it does not want to."""
+        parts, context, request = self._parts, self._context, self._request
+        max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
+        if request.max_wait_ms <= 0 or max_bytes < 1:
+            return False
+        by_id = context.api_version >= TOPIC_IDS_FROM
+        self._terms = FetchTerms(1, max_bytes, parts.clocks.now_ms() + request.max_wait_ms)
+        self._wanted = [
+            FetchWanted(
+                (hosted.topic_id if by_id else hosted.topic, index),
+                offset,
+                partition_max_bytes,
+                leader_epoch,
+                last_epoch,
+                log_start,
+            )
+            for hosted, (
+                index,
+                leader_epoch,
+                offset,
+                last_epoch,
+                log_start,
+                partition_max_bytes,
+            ), _ in found
+        ]
+        context.add_buffered(PARTITION_BYTES * len(found))
+        keys = [hosted.key for hosted, _, _ in found]
+        self._parked = parts.fetches.park(
+            self._complete,
+            dict(zip(keys, self._wanted, strict=True)),
+            self._terms,
+            [(key, 0) for key in keys],
+        )
+        context.on_disconnect(self._abandon)
+        return True
+
+    def _complete(self) -> None:
+        """The wait is over."""
+        self._parked = None
+        context = self._context
+        if context.answered:
+            return
+        if context.is_next:
+            context.reply_now(self._respond_at_once)
+        else:
+            context.reply_in_pieces(self._respond())
+
+    def _respond_at_once(self) -> Message | Pieces | list[Buffer]:
+        """The answer, or how it is made if that is unusual by now."""
+        found = self.find()
+        answer = None if found is None else self.read(found, needs_records=False)
+        return self._unusual().make_at_once(None) if answer is None else answer
+
+    def _respond(self) -> Pieces:
+        """The answer, when it is its turn."""
+        return (yield from self._unusual().make(None))
+
+    def _unusual(self) -> FetchAnswer:
+        session = without_session(self._wanted)
+        return FetchAnswer(self._parts, self._context, session, self._terms)
+
+    def _abandon(self) -> None:
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            self._parts.fetches.cancel(parked)
 
 
 def _find_all(

@@ -193,9 +193,9 @@ class RequestContext:
             self._make = make
             self._settle()
 
-    def reply_now(self, make: Callable[[], Message | Pieces]) -> None:
+    def reply_now(self, make: Callable[[], Message | Pieces | list[Buffer]]) -> None:
         """`make`, called now, makes the answer of a request that `is_next`, or returns the pieces
-        that do."""
+        that do. Parts are an answer as `reply_without_errors` takes it."""
         try:
             answer = make()
         except Exception:
@@ -204,6 +204,8 @@ class RequestContext:
         else:
             if isinstance(answer, Message):
                 self.reply(answer)
+            elif isinstance(answer, list):
+                self.reply_without_errors(*answer)
             else:
                 self.reply_in_pieces(answer)
 

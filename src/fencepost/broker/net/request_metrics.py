@@ -267,7 +267,7 @@ class _Timed(_Counted):
         self.handled_s = perf_counter()
         return None
 
-    def reply_now(self, make: Callable[[], Message | Pieces]) -> None:
+    def reply_now(self, make: Callable[[], Message | Pieces | list[Buffer]]) -> None:
         """See `RequestContext`: what it waited for is there, and it is the next to be sent."""
         self.answered_s = self.sending_s = perf_counter()
         super().reply_now(make)

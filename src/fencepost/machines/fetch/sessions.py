@@ -315,7 +315,7 @@ class FetchSessions(Generic[Key]):
             if session_id != NO_SESSION_ID:
                 self._remove(session_id)
             if epoch == FINAL_EPOCH:
-                return FetchContext(wanted, _finish_without_session)
+                return without_session(wanted)
 
             def finish(outcomes: Sequence[tuple[Key, FetchOutcome]], at_ms: int) -> Finished:
                 return self._create(wanted, outcomes, is_follower, uses_topic_ids, at_ms)
@@ -335,7 +335,7 @@ class FetchSessions(Generic[Key]):
         self.used_bytes += session.size_bytes - before_bytes
         if not session.entries:
             self._remove(session_id)
-            return FetchContext((), _finish_without_session)
+            return without_session(())
         if session.size_bytes > before_bytes and not self._evict_for(
             session.privileged, len(session.entries), 0, now_ms, session
         ):
@@ -463,6 +463,11 @@ class FetchSessions(Generic[Key]):
             index = bisect_left(values, value)
             if index < len(values) and values[index] == value:
                 del values[index]
+
+
+def without_session(wanted: Sequence[FetchWanted[Key]]) -> FetchContext[Key]:
+    """A full request of a client that wants no session, or has ended its own."""
+    return FetchContext(wanted, _finish_without_session)
 
 
 def _finish_without_session(outcomes: Sequence[tuple[Hashable, FetchOutcome]], _: int) -> Finished:
