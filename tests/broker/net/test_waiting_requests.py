@@ -5,8 +5,8 @@ import gc
 
 import pytest
 
-from fencepost.broker.apis import fetch as fetch_api
-from fencepost.broker.apis.fetch import PARTITION_BYTES
+from fencepost.broker.apis import fetch as fetch_api, fetch_fast_path
+from fencepost.broker.apis.fetch_answer import PARTITION_BYTES
 from fencepost.broker.net import connection as bounds, memory_budget
 from fencepost.wire.api import FetchRequest, FetchResponse
 from fencepost.wire.api.fetch import FetchableTopicResponse, PartitionData
@@ -124,17 +124,21 @@ def test_a_client_whose_fetches_wait_for_too_much_is_disconnected_and_others_wai
     assert values(response.responses[0].partitions[0]) == [b"a"]
 
 
+@pytest.mark.parametrize("min_bytes", [1, 2], ids=["usual", "unusual"])
 @pytest.mark.parametrize("waits_behind", [False, True], ids=["parked", "answered behind another"])
-def test_a_fetch_whose_client_leaves_needs_no_garbage_collector(node, client, waits_behind):
+def test_a_fetch_whose_client_leaves_needs_no_garbage_collector(
+    node, client, waits_behind, min_bytes
+):
     """Cycles would keep thousands of partitions until the collector has looked everywhere."""
     idle, topic = make_topic(client), make_topic(client)
+    asked = {"max_wait_ms": FOR_DAYS_MS, "min_bytes": min_bytes}
     fetch(client, topic, 0)
     with without_collector():
         before = fetches_in_memory()
         with node.connect() as leaving:
             if waits_behind:
-                leaving.send(fetch_request(idle, 0, max_wait_ms=FOR_DAYS_MS), VERSION)
-            leaving.send(fetch_request(topic, 0, max_wait_ms=FOR_DAYS_MS), VERSION)
+                leaving.send(fetch_request(idle, 0, **asked), VERSION)
+            leaving.send(fetch_request(topic, 0, **asked), VERSION)
             eventually(lambda: len(node.node.fetches) == 1 + waits_behind)
             if waits_behind:
                 produce(client, topic, batch(b"a"))
@@ -144,4 +148,5 @@ def test_a_fetch_whose_client_leaves_needs_no_garbage_collector(node, client, wa
 
 
 def fetches_in_memory():
-    return sum(type(one) is fetch_api._Fetch for one in gc.get_objects())
+    kinds = fetch_api._Fetch, fetch_fast_path._Usual
+    return sum(type(one) in kinds for one in gc.get_objects())
