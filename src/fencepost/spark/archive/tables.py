@@ -42,8 +42,6 @@ _MISSING: Final = re.compile(
 _MISFIT: Final = re.compile(
     r"\b(?:IncompatibleClassChange|NoSuchMethod|NoSuchField|AbstractMethod|NoClassDefFound)Error\b"
 )
-_UNBOUND_METHOD: Final = re.compile(r"'[\w.$\[\]]+ [\w.$]+\([\w.$, \[\]]*\)'")
-"""How Java names a method that is not there, where only an error's text is told."""
 
 
 def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
@@ -142,7 +140,7 @@ def _told_plainly(format: str, version: str) -> Iterator[None]:
         if _MISSING.search(text):
             package = f"; give it with --packages {hint}" if hint else ""
             raise ArchiveError(f"Spark has no format {format!r}{package}") from error
-        if hint and (_MISFIT.search(text) or _UNBOUND_METHOD.search(text)):
+        if hint and _MISFIT.search(text):
             raise ArchiveError(
                 f"format {format!r}: the package is made for another Spark than {version}, whose "
                 f"classes differ; give one that is made for {version}, or archive as parquet"
