@@ -15,6 +15,7 @@ import pytest
 from hypothesis import event, given, settings, strategies as st
 from msgspec import structs
 
+from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce, produce_fast_path
 from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
@@ -25,6 +26,7 @@ from fencepost.runtime import combined_appends
 from fencepost.wire.errors import ErrorCode
 
 from .harness import register, routes_of, to_its_end
+from .partitions import NOW_MS
 from .test_produce_fast_path import (
     KINDS,
     MUTATIONS,
@@ -275,7 +277,7 @@ TURN = st.lists(
 
 
 @needs_kernel
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(turns=st.lists(TURN, max_size=3), is_slow=st.booleans(), cut=st.floats(0, 1))
 def test_runs_are_answered_and_stored_as_if_each_request_had_come_alone(
     long_lived, turns, is_slow, cut
@@ -306,12 +308,19 @@ def request(*batches: bytes, version: int = 9, acks: int = -1, index: int = 0) -
 @needs_kernel
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [-1, 0, 1])
-def test_what_follows_a_connections_first_request_is_taken_in_runs(both, version, acks) -> None:
+def test_what_follows_a_connections_first_request_is_taken_in_runs(
+    long_lived, version, acks
+) -> None:
+    for served in long_lived:
+        served.is_slow = False
+        for number, (connection, _) in enumerate(served.connections):
+            connection.connection_lost(None)
+            served.connections[number] = served.connect()
     one = length_prefixed(
         framed(version, [("t", [(0, plain()), (1, plain())]), ("small", [(0, plain())])], acks)
     )
-    assert served_alike(both, [[(0, one)]]) == 0, "nothing is known of the client"
-    assert served_alike(both, [[(0, one * 5), (1, one), (0, one)]]) == 6
+    assert served_alike(long_lived, [[(0, one)]]) == 0, "nothing is known of the client"
+    assert served_alike(long_lived, [[(0, one * 5), (1, one), (0, one)]]) == 6
 
 
 @needs_kernel
@@ -436,3 +445,16 @@ def test_no_data_of_a_turn_stay_behind(both) -> None:
     assert fast.appends.open_blocks
     fast.end_turn()
     assert not fast.appends.open_blocks
+
+
+@needs_kernel
+def test_indexes_get_the_entries_that_batches_would_make_one_by_one(both) -> None:
+    served_alike(both, [[(0, request(plain())), (1, request(plain()))]])
+    times_ms = [NOW_MS + (number * 7) % 11 for number in range(40)]
+    data = [
+        request(bytes(build_batch([(b"k", b"v" * 300)], timestamp_ms=timestamp_ms)))
+        for timestamp_ms in times_ms
+    ]
+    assert served_alike(both, [[(0, b"".join(data[:20])), (1, b"".join(data[20:]))]]) == 40
+    segment = both[0].node.replicas.hosted["t", 0].log._row.active
+    assert len(segment.index) > 2 and segment.max_timestamp.timestamp_ms == max(times_ms)

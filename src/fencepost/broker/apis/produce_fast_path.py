@@ -4,8 +4,9 @@ What today's clients send to partitions that are led here needs little of what a
 the compiled `batch._produce` reads it where it was received, checks each batch in one call, and
 writes the answer. Whatever is unusual in it, or wrong with it, is left to `produce`, which begins
 again at the first byte: nothing has been appended before all of the request is found usual, so both
-take a request whole, and the answers are the same, byte for byte. Batches of both ways go through
-`CombinedAppends`, so that they may alternate on a partition.
+take a request whole, and the answers are the same, byte for byte. Batches of all ways go through
+`CombinedAppends`, so that they may alternate on a partition. Plain requests seldom come here: all
+that follow a connection's first are taken by `produce_runs`, before they are looked at one by one.
 
 Usual is: acks 0, 1 or all; every partition here, and not a brokers' topic; every batch sound, with
 nothing in it to be put right or compressed anew. A compressed batch is checked by
