@@ -189,7 +189,6 @@ class CombinedAppends:
         if self._groups:
             groups, self._groups = self._groups, {}
             self._size_bytes = 0
-            self.open_blocks.clear()
             for group in groups.values():
                 self._settle_group(group)
 
@@ -220,6 +219,7 @@ class CombinedAppends:
 
     def _settle_block(self, block: Any) -> None:
         block.close()
+        self.open_blocks.clear()  # what is settled is not kept for being remembered
         if not block:
             return
         hosted, clocks = block.target, self._clocks

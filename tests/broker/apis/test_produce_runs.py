@@ -445,6 +445,10 @@ def test_no_data_of_a_turn_stay_behind(both) -> None:
     assert fast.appends.open_blocks
     fast.end_turn()
     assert not fast.appends.open_blocks
+    large = build_batch([(b"k", b"v" * combined_appends.COPIED_BYTES_MAX)], timestamp_ms=NOW_MS)
+    fast.receive(2, request(plain()))
+    fast.receive(2, request(plain()) + request(bytes(large)))
+    assert not fast.appends.open_blocks and not fast.appends._groups
 
 
 @needs_kernel
