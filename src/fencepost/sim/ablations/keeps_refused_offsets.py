@@ -22,5 +22,6 @@ ABLATION = Ablation(
     "a coordinator tells of an offset that the log has refused, and its successor of another",
     Rules(coordinator=KeepsRefusedOffsets()),
     scenarios=("S101",),
+    faults=("partition",),
     in_brokers=True,
 )
