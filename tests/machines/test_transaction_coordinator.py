@@ -135,16 +135,17 @@ def test_two_phase_commits_have_no_timeout() -> None:
 # -- AddPartitionsToTxn ----------------------------------------------------------------------
 
 
-def test_adding_begins_a_transaction_and_writes_only_what_is_new() -> None:
+def test_adding_begins_a_transaction_and_what_is_in_it_is_written_again_as_it_was() -> None:
     world = TransactionWorld()
     granted = world.init()
     producer = (granted.producer_id, granted.epoch)
     assert world.add(producer, P0) is NONE
     began_ms, length = world.present.start_ms, len(world.log)
+    before = world.present
     assert began_ms == world.wall_ms
     world.wall_ms += 10
     assert world.add(producer, P0) is NONE
-    assert len(world.log) == length
+    assert len(world.log) == length + 1 and world.present == before
     assert world.add(producer, P0, P1, version=2) is NONE
     assert world.present.partitions == {P0, P1}
     assert world.present.start_ms == began_ms and world.present.client_version == 2
@@ -210,12 +211,15 @@ def test_an_end_of_versions_0_and_1(state: TransactionState, committed: bool) ->
     assert world.end((8, 3), committed=committed) == Ended(MAPPING)
     for epoch in (2, 4):
         assert world.end((7, epoch), committed=committed) == Ended(FENCED)
-    assert world.end((7, 3), committed=committed) == Ended(CLASSIC[state][not committed])
+    before, expected = world.present, CLASSIC[state][not committed]
+    assert world.end((7, 3), committed=committed) == Ended(expected)
     if state is S.ONGOING:
         assert world.present.state is (S.PREPARE_COMMIT if committed else S.PREPARE_ABORT)
         assert world.present.identity.epoch == 3 and len(world.sent) == 1
     else:
-        assert len(world.log) == length and not world.sent
+        is_repeated = expected is NONE
+        assert len(world.log) == length + is_repeated and not world.sent
+        assert world.present == before
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ READERS = [
     pytest.param(ask_max_timestamp, "batch_by_max_timestamp", id="ListOffsets-max"),
 ]
 WRITERS = [
-    pytest.param(ask_produce, "append_as_leader", id="Produce"),
+    pytest.param(ask_produce, "append_all_as_leader", id="Produce"),
     pytest.param(ask_delete_records, "advance_start_offset", id="DeleteRecords"),
 ]
 OTHERS = [

@@ -44,6 +44,12 @@ class TransactionRules:
         then its partitions do not know how it ended."""
         return transaction.is_ending
 
+    def writes_again(self) -> bool:
+        """Whether what was done before is written anew when it is asked for once more. Before
+        version 2 nothing tells a repetition from a request of the next transaction, and another
+        coordinator may have begun that; who was replaced unawares gets no write committed."""
+        return True
+
     def may_time_out(self, transaction: Transaction) -> bool:
         """Whether a transaction may last too long, so that the coordinator aborts it: not when its
         end is decided, however long the markers take."""
