@@ -298,13 +298,8 @@ class _Fetch:
     def complete(self) -> None:
         """The wait is over."""
         self._unpark()
-        context = self._context
-        if context.answered:
-            return
-        if context.is_next:
-            context.reply_now(self._respond_at_once)
-        else:
-            context.reply_in_pieces(self._respond())
+        if not self._context.answered:
+            self._context.reply_when_next(self._respond_at_once, self._respond)
 
     def _respond_at_once(self) -> Message | Pieces:
         """The response, or how it is made if that takes long."""

@@ -258,13 +258,8 @@ class _Usual:
     def _complete(self) -> None:
         """The wait is over."""
         self._parked = None
-        context = self._context
-        if context.answered:
-            return
-        if context.is_next:
-            context.reply_now(self._respond_at_once)
-        else:
-            context.reply_in_pieces(self._respond())
+        if not self._context.answered:
+            self._context.reply_when_next(self._respond_at_once, self._respond)
 
     def _respond_at_once(self) -> Message | Pieces | list[Buffer]:
         """The answer, or how it is made if that is unusual by now."""

@@ -193,6 +193,15 @@ class RequestContext:
             self._make = make
             self._settle()
 
+    def reply_when_next(
+        self, make: Callable[[], Message | Pieces | list[Buffer]], pieces: Callable[[], Pieces]
+    ) -> None:
+        """`make` the answer now if it would leave now, else what `pieces` returns when it would."""
+        if self.is_next:
+            self.reply_now(make)
+        else:
+            self.reply_in_pieces(pieces())
+
     def reply_now(self, make: Callable[[], Message | Pieces | list[Buffer]]) -> None:
         """`make`, called now, makes the answer of a request that `is_next`, or returns the pieces
         that do. Parts are an answer as `reply_without_errors` takes it."""
