@@ -10,6 +10,7 @@ cdef enum:
     BLOCK_BATCHES_MAX = 500
     BLOCK_BYTES_MAX = 262144
     KEPT_BYTES_MAX = 32768  # a larger batch is appended from where it was received
+    RUN_CALLS_MAX = 16  # each may settle a block; then whoever dispatches looks at the time
     LEAST_FRAME_BYTES = 8
     NAME_ROOM = 256
     TOLD_AT = 6  # where the base offset stands in a partition's answer
@@ -297,7 +298,7 @@ cdef class ProduceRuns:
     cdef Staged _staged[STAGED_MAX]
     cdef list _staged_blocks
     cdef int _staged_count, _acks, _timeout_ms
-    cdef bint _has_called
+    cdef int _calls  # of `find` and `renew` in the latest run
     cdef readonly Py_ssize_t requests, frame_bytes  # of the latest run
     cdef uint8_t _answer[ANSWER_ROOM]
     cdef Py_ssize_t _answer_size
@@ -323,7 +324,7 @@ cdef class ProduceRuns:
         cdef const char *head_at = PyBytes_AS_STRING(head)
         cdef int version
         cdef UsualRequest request
-        self.requests = self.frame_bytes = 0
+        self.requests = self.frame_bytes = self._calls = 0
         if head_bytes < LEAST_FRAME_BYTES - 4:
             return start
         version = fpost_be16(<const uint8_t *>head_at + 2)
@@ -340,7 +341,6 @@ cdef class ProduceRuns:
                 if memcmp(at, head_at, 4) or memcmp(at + 8, head_at + 4, head_bytes - 4):
                     break
                 cursor = at + 4 + head_bytes
-                self._has_called = False
                 if not self._stage(cursor, at + size, version):
                     break
                 request = self._new_request(connection, at, size, version)
@@ -359,7 +359,7 @@ cdef class ProduceRuns:
                 self._keep(request)
                 if request.weight:
                     request.handled_s = perf_counter()
-                if self._has_called and connection.closed:
+                if self._calls and (connection.closed or self._calls >= RUN_CALLS_MAX):
                     break
         finally:
             self._staged_blocks.clear()
@@ -459,7 +459,7 @@ cdef class ProduceRuns:
             block = found
             if block.is_open and block.acks == self._acks and block.timeout_ms == self._timeout_ms:
                 return block
-        self._has_called = True
+        self._calls += 1
         found = self._find(key[0] != 0, named[5:], index, self._acks, self._timeout_ms)
         if found is not None:
             self._blocks[named] = found
@@ -471,8 +471,8 @@ cdef class ProduceRuns:
         cdef int i
         for i in range(self._staged_count):
             block = self._staged_blocks[i]
-            if not block.takes(&self._staged[i]):
-                self._has_called = True
+            while not block.takes(&self._staged[i]):  # what was renewed before may be full, too
+                self._calls += 1
                 block = self._renew(block)
             block.put(&self._staged[i], request, i)
         return 0

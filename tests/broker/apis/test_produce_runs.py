@@ -462,3 +462,34 @@ def test_indexes_get_the_entries_that_batches_would_make_one_by_one(both) -> Non
     assert served_alike(both, [[(0, b"".join(data[:20])), (1, b"".join(data[20:]))]]) == 40
     segment = both[0].node.replicas.hosted["t", 0].log._row.active
     assert len(segment.index) > 2 and segment.max_timestamp.timestamp_ms == max(times_ms)
+
+
+@needs_kernel
+@pytest.mark.parametrize("third", [(7, 1, 0), (7, 1, 8), (7, 0, 2)], ids=["again", "gap", "fenced"])
+def test_a_block_in_the_place_of_another_may_have_no_room_either(both, third) -> None:
+    """All batches of a request are looked at with the blocks that were open then; the second here
+    begins a new one, which the third must not enter unasked."""
+    served_alike(both, [[(0, request(plain()))]])
+    batches = [plain((7, 0, 0)), plain((7, 1, 0)), plain(third)]
+    assert served_alike(both, [[(0, request(*batches))]]) == 1
+
+
+@needs_kernel
+def test_a_run_ends_where_it_has_settled_much(both) -> None:
+    served_alike(both, [[(0, request(plain()))]])
+    runs = both[0].listener.produce_runs
+    lengths: list[int] = []
+    original = runs.take
+
+    def take(connection: Any, waiting: Any, *given: Any) -> int:
+        before = len(waiting)
+        start = original(connection, waiting, *given)
+        lengths.append(len(waiting) - before)
+        return start
+
+    runs.take = take
+    data = [request(plain(), acks=acks) for acks in (1, -1)] * 20  # a block for each
+    for served in both:
+        served.is_slow = True
+    assert served_alike(both, [[(0, b"".join(data))]]) == 40
+    assert max(lengths) == 16 and sum(lengths) == 40

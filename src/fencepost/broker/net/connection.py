@@ -280,21 +280,17 @@ class Connection(asyncio.BufferedProtocol):
     def _dispatch_frames(self, view: memoryview, end: int) -> int:
         """Dispatch frames until one is not whole or a bound is met; where that is."""
         start = 0
-        was_looked_at = False  # what stands there is no usual Produce request
         self._stalled = False
         turn_ends = perf_counter() + DISPATCH_S
         while end - start >= 4:
             if self._blocked() or perf_counter() > turn_ends:
                 self._stalled = True
                 break
-            if not was_looked_at:
-                done, start = start, self._take_run(view, start, end)
-                if self.closed:
-                    return end
-                was_looked_at = True
-                if start > done:
-                    continue
-            was_looked_at = False
+            done, start = start, self._take_run(view, start, end)
+            if self.closed:
+                return end
+            if start > done:
+                continue
             (size_bytes,) = _LENGTH.unpack_from(view, start)
             if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
                 first_bytes = bytes(view[start : min(end, start + 16)])
