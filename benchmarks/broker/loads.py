@@ -119,12 +119,19 @@ def produces(batch_bytes: int, connections: int, per_second: float = 0.0) -> Mea
     return measure
 
 
-def fetches(max_bytes: int, connections: int) -> Measure:
-    """Fetches of what is in the page cache, one in flight on a connection."""
+def fetches(max_bytes: int, connections: int, *, in_session: bool = False) -> Measure:
+    """Fetches of what is in the page cache, one in flight on a connection; each in a session of its
+    own, as Java's consumers do, or without one."""
 
     def measure(peer: Peer, window_s: float) -> Figures:
         topic = f"fetch-{max_bytes}"
         _prepare(peer, topic, PARTITIONS, max_bytes)
+        if in_session:
+            readers = [
+                Reader(peer.bootstrap, [(topic, number % PARTITIONS, 0)], max_bytes * 2)
+                for number in range(connections)
+            ]
+            return _run(peer, [*readers], window_s)
         pipes = [
             Pipe(
                 peer.bootstrap,
@@ -136,6 +143,30 @@ def fetches(max_bytes: int, connections: int) -> Measure:
         return _run(peer, pipes, window_s)
 
     return measure
+
+
+class Reader(Pipe):
+    """A consumer in a session that names what it reads with each request, as one that reads on."""
+
+    def __init__(self, bootstrap: str, wanted: list[tuple[str, int, int]], max_bytes: int) -> None:
+        """Of (topic, partition, offset) each."""
+        self._wanted, self._max_bytes = wanted, max_bytes
+        with asker(bootstrap) as one:
+            first = fetch_frame(wanted, max_bytes, 0, NEW_SESSION)
+            response = one.ask(first, FetchResponse, FETCH_VERSION)
+        if not response.session_id:
+            raise RefusedError("the broker has no room for one session more")
+        self._id, self._epoch = response.session_id, 1
+        super().__init__(bootstrap, self._next(), check_fetch)
+
+    def _next(self) -> bytes:
+        return fetch_frame(self._wanted, self._max_bytes, session=(self._id, self._epoch))
+
+    def answered(self, buffered: bytearray, at: int, end: int) -> None:
+        """Go on with the session."""
+        super().answered(buffered, at, end)
+        self._epoch += 1
+        self.frame = self._next()
 
 
 class Tail(Pipe):
@@ -266,6 +297,7 @@ LOADS: Final = (
     Load("256 KB x 4", produces(262_144, 4)),
     Load("1 MB x 4", produces(1_000_000, 4)),
     Load("Fetch 4 KB x 16", fetches(4_096, 16)),
+    Load("Fetch 4 KB x 16, sessions", fetches(4_096, 16, in_session=True)),
     Load("Fetch 1 MB x 4", fetches(1_000_000, 4)),
     Load("long poll, woken x 50", woken),
     Load("long poll, expired x 50", expired),

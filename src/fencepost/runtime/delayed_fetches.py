@@ -118,6 +118,10 @@ class FetchHost:
         """A request in a session."""
         self._quiet.arrived(session, asker)
 
+    def due(self, session: FetchSession[SessionKey], asker: Asker) -> int:
+        """How many partitions `arrived` would have looked at besides those that stir already."""
+        return self._quiet.due(session, asker)
+
     def settle(
         self,
         session: FetchSession[SessionKey],

@@ -7,6 +7,7 @@ that answers at once or in pieces; of what it does not take nothing is left.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,10 +16,11 @@ import pytest
 from hypothesis import event, given, settings, strategies as st
 
 from fencepost.broker.apis.fetch import handle
-from fencepost.broker.apis.fetch_fast_path import PARTITIONS_MAX, read_usual, take_usual
+from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
+from fencepost.broker.apis.fetch_fast_path import take_usual
 from fencepost.broker.net.request_context import Buffer, RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
-from fencepost.log.errors import CorruptFileError
+from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.page_cache import NotCachedError
 from fencepost.machines.partition import AdvanceLogStart, StopReplica
 from fencepost.runtime.replicas import HostedPartition
@@ -260,9 +262,28 @@ def test_the_usual_is_taken(
 
 
 TAIL = [("t", [reading(0, 206)])]
-UNUSUAL: dict[str, tuple[int, list[tuple[str, list[FetchPartition]]], dict[str, Any]]] = {
+Case = tuple[int, list[tuple[str, list[FetchPartition]]], dict[str, Any]]
+UNUSUAL_PARTITIONS: dict[str, Case] = {
     "nothing to read, nor time": (17, TAIL, {"max_wait_ms": 0}),
     "nothing to read, nor room": (17, TAIL, {"max_bytes": 0}),
+    "an unknown topic": (17, [("t", [reading()]), ("unknown", [reading()])], {}),
+    "an unknown partition": (12, [("t", [reading(), reading(7)])], {}),
+    "out of range": (12, [("t", [reading(0, 207)])], {}),
+    "a log that diverges": (17, [("t", [reading(), reading(3, 2, last_fetched_epoch=0)])], {}),
+    "an epoch to come": (12, [("t", [reading(0, 0, current_leader_epoch=9)])], {}),
+    "a topic that goes on": (17, [("t", [reading()]), ("t", [reading(2, 4)])], {}),
+}
+
+
+@pytest.mark.parametrize("why", UNUSUAL_PARTITIONS)
+def test_what_is_unusual_of_partitions_alone_is_answered_the_same(served: Served, why: str) -> None:
+    version, topics, fields = UNUSUAL_PARTITIONS[why]
+    frame = framed(version, topics, **fields)
+    short = served.serve(frame, "short")
+    assert short is not None and short == served.serve(frame, "at once")
+
+
+UNUSUAL: dict[str, Case] = {
     "an older version": (11, [("t", [reading()])], {}),
     "a session": (17, [("t", [reading()])], {"session_epoch": 0}),
     "a session that goes on": (17, [("t", [reading()])], {"session_id": 5, "session_epoch": 1}),
@@ -276,11 +297,6 @@ UNUSUAL: dict[str, tuple[int, list[tuple[str, list[FetchPartition]]], dict[str, 
     "no partition": (17, [("t", [])], {}),
     "a partition twice": (17, [("t", [reading(), reading(0, 4)])], {}),
     "a topic twice": (17, [("t", [reading()]), ("t", [reading()])], {}),
-    "an unknown topic": (17, [("t", [reading()]), ("unknown", [reading()])], {}),
-    "an unknown partition": (12, [("t", [reading(), reading(7)])], {}),
-    "out of range": (12, [("t", [reading(0, 207)])], {}),
-    "a log that diverges": (17, [("t", [reading(), reading(3, 2, last_fetched_epoch=0)])], {}),
-    "an epoch to come": (12, [("t", [reading(0, 0, current_leader_epoch=9)])], {}),
     "many": (17, [("t", [reading(index) for index in range(PARTITIONS_MAX + 1)])], {}),
 }
 
@@ -297,15 +313,42 @@ def test_it_is_left_where_another_answer_is_in_front(served: Served) -> None:
     assert served.serve(framed(17, [("t", [reading()])]), "short", caller) is None
 
 
-@pytest.mark.parametrize("error", [NotCachedError("/a/b/c", 0, 1), OSError(5, "the disk refuses")])
-def test_what_cannot_be_read_at_once_is_left(
-    served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception
+def test_what_the_disk_refuses_is_answered_the_same(
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(*_: object) -> Any:
-        raise error
+        raise OffsetOutOfRange(0, 1, 2)
 
     monkeypatch.setattr(served.full.log, "read", read)
-    assert served.serve(framed(17, [("t", [reading(2, 4), reading()])]), "short") is None
+    frame = framed(17, [("t", [reading(2, 4), reading()])])
+    short = served.serve(frame, "short")
+    assert short is not None and short == served.serve(frame, "at once")
+
+
+def test_what_is_not_in_the_page_cache_is_tried_once_until_it_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = framed(17, [("t", [reading(0, 4)])])
+    log = served.full.log
+    tries: list[int] = []
+    begun: list[Future[None]] = []
+
+    def read(*asked: Any) -> Any:
+        tries.append(1)
+        if len(tries) == 1:
+            raise NotCachedError("/a/b/c", 0, 1)
+        return type(log).read(log, *asked)
+
+    def begin(*_: object) -> Future[None]:
+        begun.append(Future())
+        begun[-1].set_result(None)
+        return begun[-1]
+
+    monkeypatch.setattr(log, "read", read)
+    monkeypatch.setattr(served.node.cold_reads, "begin", begin)
+    short = served.serve(frame, "short")
+    assert (len(tries), len(begun)) == (2, 1), "once in vain, and once when it is there"
+    assert short == served.serve(frame, "at once")
 
 
 def all_ways(served: Served, frame: bytes) -> list[Request]:

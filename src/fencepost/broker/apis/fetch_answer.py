@@ -116,6 +116,7 @@ class FetchAnswer:
         "_session",
         "_tells",
         "_terms",
+        "_unread",
     )
 
     def __init__(
@@ -124,7 +125,9 @@ class FetchAnswer:
         context: RequestContext,
         session: FetchContext[SessionKey],
         terms: FetchTerms,
+        unread: dict[SessionKey, NotCachedError] | None = None,
     ) -> None:
+        """`unread`: what was tried to be read just now, and would have waited for the disk."""
         self._parts = parts
         self._context = context
         self._session = session
@@ -135,6 +138,7 @@ class FetchAnswer:
         self._answered: list[PartitionData] = []
         self._outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         self._cold: dict[int, _Cold] = {}
+        self._unread = unread or {}
         self._tells = False
         """Whether there is something in it that the client should not wait for."""
 
@@ -207,6 +211,8 @@ class FetchAnswer:
         try:
             if before is not None:
                 before.future.result()  # how it has failed, if it has
+            elif look.wanted.key in self._unread:
+                raise self._unread.pop(look.wanted.key)
             part, size_bytes = self._read_partition(look, tries)
         except NotCachedError as cold:
             ahead_bytes = self._budget.limit_for(look) or 0

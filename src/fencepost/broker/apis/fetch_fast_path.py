@@ -1,44 +1,35 @@
-"""The usual Fetch of a consumer, from its bytes to its answer's.
+"""The usual Fetch of a consumer, from its bytes to its answer's (`fetch_bytes`).
 
-A consumer without a session that reads on asks in few bytes, all of them known but the numbers, and
-is answered with few besides the records. So both are a handful of `struct` calls here. Whatever is
-unusual in a request, or wrong with it or its partitions, is left to `fetch`, which begins again at
-the first byte: nothing has happened before it is known what to answer, or that it has to wait. One
-that has waited, and is not usual any more, is answered by `fetch_answer`. The answers are the same,
-byte for byte.
+Whatever is unusual in a request, or wrong with it or with its session, is left to `fetch`, which
+begins again at the first byte: nothing has happened before it is known that the request is usual.
+What is unusual about its partitions, now or after a wait, is answered by `fetch_answer`. The
+answers are the same, byte for byte.
 
-Usual is: v12 or later, nothing tagged, no session, no rack, no replica, uncommitted records, one
-byte wanted, no topic twice; every partition here, with an offset that may be read; all records in
-the page cache, or none to read and time to wait for them; and an answer that would leave now. Up to
-`PARTITIONS_MAX` partitions are done in one go.
-
-The bytes of such a request, after its header, and of the answer (lengths are one byte, one more
-than what they stand for, but the records', which is a varint; `.` stands for no tags):
-
-| request                                                    | answer                            |
-|------------------------------------------------------------|-----------------------------------|
-| replica id (to v14), wait, bytes wanted and at most,       | length, correlation id `.`,       |
-| isolation, session id and epoch, topics:                   | throttle time, error, session id, |
-|                                                            | topics:                           |
-| name or (from v13) id, partitions:                         | name or id, partitions:           |
-| index, leader epoch, offset, last fetched epoch, log start | index, error, high watermark,     |
-| offset, bytes at most `.`                                  | last stable offset, log start     |
-|                                                            | offset, no aborted transactions,  |
-|                                                            | no other replica, records `.`     |
-| `.`                                                        | `.`                               |
-| no forgotten topics, no rack `.`                           | `.`                               |
+Usual is: v12 or later, nothing tagged, no rack, no replica, uncommitted records, one byte wanted,
+no partition twice, nothing forgotten; no session, or the next request of one that goes on and that
+has all that is named; an answer that would leave now; at most `PARTITIONS_MAX` partitions, of which
+those of a session that are quiet do not count. Of partitions it is usual that they are here, that
+the offset may be read, and that the records are in the page cache.
 """
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 from fencepost.broker.apis.fetch_answer import (
     PARTITION_BYTES,
     TOPIC_IDS_FROM,
     FetchAnswer,
     FetchParts,
+)
+from fencepost.broker.apis.fetch_bytes import (
+    FLEXIBLE_FROM,
+    PARTITIONS_MAX,
+    Answered,
+    UsualFetch,
+    answer_in_bytes,
+    read_usual,
 )
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -50,7 +41,17 @@ from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
 from fencepost.machines.driver import Driver
-from fencepost.machines.fetch import FetchTerms, FetchWanted, PendingFetch
+from fencepost.machines.fetch import (
+    NO_WAIT,
+    Asker,
+    FetchContext,
+    FetchOutcome,
+    FetchSession,
+    FetchTerms,
+    FetchWanted,
+    Finished,
+    PendingFetch,
+)
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.fetch.sessions import without_session
 from fencepost.machines.partition import FetchBounds, Isolation
@@ -58,39 +59,13 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
-from fencepost.wire.types import Uuid
 
-FLEXIBLE_FROM: Final = 12
-REPLICA_STATE_FROM: Final = 15
-PARTITIONS_MAX: Final = 16
-LENGTH_MAX: Final = 0x7F
-"""The largest varint of one byte."""
+_ASKER: Final = Asker(CONSUMER, ANY_BROKER_EPOCH)
 
-_REPLICA = Struct(">i")
-_HEAD = Struct(">iiibiiB")
-_PARTITION = Struct(">iiqiqiB")
-_END: Final = b"\x01\x01\x00"
-_NO_SESSION: Final = (0, -1)
-_UUID_BYTES: Final = 16
-
-_ANSWER_HEAD = Struct(">iiBihiB")
-_ANSWERED = Struct(">ihqqqBi")
-_NO_TAGS: Final = b"\x00"
-_PREFIX_BYTES: Final = 4
-_NO_REPLICA: Final = -1
-
-Wanted = tuple[int, int, int, int, int, int]
-"""A partition: index, leader epoch, offset, last fetched epoch, log start offset, bytes at most."""
-
-
-class UsualFetch(NamedTuple):
-    """What there is in a usual request: topics are names or ids, as they stand in it."""
-
-    max_wait_ms: int
-    max_bytes: int
-    topics: list[tuple[bytes, list[Wanted]]]
+_Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
 
 
 def take_usual(
@@ -118,192 +93,86 @@ def take_usual(
     parts = FetchParts(
         clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
     )
-    usual = _Usual(parts, context, request)
-    found = usual.find()
-    if found is None:
+    session = _begin(parts, request, version)
+    if session is None:
         return False
-    if not any(bounds.upper_bound > wanted[2] for _, wanted, bounds in found):
-        return usual.park(found)
-    answer = usual.read(found)
-    if answer is None:
-        return False
-    context.reply_without_errors(*answer)
+    max_bytes = min(request.max_bytes, config.get("fetch.max.bytes"))
+    _Usual(parts, context, max_bytes, session).begin(request.max_wait_ms)
     return True
 
 
-def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
-    """The body of a request that begins at `at`; None if it is not usual."""
-    end = len(frame)
-    if version < REPLICA_STATE_FROM:
-        if end - at < _REPLICA.size or _REPLICA.unpack_from(frame, at)[0] != CONSUMER:
-            return None
-        at += _REPLICA.size
-    if end - at < _HEAD.size:
+def _begin(parts: FetchParts, request: UsualFetch, version: int) -> FetchContext[SessionKey] | None:
+    """What the request is to look at, which is usual; None if not, and then nothing has happened.
+
+    A session's next request is one that names nothing new: so its session neither grows nor ends.
+    """
+    if not request.session_id:
+        return without_session(request.wanted)
+    fetches, wanted = parts.fetches, request.wanted
+    by_id = version >= TOPIC_IDS_FROM
+    session = fetches.sessions.next_of(request.session_id, request.session_epoch, by_id)
+    if isinstance(session, ErrorCode):
         return None
-    max_wait_ms, min_bytes, max_bytes, isolation, *session, topics = _HEAD.unpack_from(frame, at)
-    at += _HEAD.size
-    if (
-        min_bytes != 1
-        or isolation != Isolation.READ_UNCOMMITTED
-        or (session[0], session[1]) != _NO_SESSION
-        or not 1 < topics <= PARTITIONS_MAX
-    ):
-        return None
-    named = []
-    left = PARTITIONS_MAX
-    for _ in range(topics - 1):
-        if at >= end:
-            return None
-        size = _UUID_BYTES
-        if version < TOPIC_IDS_FROM:
-            size, at = frame[at] - 1, at + 1
-        count_at = at + size
-        if not 0 < size < LENGTH_MAX or count_at >= end:
-            return None
-        count = frame[count_at] - 1
-        topic = bytes(frame[at:count_at])
-        at = count_at + 1
-        if not 0 < count <= left or end - at < count * _PARTITION.size + 1:
-            return None
-        left -= count
-        wanted = []
-        for _ in range(count):
-            *one, tags = _PARTITION.unpack_from(frame, at)
-            if tags:
+    looks = len(session.stirring) + fetches.due(session, _ASKER)
+    for one in wanted:
+        if one.key not in session.stirring:
+            if one.key not in session.entries:
                 return None
-            wanted.append(tuple(one))
-            at += _PARTITION.size
-        if frame[at]:
-            return None
-        at += 1
-        named.append((topic, wanted))
-    if frame[at:] != _END:
+            looks += 1
+    if looks > PARTITIONS_MAX:
         return None
-    return UsualFetch(max_wait_ms, max_bytes, named)
-
-
-_Found = list[tuple[HostedPartition, Wanted, FetchBounds]]
+    begun = fetches.sessions.go_on(session, wanted, (), parts.clocks.now_ms())
+    assert not isinstance(begun, ErrorCode), "it names nothing new"
+    fetches.arrived(session, _ASKER)
+    return begun
 
 
 class _Usual:
     """A usual request until its answer, for which it may wait."""
 
-    __slots__ = ("_context", "_parked", "_parts", "_request", "_terms", "_wanted")
+    __slots__ = ("_context", "_max_bytes", "_parked", "_parts", "_session")
 
-    def __init__(self, parts: FetchParts, context: RequestContext, request: UsualFetch) -> None:
+    def __init__(
+        self,
+        parts: FetchParts,
+        context: RequestContext,
+        max_bytes: int,
+        session: FetchContext[SessionKey],
+    ) -> None:
         self._parts = parts
         self._context = context
-        self._request = request
-        self._terms: FetchTerms
-        self._wanted: list[FetchWanted[SessionKey]]
+        self._session = session
+        self._max_bytes = max_bytes
         self._parked: PendingFetch[str] | None = None
 
-    def find(self) -> _Found | None:
-        """What the partitions say; None if one of them has something else to say."""
-        return _find_all(self._request.topics, self._parts.replicas, self._context.api_version)
+    def begin(self, max_wait_ms: int) -> None:
+        """Answer, or wait."""
+        found = self._find()
+        if (
+            found is None
+            or max_wait_ms <= 0
+            or self._max_bytes <= 0
+            or any(bounds.upper_bound > wanted.fetch_offset for _, wanted, bounds in found)
+        ):
+            self._context.reply_now(lambda: self._answer(found))
+        else:
+            self._park(found, self._parts.clocks.now_ms() + max_wait_ms)
 
-    def read(self, found: _Found, *, needs_records: bool = True) -> list[Buffer] | None:
-        """The answer; None if it would have no records, or they cannot be read at once."""
-        parts, context, request = self._parts, self._context, self._request
-        limit_bytes = parts.config.get("fetch.max.bytes")
-        max_bytes = min(request.max_bytes, limit_bytes, context.available_bytes)
-        try:
-            with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(0):
-                records = _read(found, max_bytes)
-        except (NotCachedError, *LOG_ERRORS):
-            return None
-        if needs_records and not any(records):
-            return None
-        for (hosted, _, _), data in zip(found, records, strict=True):
-            hosted.traffic.fetched(len(data), 0, is_follower=False)
-        return _answer(context, request, found, records)
-
-    def park(self, found: _Found) -> bool:
-        """Wait for the partitions, none of which has records; False if it does not want to."""
-        parts, context, request = self._parts, self._context, self._request
-        max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
-        if request.max_wait_ms <= 0 or max_bytes < 1:
-            return False
-        by_id = context.api_version >= TOPIC_IDS_FROM
-        self._terms = FetchTerms(1, max_bytes, parts.clocks.now_ms() + request.max_wait_ms)
-        self._wanted = [
-            FetchWanted(
-                (hosted.topic_id if by_id else hosted.topic, index),
-                offset,
-                partition_max_bytes,
-                leader_epoch,
-                last_epoch,
-                log_start,
-            )
-            for hosted, (
-                index,
-                leader_epoch,
-                offset,
-                last_epoch,
-                log_start,
-                partition_max_bytes,
-            ), _ in found
-        ]
-        context.add_buffered(PARTITION_BYTES * len(found))
-        keys = [hosted.key for hosted, _, _ in found]
-        self._parked = parts.fetches.park(
-            self._complete,
-            dict(zip(keys, self._wanted, strict=True)),
-            self._terms,
-            [(key, 0) for key in keys],
-        )
-        context.on_disconnect(self._abandon)
-        return True
-
-    def _complete(self) -> None:
-        """The wait is over."""
-        self._parked = None
-        if not self._context.answered:
-            self._context.reply_when_next(self._respond_at_once, self._respond)
-
-    def _respond_at_once(self) -> Message | Pieces | list[Buffer]:
-        """The answer, or how it is made if that is unusual by now."""
-        found = self.find()
-        answer = None if found is None else self.read(found, needs_records=False)
-        return self._unusual().make_at_once(None) if answer is None else answer
-
-    def _respond(self) -> Pieces:
-        """The answer, when it is its turn."""
-        return (yield from self._unusual().make(None))
-
-    def _unusual(self) -> FetchAnswer:
-        session = without_session(self._wanted)
-        return FetchAnswer(self._parts, self._context, session, self._terms)
-
-    def _abandon(self) -> None:
-        parked, self._parked = self._parked, None
-        if parked is not None:
-            self._parts.fetches.cancel(parked)
-
-
-def _find_all(
-    topics: list[tuple[bytes, list[Wanted]]], replicas: ReplicaManager, version: int
-) -> _Found | None:
-    """What each partition says, in their order; None if one of them has something else to say."""
-    found: _Found = []
-    for name, partitions in topics:
-        try:
-            topic = Uuid(name) if version >= TOPIC_IDS_FROM else name.decode()
-        except UnicodeDecodeError:
-            return None
-        for wanted in partitions:
-            index, leader_epoch, offset, last_epoch, _, _ = wanted
-            hosted = (
-                replicas.by_id(topic, index)
-                if isinstance(topic, Uuid)
-                else replicas.get(topic, index)
-            )
+    def _find(self) -> _Found | None:
+        """What each partition says, in their order; None if one of them has something else to
+        say."""
+        replicas = self._parts.replicas
+        by_id = self._context.api_version >= TOPIC_IDS_FROM
+        find: Callable[..., HostedPartition | ErrorCode] = replicas.by_id if by_id else replicas.get
+        found: _Found = []
+        for wanted in self._session.partitions:
+            hosted = find(*wanted.key)
             if isinstance(hosted, ErrorCode):
                 return None
             bounds = hosted.machine.check_fetch(
-                fetch_offset=offset,
-                current_leader_epoch=leader_epoch,
-                last_fetched_epoch=last_epoch,
+                fetch_offset=wanted.fetch_offset,
+                current_leader_epoch=wanted.current_leader_epoch,
+                last_fetched_epoch=wanted.last_fetched_epoch,
                 replica_id=CONSUMER,
                 broker_epoch=ANY_BROKER_EPOCH,
                 isolation=Isolation.READ_UNCOMMITTED,
@@ -312,72 +181,120 @@ def _find_all(
             if isinstance(bounds, ErrorCode) or bounds.diverging is not None:
                 return None
             found.append((hosted, wanted, bounds))
-    if len(found) > 1 and len({id(hosted) for hosted, _, _ in found}) < len(found):
-        return None
-    return found
+        return found
 
+    # -- answering -------------------------------------------------------------------------
 
-def _read(found: _Found, max_bytes: int) -> list[Buffer]:
-    """The records of each, as many as `ReadBudget` has them have. NotCachedError, LOG_ERRORS."""
-    records: list[Buffer] = []
-    left_bytes, has_data = max_bytes, False
-    for hosted, wanted, bounds in found:
-        offset, limit_bytes = wanted[2], min(wanted[5], left_bytes)
-        if bounds.upper_bound <= offset or (limit_bytes <= 0 and has_data):
-            records.append(b"")
-            continue
-        buffers, size_bytes, _ = hosted.log.read(
-            offset, max(limit_bytes, 0), bounds.upper_bound, not has_data
+    def _answer(self, found: _Found | None) -> Message | Pieces | list[Buffer]:
+        """The answer, or how it is made if that is unusual."""
+        unread: dict[SessionKey, NotCachedError] = {}
+        records = None if found is None else self._read(found, unread)
+        if found is None or records is None:
+            return self._unusual(unread).make_at_once(None)
+        some: list[Answered] = []
+        for (hosted, wanted, bounds), data in zip(found, records, strict=True):
+            hosted.traffic.fetched(len(data), 0, is_follower=False)
+            topic, index = wanted.key
+            some.append((topic, index, bounds, data))
+        session_id = 0
+        if self._session.session is not None:
+            finished = self._finish(self._session.session, found, records)
+            session_id = finished.session_id
+            if finished.error_code:
+                return FetchResponse(error_code=int(finished.error_code), session_id=session_id)
+            some = [some[position] for position in finished.included]
+        return answer_in_bytes(self._context.correlation_id, session_id, some)
+
+    def _finish(
+        self, session: FetchSession[SessionKey], found: _Found, records: list[Buffer]
+    ) -> Finished:
+        """What of it the client of a session has to hear; what it has all of becomes quiet."""
+        outcomes = []
+        for (hosted, wanted, bounds), data in zip(found, records, strict=True):
+            outcome = FetchOutcome(len(data), bounds.high_watermark, bounds.log_start_offset)
+            outcomes.append((wanted.key, outcome))
+            if bounds.upper_bound == wanted.fetch_offset:
+                self._parts.fetches.settle(session, hosted, wanted.key, _ASKER)
+        return self._session.finish(outcomes, self._parts.clocks.now_ms())
+
+    def _read(self, found: _Found, unread: dict[SessionKey, NotCachedError]) -> list[Buffer] | None:
+        """The records of each, as many as `ReadBudget` has them have; None if they cannot be read
+        at once, and then `unread` has the partition that is not in the page cache."""
+        parts = self._parts
+        records: list[Buffer] = []
+        left_bytes = min(self._max_bytes, self._context.available_bytes)
+        has_data = False
+        with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(0):
+            for hosted, wanted, bounds in found:
+                offset = wanted.fetch_offset
+                limit_bytes = min(wanted.partition_max_bytes, left_bytes)
+                if bounds.upper_bound <= offset or (limit_bytes <= 0 and has_data):
+                    records.append(b"")
+                    continue
+                try:
+                    buffers, size_bytes, _ = hosted.log.read(
+                        offset, max(limit_bytes, 0), bounds.upper_bound, not has_data
+                    )
+                except NotCachedError as cold:
+                    unread[wanted.key] = cold
+                    return None
+                except LOG_ERRORS:
+                    return None
+                records.append(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+                left_bytes -= size_bytes
+                has_data = has_data or size_bytes > 0
+        return records
+
+    def _unusual(self, unread: dict[SessionKey, NotCachedError]) -> FetchAnswer:
+        terms = self._terms(NO_WAIT)
+        return FetchAnswer(self._parts, self._context, self._session, terms, unread)
+
+    def _terms(self, deadline_ms: int) -> FetchTerms:
+        return FetchTerms(min(1, self._max_bytes), self._max_bytes, deadline_ms)
+
+    # -- waiting ---------------------------------------------------------------------------
+
+    def _park(self, found: _Found, deadline_ms: int) -> None:
+        """Wait for the partitions, none of which has records; for those that are quiet from now on
+        they say so when they move."""
+        fetches, session = self._parts.fetches, self._session.session
+        partitions = {
+            hosted.key: wanted
+            for hosted, wanted, bounds in found
+            if session is None
+            or bounds.upper_bound != wanted.fetch_offset
+            or not wanted.was_told(bounds.high_watermark, bounds.log_start_offset)
+            or not fetches.settle(session, hosted, wanted.key, _ASKER)
+        }
+        self._context.add_buffered(PARTITION_BYTES * len(found))
+        self._parked = fetches.park(
+            self._complete,
+            partitions,
+            self._terms(deadline_ms),
+            [(key, 0) for key in partitions],
+            session,
         )
-        records.append(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-        left_bytes -= size_bytes
-        has_data = has_data or size_bytes > 0
-    return records
+        self._context.on_disconnect(self._abandon)
 
+    def _complete(self) -> None:
+        """The wait is over."""
+        self._unpark()
+        if not self._context.answered:
+            self._context.reply_when_next(lambda: self._answer(self._find()), self._respond)
 
-def _answer(
-    context: RequestContext, request: UsualFetch, found: _Found, records: list[Buffer]
-) -> list[Buffer]:
-    """The response frame in parts; records are not copied."""
-    parts: list[Buffer] = []
-    head = b""
-    place = 0
-    by_id = context.api_version >= TOPIC_IDS_FROM
-    for name, partitions in request.topics:
-        length = b"" if by_id else bytes((len(name) + 1,))
-        head = b"".join((head, length, name, bytes((len(partitions) + 1,))))
-        for _ in partitions:
-            _, wanted, bounds = found[place]
-            data = records[place]
-            place += 1
-            parts.append(
-                head
-                + _ANSWERED.pack(
-                    wanted[0],
-                    0,
-                    bounds.high_watermark,
-                    bounds.last_stable_offset,
-                    bounds.log_start_offset,
-                    0,
-                    _NO_REPLICA,
-                )
-                + _uvarint(len(data) + 1)
-            )
-            if data:
-                parts.append(data)
-            head = _NO_TAGS
-        head += _NO_TAGS
-    parts.append(head + _NO_TAGS)
-    size_bytes = _ANSWER_HEAD.size - _PREFIX_BYTES + sum(map(len, parts))
-    topics = len(request.topics) + 1
-    parts[0] = _ANSWER_HEAD.pack(size_bytes, context.correlation_id, 0, 0, 0, 0, topics) + parts[0]
-    return parts
+    def _respond(self) -> Pieces:
+        """The answer, when it is its turn."""
+        return (yield from self._unusual({}).make(None))
 
+    def _abandon(self) -> None:
+        parked = self._unpark()
+        if parked is not None:
+            self._parts.fetches.cancel(parked)
 
-def _uvarint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > LENGTH_MAX:
-        encoded.append(value & LENGTH_MAX | LENGTH_MAX + 1)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    def _unpark(self) -> PendingFetch[str] | None:
+        """What waited, if it did; nothing is to refer to it any more, as it refers to this."""
+        parked, self._parked = self._parked, None
+        session = self._session.session
+        if session is not None and session.waiting is parked:
+            session.waiting = None
+        return parked

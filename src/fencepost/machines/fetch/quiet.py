@@ -138,14 +138,16 @@ class QuietPartitions(Generic[Partition, Key]):
 
     def arrived(self, session: FetchSession[Key], asker: Asker) -> None:
         """A request in the session: let some stir, or all if somebody else asks than before."""
-        quiet = self._of_session.get(session)
-        if not quiet:
-            return
-        count = len(quiet)
-        if self._askers[session] == asker:
-            count = min(-(-count // ROUNDS), LOOKS_MAX)
-        for key in list(islice(quiet, count)):
+        count = self.due(session, asker)
+        for key in list(islice(self._of_session[session], count)) if count else ():
             self._wake(session, key)  # and it is looked at, so that nobody need be told
+
+    def due(self, session: FetchSession[Key], asker: Asker) -> int:
+        """How many partitions stir when a request in the session arrives."""
+        count = len(self._of_session.get(session, ()))
+        if count and self._askers[session] == asker:
+            count = min(-(-count // ROUNDS), LOOKS_MAX)
+        return count
 
     def stir_all(self) -> list[Stirred[Partition, Key]]:
         """Look at all partitions again with the next request."""

@@ -147,6 +147,7 @@ class FetchSession(Generic[Key]):
         "entries",
         "epoch",
         "evictable",
+        "is_old",
         "last_used_ms",
         "privileged",
         "session_id",
@@ -172,6 +173,8 @@ class FetchSession(Generic[Key]):
         self.waiting: object = None
         """The fetch of this session that waits, if one does; its host's own."""
         self.evictable: tuple[bool, int, int] | None = None
+        self.is_old = False
+        """Whether it may go for a bigger one, as of its latest request."""
 
     def update(
         self,
@@ -321,6 +324,15 @@ class FetchSessions(Generic[Key]):
                 return self._create(wanted, outcomes, is_follower, uses_topic_ids, at_ms)
 
             return FetchContext(wanted, finish)
+        session = self.next_of(session_id, epoch, uses_topic_ids)
+        if isinstance(session, ErrorCode):
+            return session
+        return self.go_on(session, wanted, forgotten, now_ms)
+
+    def next_of(
+        self, session_id: int, epoch: int, uses_topic_ids: bool
+    ) -> FetchSession[Key] | ErrorCode:
+        """The session of which an incremental request is the next one; changes nothing."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -328,18 +340,29 @@ class FetchSessions(Generic[Key]):
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if uses_topic_ids != session.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        return session
+
+    def go_on(
+        self,
+        session: FetchSession[Key],
+        wanted: Sequence[FetchWanted[Key]],
+        forgotten: Sequence[Key],
+        now_ms: int,
+    ) -> FetchContext[Key] | ErrorCode:
+        """Take the next request of a session, as `next_of` has given it. One that names nothing new
+        and forgets nothing is never refused."""
         before_bytes = session.size_bytes
         if forgotten:
             self.on_forgetting(session, forgotten)
         session.update(wanted, forgotten, self._size_of)
         self.used_bytes += session.size_bytes - before_bytes
         if not session.entries:
-            self._remove(session_id)
+            self._remove(session.session_id)
             return without_session(())
         if session.size_bytes > before_bytes and not self._evict_for(
             session.privileged, len(session.entries), 0, now_ms, session
         ):
-            self._remove(session_id)
+            self._remove(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         self._touch(session, now_ms)
         session.epoch = expected_epoch = next_epoch(session.epoch)
@@ -440,10 +463,12 @@ class FetchSessions(Generic[Key]):
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         value = (session.privileged, len(session.entries), session.session_id)
+        is_old = now_ms - session.created_ms > self._eviction_ms
+        if session.evictable == value and session.is_old == is_old:
+            return
         if session.evictable is not None:
             self._forget_value(session.evictable)
-        session.evictable = value
-        is_old = now_ms - session.created_ms > self._eviction_ms
+        session.evictable, session.is_old = value, is_old
         if is_old:
             insort(self._evictable_by_all, value)
         if is_old or not session.privileged:
