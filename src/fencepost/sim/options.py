@@ -45,8 +45,8 @@ class Options:
     eligible leader replicas (KIP-966), or with `metadata_version` at that level: the newest one
     unless given. `transactors` produce in transactions, in a cluster at level `transaction_version`
     of `transaction.version`; every other consumer reads committed data then. After `max_idle_ms`
-    controllers write NoOpRecords, with 0 never. `compacts`: topics are compacted, records have
-    keys, and brokers' cleaners go over their logs.
+    controllers write NoOpRecords, with 0 never. `compacts`: topics are compacted, those of
+    coordinators as well, records have keys, and brokers' cleaners go over their logs.
     """
 
     voters: int = 3

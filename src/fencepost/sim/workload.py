@@ -281,7 +281,14 @@ class Workload:
         options = self._world.options
         for node in self._world.live_controllers():
             if node.leads and node.id not in self.unreachable and not node.is_paused:
-                self.create_topic(node, name, partitions, options.replicas, min_isr=options.min_isr)
+                self.create_topic(
+                    node,
+                    name,
+                    partitions,
+                    options.replicas,
+                    min_isr=options.min_isr,
+                    configs=COMPACTED_SOON if options.compacts else {},
+                )
                 return
 
     def delete_topic(self, node: SimNode, name: str, then: Then | None = None) -> Asked:
