@@ -20,6 +20,7 @@ class AnswersFromAnOldTerm(TransactionRules):
 ABLATION = Ablation(
     "a coordinator that was replaced unawares says that the next transaction is committed",
     Rules(transactions=AnswersFromAnOldTerm()),
+    scenarios=("S79",),
     faults=("partition",),
     in_brokers=True,
 )
