@@ -8,7 +8,8 @@ any pieces, usual requests among others and mutated ones, and the disk may take 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+import contextlib
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce, produce_fast_path
 from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
+from fencepost.broker.net import connection as connections
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.machines.partition import Partition
@@ -200,17 +202,24 @@ class Counting(ProduceRuns):
         return start
 
 
-@pytest.fixture
-def both(tmp_path):
+@contextlib.contextmanager
+def whatever_it_takes() -> Iterator[None]:
+    """However busy the machine is, nothing is put off for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+        patch.setattr(connections, "DISPATCH_S", float("inf"))
+        yield
+
+
+@pytest.fixture
+def both(tmp_path):
+    with whatever_it_takes():
         yield [Serving(tmp_path / name, name == "fast") for name in ("fast", "today")]
 
 
 @pytest.fixture(scope="module")
 def long_lived(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+    with whatever_it_takes():
         names = ("fast", "today")
         yield [Serving(tmp_path_factory.mktemp(name), name == "fast") for name in names]
 
