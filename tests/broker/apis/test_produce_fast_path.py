@@ -228,11 +228,12 @@ def framed(
     topics: list[tuple[str, list[tuple[int, bytes | None]]]],
     acks: int = -1,
     transactional_id: str | None = None,
+    timeout_ms: int = 1000,
 ) -> bytes:
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
-        timeout_ms=1000,
+        timeout_ms=timeout_ms,
         topic_data=[
             TopicProduceData(
                 name=name if version < 13 else "",

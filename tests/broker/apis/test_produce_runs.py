@@ -171,7 +171,7 @@ class Serving(Served):
         """What clients got; who was disconnected comes again."""
         found: list[Any] = []
         for number, (connection, sink) in enumerate(self.connections):
-            found.append((bytes(sink.sent), sink.closing, len(connection._waiting)))
+            found.append((bytes(sink.sent), sink.closing, len(connection._answers.waiting)))
             sink.sent.clear()
             if connection.closed:
                 connection.connection_lost(None)
@@ -423,13 +423,15 @@ def test_no_more_requests_are_in_flight_than_ever(both) -> None:
         room = connection.get_buffer(-1)
         room[: len(data)] = data
         connection.buffer_updated(len(data))
-        assert len(connection._waiting) == MAX_REQUESTS_IN_FLIGHT
-        assert connection._waiting_bytes == MAX_REQUESTS_IN_FLIGHT * (len(request(plain())) - 4)
+        assert len(connection._answers.waiting) == MAX_REQUESTS_IN_FLIGHT
+        assert connection._answers.frame_bytes == MAX_REQUESTS_IN_FLIGHT * (
+            len(request(plain())) - 4
+        )
         served.end_turn()
     fast, today = both
     assert fast.outputs() == today.outputs()
     served_alike(both, [[]])
-    assert [one[0]._waiting_bytes for one in fast.connections] == [0] * CONNECTIONS
+    assert [one[0]._answers.frame_bytes for one in fast.connections] == [0] * CONNECTIONS
 
 
 @needs_kernel
@@ -502,3 +504,66 @@ def test_a_run_ends_where_it_has_settled_much(both) -> None:
         served.is_slow = True
     assert served_alike(both, [[(0, b"".join(data))]]) == 40
     assert max(lengths) == 16 and sum(lengths) == 40
+
+
+def small_batch() -> bytes:
+    return bytes(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS))
+
+
+@needs_kernel
+def test_what_a_run_does_not_take(both) -> None:
+    """Requests beside those that are usual, each of which somebody else has to answer."""
+    one = small_batch()
+    served_alike(both, [[(0, request(one))]])
+    for acks in (-2, 2, 257):
+        assert served_alike(both, [[(0, request(one, acks=acks))]]) == 0
+    for partitions in ([65], [33, 32], [1, 64]):
+        topics = [("t", [(0, one)] * count) for count in partitions]
+        assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 0
+    topics = [("t", [(0, one)] * 33), ("small", [(0, one)] * 31)]
+    assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 1
+    another = request(one).replace(b"client", b"others")
+    assert served_alike(both, [[(0, another)]]) == 0, "its header has to be read"
+    assert served_alike(both, [[(0, another)]]) == 1
+
+
+@needs_kernel
+def test_frames_longer_than_may_be_are_refused_in_runs_too(both) -> None:
+    for served in both:
+        served.listener.max_frame_bytes = len(request(plain())) - 4
+        served.connections[0] = served.connect()
+    assert served_alike(both, [[(0, request(plain()))], [(0, request(plain()) * 2)]]) == 2
+    served_alike(both, [[(0, request(plain()) + request(plain(), plain()))]])
+    assert both[0].listener.counts.closed["PLAINTEXT"] == 1
+
+
+@needs_kernel
+def test_blocks_have_one_timeout_and_are_bounded(both, monkeypatch) -> None:
+    one = small_batch()
+    long = bytes(build_batch([(b"k", b"v" * 32_000)], timestamp_ms=NOW_MS))
+    served_alike(both, [[(number, request(one)) for number in range(CONNECTIONS)]])
+    settled: list[tuple[int, int, int]] = []
+    settle = combined_appends.CombinedAppends._settle_block
+
+    def settle_block(appends: Any, block: Any) -> None:
+        settled.append((len(block), block.size_bytes, block.timeout_ms))
+        settle(appends, block)
+
+    monkeypatch.setattr(combined_appends.CombinedAppends, "_settle_block", settle_block)
+    timeouts = [
+        length_prefixed(framed(9, [("t", [(0, one)])], timeout_ms=timeout_ms))
+        for timeout_ms in (1000, 5, 5, 1000)
+    ]
+    assert served_alike(both, [[(0, b"".join(timeouts))]]) == 4
+    assert [(count, timeout_ms) for count, _, timeout_ms in settled] == [
+        (1, 1000),
+        (2, 5),
+        (1, 1000),
+    ]
+    settled.clear()
+    many = request(*[one] * 4) * 45
+    assert served_alike(both, [[(number, many) for number in (1, 2, 0)]]) == 45 * CONNECTIONS
+    assert [count for count, _, _ in settled] == [500, 40]
+    settled.clear()
+    assert served_alike(both, [[(number, request(long) * 4) for number in (2, 0, 1)]]) == 12
+    assert [count for count, size_bytes, _ in settled if size_bytes <= 262_144] == [8, 4]

@@ -359,7 +359,7 @@ def test_a_client_that_does_not_read_holds_one_answer_in_memory():
         eventually(lambda: len(made) >= 1)
         (connection,) = opened.listener.connections
         eventually(lambda: connection._reading_paused)
-        held = opened.thread.call(lambda: connection._out_bytes)
+        held = opened.thread.call(lambda: connection._output.size_bytes)
         assert held <= len(big) + bounds.OUTPUT_HIGH_WATER_BYTES + 4096
         assert len(made) < 10
         for number in range(1, 41):

@@ -161,5 +161,5 @@ def test_answers_of_any_size_arrive_over_tls(
             answer = Client(sock).ask(DescribeGroupsRequest(groups=["g"]), 5)
             assert answer.groups == groups
             (connection,) = served.listener.connections
-            assert not isinstance(connection._writer, SocketWriter)
+            assert not isinstance(connection._output._writer, SocketWriter)
         served.thread.call(server.close)

@@ -8,11 +8,8 @@ kept by the connection. A frame too big for the scratch buffer gets a buffer of 
 most doubles whenever it is full, up to the frame's end; so a length prefix costs nobody memory that
 has not been sent.
 
-Out. Every request has a place in `_waiting`, in the order of arrival. An answer whose turn has come
-moves to `_out`; one that comes early waits in its place, which is what keeps responses in order
-while a long poll is parked in front of them. Small output leaves as one concatenated write, large
-output as the parts themselves. How bytes reach the socket is the `writer`'s to know, and nobody
-else writes to it: a layer that encrypts may stand between.
+Out. Every request has a place among the `answers`, in the order of arrival; those whose turn has
+come go to the `output`.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -36,30 +33,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections import deque
-from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.net.registry import API_VERSIONS_KEY, PRODUCE_KEY, Pieces
+from fencepost.broker.net.host import Host
+from fencepost.broker.net.output import Output
+from fencepost.broker.net.registry import API_VERSIONS_KEY, PRODUCE_KEY
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.unsupported_version import unsupported_version_response
-from fencepost.broker.net.writer import Writer, writer_for
+from fencepost.broker.net.writer import Buffer, writer_for
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.message import Message
 
-if TYPE_CHECKING:
-    from fencepost.broker.net.listener import Listener
-
 log = logging.getLogger(__name__)
-
-Buffer = bytes | bytearray | memoryview
 
 MAX_REQUESTS_IN_FLIGHT = 64
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
-OUTPUT_HIGH_WATER_BYTES = 1024 * 1024
 BUFFERED_HIGH_WATER_BYTES = 16 * 1024 * 1024
 SCRATCH_SIZE_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
@@ -69,8 +61,6 @@ RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
 DISPATCH_S = 0.005
 """How long requests of one client that are here are dispatched before others come first. Longer
 than a turn of work in pieces: reading from it stops then, and what has arrived is copied."""
-SMALL_OUTPUT_BYTES = 32 * 1024
-"""Below this, one concatenated write is cheaper than a vector."""
 YOUNGEST_FRAME_S = 0.1
 """A frame's rate is not told before it is so old."""
 
@@ -81,7 +71,7 @@ _HEAD = struct.Struct(">hhi")
 class Connection(asyncio.BufferedProtocol):
     """The server's end of one TCP connection."""
 
-    def __init__(self, listener: Listener, listener_name: str) -> None:
+    def __init__(self, listener: Host, listener_name: str) -> None:
         self._listener = listener
         self._limit_bytes = listener.max_frame_bytes
         self.routes = listener.routes
@@ -92,7 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self.last_activity = self.arrived_s = 0.0
         self._new_context = listener.new_context
         self._transport: Any = None
-        self._writer: Writer
+        self._output: Output
+        self._answers: Answers
         self._fd = -1
         # in
         self._scratch = listener.scratch
@@ -109,16 +100,6 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_turn = False  # a long frame waits while others are at work
         self._has_turn = False  # and may be decoded now
         self._headers = RememberedHeaders()
-        # out
-        self._waiting: deque[Any] = deque()
-        """`RequestContext`s, and usual requests in their places (`produce_runs`)."""
-        self._waiting_bytes = self._buffered_bytes = 0
-        self._out: deque[Buffer] = deque()
-        self._out_bytes = 0
-        self._out_moved = 0.0
-        self._write_paused = False
-        self._draining = False
-        self._making = False  # an answer is being made in pieces
 
     # -- life ------------------------------------------------------------------------------
 
@@ -129,8 +110,11 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = str(peer[0]), int(peer[1])
         sock = transport.get_extra_info("socket")
         self._fd = sock.fileno() if sock is not None else -1
-        self._writer = writer_for(transport)
-        self.last_activity = self._listener.loop.time()
+        host = self._listener
+        writer = writer_for(transport)
+        self._output = Output(transport, writer, host.memory_budget, host.loop.time)
+        self._answers = Answers(self, host, self._output)
+        self.last_activity = host.loop.time()
         self.accepted = self._listener.connected(self)
         if not self.accepted:
             self.closed = True
@@ -139,13 +123,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: forget what was in flight."""
         self.closed = True
-        waiting, self._waiting = self._waiting, deque()
-        self._drop_out()
+        self._output.drop()
         self._drop_own()
         self._set_tail(b"")
-        self._drop_buffered()
-        for context in waiting:
-            context.abandoned()
+        self._answers.abandon()
         if self.accepted:
             self._listener.disconnected(self)
 
@@ -173,16 +154,15 @@ class Connection(asyncio.BufferedProtocol):
         """Disconnect at once and drop everything, with one log line."""
         if not self.closed:
             self._listener.disconnect_log.note(self, reason)
-        self._drop_out()
+        self._output.drop()
         self._drop_own()
         self._set_tail(b"")
-        self._drop_buffered()
+        self._answers.drop_buffered()
         self.abort()
 
     def disconnect(self) -> None:
         """Close without a log line; output that is under way is still offered to the client."""
-        if self._waiting and self._waiting[0].is_usual:
-            self._put_usual()
+        self._answers.put_usual()
         self.flush()
         self.closed = True
         self._transport.close()
@@ -198,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether nobody waits for anything here."""
-        return not self._waiting and not self._out
+        return not self._answers.waiting and not self._output
 
     @property
     def incoming_rate(self) -> float | None:
@@ -222,12 +202,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def buffered_bytes(self) -> int:
         """What requests without an answer, and answers that wait behind them, take."""
-        return self._buffered_bytes
+        return self._answers.buffered_bytes
 
     @property
     def output_stalled_since(self) -> float | None:
         """The loop's time at which the client last took output; None if there is none to take."""
-        return self._out_moved if self._out else None
+        return self._output.stalled_since
 
     def sweep(self) -> None:
         """Called now and then: give back the buffer of a long frame that is done."""
@@ -313,14 +293,15 @@ class Connection(asyncio.BufferedProtocol):
         runs, head = self._listener.produce_runs, self._headers.produce_head
         if runs is None or not head:
             return start
-        room = MAX_REQUESTS_IN_FLIGHT - len(self._waiting)
+        answers = self._answers
+        room = MAX_REQUESTS_IN_FLIGHT - len(answers.waiting)
         try:
-            start = runs.take(self, self._waiting, view, start, end, head, room)
+            start = runs.take(self, answers.waiting, view, start, end, head, room)
         except Exception:
             log.exception("Produce from %s failed", self)
             self.close("Produce failed")
             return end
-        self._waiting_bytes += runs.latest_bytes
+        answers.frame_bytes += runs.latest_bytes
         return start
 
     def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
@@ -427,8 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         except DecodeError as error:
             self.close(f"malformed {route.name} v{version}: {error}")
             return
-        self._waiting.append(context)
-        self._waiting_bytes += len(frame)
+        self._answers.add(context)
         if api_key != PRODUCE_KEY:
             self._listener.before_others()
         try:
@@ -436,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(answer, Message):
                 context.reply(answer)
             elif answer is not None:
-                self._at_work = not self._work_on(context, answer, self._work_done)
+                self._at_work = not self._answers.work_on(context, answer, self._work_done)
         except Exception:
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
@@ -445,8 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request was taken before it is decoded."""
         take_bytes = context.route.take_bytes
         assert take_bytes is not None, "or nobody asks"
-        self._waiting.append(context)
-        self._waiting_bytes += len(frame)
+        self._answers.add(context)
         if context.route.api_key != PRODUCE_KEY:
             self._listener.before_others()
         try:
@@ -456,8 +435,7 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("%s v%d from %s failed", context.route.name, context.api_version, self)
             context.fail()
             return True
-        self._waiting.pop()
-        self._waiting_bytes -= len(frame)
+        self._answers.take_back()
         return False
 
     def _work_done(self) -> None:
@@ -475,22 +453,22 @@ class Connection(asyncio.BufferedProtocol):
             )
             return
         context.api_version = 0
-        self._waiting.append(context)
-        self._waiting_bytes += context.frame_size_bytes
+        self._answers.add(context)
         context.reply(unsupported_version_response(route))
 
     # -- bounds ----------------------------------------------------------------------------
 
     def _blocked(self) -> bool:
+        answers, output = self._answers, self._output
         return (
-            self._write_paused
+            output.is_paused
             or self._at_work
             or self._waits
             or self._waits_for_turn
-            or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
-            or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
-            or self._buffered_bytes > BUFFERED_HIGH_WATER_BYTES
-            or self._out_bytes > OUTPUT_HIGH_WATER_BYTES
+            or len(answers.waiting) >= MAX_REQUESTS_IN_FLIGHT
+            or answers.frame_bytes > MAX_FRAME_BYTES_IN_FLIGHT
+            or answers.buffered_bytes > BUFFERED_HIGH_WATER_BYTES
+            or output.size_bytes > OUTPUT_HIGH_WATER_BYTES
         )
 
     def _maybe_resume_reading(self) -> None:
@@ -517,134 +495,50 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_next(self, context: RequestContext) -> bool:
         """See `Replier`."""
-        return (
-            not (self.closed or self._making)
-            and self._waiting[0] is context
-            and self._out_bytes <= OUTPUT_HIGH_WATER_BYTES
-        )
+        return not self.closed and self._answers.is_next(context)
 
     def settled(self, context: RequestContext) -> None:
         """An answer is known: send it, and those behind it that are known, if it is its turn."""
-        waiting = self._waiting
+        answers = self._answers
+        waiting = answers.waiting
         if self.closed or not waiting:
             return
         if context is not waiting[0]:
             context.add_buffered(context.answer_bytes)
         if not waiting[0].answered:
             return
-        self._drain()
+        answers.drain()
         if not self._dispatching:
             self._listener.flush_soon(self)
 
     def answers_known(self) -> None:
         """Answers to usual requests are known: they leave when it is their turn."""
         if self._dispatching:
-            self._drain()
+            self._answers.drain()
         elif not self.closed:
             self._listener.flush_soon(self)
 
     def stand_in(self, request: Any) -> RequestContext | None:
         """An ordinary context in the place of a usual request; None if the client is gone."""
-        if self.closed or request not in self._waiting:
+        if self.closed:
             return None
-        route, version = self.routes[PRODUCE_KEY], request.version
-        context = self._listener.context_again(
-            self,
-            route,
-            version,
-            request.correlation_id,
-            self._headers.client_id(PRODUCE_KEY, version),
-            request.frame_size_bytes,
+        version = request.version
+        return self._answers.stand_in(
+            request,
+            lambda: self._listener.context_again(
+                self,
+                self.routes[PRODUCE_KEY],
+                version,
+                request.correlation_id,
+                self._headers.client_id(PRODUCE_KEY, version),
+                request.frame_size_bytes,
+            ),
         )
-        self._waiting[self._waiting.index(request)] = context
-        return context
 
     def add_buffered(self, size_bytes: int) -> None:
         """A request that waits takes so much more (or less) memory; may cost the connection."""
         if not self.closed:
-            self._buffered_bytes += size_bytes
-            self._listener.memory_budget.add_waiting(size_bytes)
-
-    def _drop_buffered(self) -> None:
-        self._listener.memory_budget.add_waiting(-self._buffered_bytes)
-        self._buffered_bytes = 0
-
-    def _drain(self) -> None:
-        """Move answers whose turn has come to the output, up to its high water."""
-        if self._draining:
-            return
-        self._draining = True
-        try:
-            waiting = self._waiting
-            while waiting and waiting[0].answered and not self.closed:
-                if self._out_bytes > OUTPUT_HIGH_WATER_BYTES or self._making:
-                    break
-                if waiting[0].is_usual:
-                    self._put_usual()
-                    continue
-                pieces = waiting[0].take_pieces()
-                if pieces is not None and not self._make(waiting[0], pieces):
-                    break
-                context = waiting.popleft()
-                self._waiting_bytes -= context.frame_size_bytes
-                context.release()
-                self._put(context)
-        finally:
-            self._draining = False
-
-    def _make(self, context: RequestContext, pieces: Pieces) -> bool:
-        """Have an answer made in pieces; whether it is done."""
-        self._making = not self._work_on(context, pieces, self._made)
-        return not self._making
-
-    def _work_on(
-        self, context: RequestContext, pieces: Pieces, on_done: Callable[[], None]
-    ) -> bool:
-        """Work on an answer, as long as the client is there; whether it is done already."""
-        return self._listener.work.begin(
-            context.answering(pieces), on_done, is_wanted=lambda: not context.disconnected
-        )
-
-    def _made(self) -> None:
-        """The answer whose turn it is has been made."""
-        self._making = False
-        self._drain()
-        self.flush()
-
-    def _put(self, context: RequestContext) -> None:
-        try:
-            parts = context.take_parts()
-        except Exception:
-            log.exception("the answer to %s from %s failed", context.route.name, self)
-            self.close(f"{context.route.name} could not be answered")
-            return
-        self._put_out(parts)
-
-    def _put_usual(self) -> None:
-        """The answers of usual requests whose turn has come."""
-        runs = self._listener.produce_runs
-        assert runs is not None, "or there are no such requests"
-        answers, frame_bytes, timed = runs.take_answers(
-            self._waiting, OUTPUT_HIGH_WATER_BYTES - self._out_bytes
-        )
-        self._waiting_bytes -= frame_bytes
-        if timed:
-            runs.sent(timed, perf_counter())
-        if answers:
-            self._put_out([answers])
-
-    def _put_out(self, parts: list[Buffer]) -> None:
-        size_bytes = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-        if not self._out:
-            self._out_moved = self._listener.loop.time()
-        self._out_bytes += size_bytes
-        self._out.extend(parts)
-        self._listener.memory_budget.add_outgoing(size_bytes)
-
-    def _drop_out(self) -> None:
-        self._listener.memory_budget.add_outgoing(-self._out_bytes)
-        self._out.clear()
-        self._out_bytes = 0
+            self._answers.add_buffered(size_bytes)
 
     def flush(self) -> None:
         """Give the output to the socket, as far as it takes it; that may resume the reading."""
@@ -653,50 +547,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def flush_answered(self) -> None:
         """The same with answers that have become known in this turn of the event loop."""
-        if self._waiting and self._waiting[0].answered:
-            self._drain()
+        self._answers.drain()
         self.flush()
 
     def _write_out(self) -> None:
-        while self._out and not self._write_paused and not self._transport.is_closing():
-            if self._out_bytes <= SMALL_OUTPUT_BYTES:
-                data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-                self._drop_out()
-                self._writer.write(data)
-            else:
-                self._write_large()
-            if self._waiting and self._waiting[0].answered:
-                self._drain()
-
-    def _write_large(self) -> None:
-        """As much as the writer takes now."""
-        try:
-            self._sent(self._writer.write_some(self._out))
-        except OSError:
-            self._drop_out()  # the transport will find out, and why, by itself
-            self._transport.abort()
-
-    def _sent(self, count_bytes: int) -> None:
-        """Drop `count_bytes` from the front of the output."""
-        self._out_bytes -= count_bytes
-        self._listener.memory_budget.add_outgoing(-count_bytes)
-        self._out_moved = self._listener.loop.time()
-        out = self._out
-        while count_bytes:
-            first = out[0]
-            if len(first) > count_bytes:
-                out[0] = memoryview(first)[count_bytes:]
-                return
-            count_bytes -= len(first)
-            out.popleft()
+        answers, output = self._answers, self._output
+        while output.size_bytes and output.write():
+            if answers.waiting:
+                answers.drain()
 
     def pause_writing(self) -> None:
         """The transport buffers enough: wait until the socket has taken it."""
-        self._write_paused = True
+        self._output.is_paused = True
 
     def resume_writing(self) -> None:
         """The transport's buffer is empty again."""
-        self._write_paused = False
-        if self._waiting and self._waiting[0].answered:
-            self._drain()
-        self.flush()
+        self._output.is_paused = False
+        self.flush_answered()

@@ -29,14 +29,14 @@ import contextlib
 import logging
 import select
 import socket
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.host import ProduceRuns
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.registry import ROUTES, Route
 from fencepost.broker.net.request_context import RequestContext
@@ -49,36 +49,6 @@ REFUSED_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 CREATION_WAIT_MAX_S = 10.0
-
-
-class ProduceRuns(Protocol):
-    """See `fencepost.broker.apis.produce_runs`."""
-
-    take_answers: Callable[[deque[Any], int], tuple[bytes, int, list[Any]]]
-    """Takes answers that are known from the front of a queue, as long as there is room for so many
-    bytes: them, the bytes of the frames of their requests, and those whose times are taken."""
-
-    def take(
-        self,
-        connection: Any,
-        waiting: deque[Any],
-        frames: memoryview,
-        start: int,
-        end: int,
-        head: bytes,
-        requests_max: int,
-    ) -> int:
-        """Take usual requests from frames[start:end] to the queue; where they end."""
-        ...
-
-    @property
-    def latest_bytes(self) -> int:
-        """The size of the frames that were taken last."""
-        ...
-
-    def sent(self, requests: list[Any], now_s: float) -> None:
-        """The answers to requests leave whose times are taken."""
-        ...
 
 
 class ConnectionCounts:

@@ -1,0 +1,176 @@
+"""The queue of one connection's answers: they leave in the order in which requests came.
+
+Every request has a place here from its arrival on. An answer whose turn has come moves to the
+`Output`, as long as that is below its high water; one that is known early stays in its place, which
+is what keeps responses in order while a long poll is parked in front of them. An answer may be made
+only when it is its turn, in pieces if that takes long; those behind it wait for it.
+
+Places are taken by `RequestContext`s, and by usual requests (`apis.produce_runs`), of which many
+leave in one go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final, Protocol
+
+from fencepost.broker.net.host import Host
+from fencepost.broker.net.output import Output
+from fencepost.broker.net.registry import Pieces
+from fencepost.broker.net.request_context import RequestContext
+
+log = logging.getLogger(__name__)
+
+OUTPUT_HIGH_WATER_BYTES: Final = 1024 * 1024
+
+
+class Client(Protocol):
+    """Whose answers they are."""
+
+    closed: bool
+    """Whether nothing can be sent any more."""
+
+    def close(self, reason: str) -> None:
+        """Disconnect after what is on its way out already."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is in the output."""
+        ...
+
+
+class Answers:
+    """See the module docstring."""
+
+    __slots__ = (
+        "_client",
+        "_host",
+        "_is_draining",
+        "_is_making",
+        "_output",
+        "buffered_bytes",
+        "frame_bytes",
+        "waiting",
+    )
+
+    def __init__(self, client: Client, host: Host, output: Output) -> None:
+        self._client = client
+        self._host = host
+        self._output = output
+        self._is_draining = False
+        self._is_making = False
+        self.waiting: deque[Any] = deque()
+        """Requests whose answers have not left, the first of them first."""
+        self.frame_bytes = 0
+        """Of their frames."""
+        self.buffered_bytes = 0
+        """What they take up besides, with answers that are known and wait behind others."""
+
+    def add(self, context: RequestContext) -> None:
+        """A request has come."""
+        self.waiting.append(context)
+        self.frame_bytes += context.frame_size_bytes
+
+    def take_back(self) -> None:
+        """The request that came last is to be another."""
+        self.frame_bytes -= self.waiting.pop().frame_size_bytes
+
+    def stand_in(self, request: Any, make: Callable[[], RequestContext]) -> RequestContext | None:
+        """An ordinary context in the place of a usual request; None if it has none any more."""
+        if request not in self.waiting:
+            return None
+        context = make()
+        self.waiting[self.waiting.index(request)] = context
+        return context
+
+    def abandon(self) -> None:
+        """Nobody is there to be answered any more."""
+        waiting, self.waiting = self.waiting, deque()
+        self.drop_buffered()
+        for one in waiting:
+            one.abandoned()
+
+    def add_buffered(self, size_bytes: int) -> None:
+        """Requests that wait take so much more (or less) memory; may cost the connection."""
+        self.buffered_bytes += size_bytes
+        self._host.memory_budget.add_waiting(size_bytes)
+
+    def drop_buffered(self) -> None:
+        """They take nothing any more."""
+        self._host.memory_budget.add_waiting(-self.buffered_bytes)
+        self.buffered_bytes = 0
+
+    def is_next(self, context: RequestContext) -> bool:
+        """Whether the answer would leave now."""
+        return (
+            not self._is_making
+            and self.waiting[0] is context
+            and self._output.size_bytes <= OUTPUT_HIGH_WATER_BYTES
+        )
+
+    def drain(self) -> None:
+        """Move answers whose turn has come to the output, up to its high water."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            waiting, output = self.waiting, self._output
+            while waiting and waiting[0].answered and not self._client.closed:
+                if output.size_bytes > OUTPUT_HIGH_WATER_BYTES or self._is_making:
+                    break
+                if waiting[0].is_usual:
+                    self.put_usual()
+                    continue
+                pieces = waiting[0].take_pieces()
+                if pieces is not None and not self._make(waiting[0], pieces):
+                    break
+                context = waiting.popleft()
+                self.frame_bytes -= context.frame_size_bytes
+                context.release()
+                self._put(context)
+        finally:
+            self._is_draining = False
+
+    def put_usual(self) -> None:
+        """The answers of usual requests at the front that are known, if there are such."""
+        if not self.waiting or not self.waiting[0].is_usual:
+            return
+        runs = self._host.produce_runs
+        assert runs is not None, "or there are no such requests"
+        left_bytes = OUTPUT_HIGH_WATER_BYTES - self._output.size_bytes
+        answers, frame_bytes, timed = runs.take_answers(self.waiting, left_bytes)
+        self.frame_bytes -= frame_bytes
+        if timed:
+            runs.sent(timed, perf_counter())
+        if answers:
+            self._output.put([answers])
+
+    def _put(self, context: RequestContext) -> None:
+        try:
+            parts = context.take_parts()
+        except Exception:
+            name = context.route.name
+            log.exception("the answer to %s from %s failed", name, self._client)
+            self._client.close(f"{name} could not be answered")
+            return
+        self._output.put(parts)
+
+    def _make(self, context: RequestContext, pieces: Pieces) -> bool:
+        """Have an answer made in pieces; whether it is done."""
+        self._is_making = not self.work_on(context, pieces, self._made)
+        return not self._is_making
+
+    def work_on(self, context: RequestContext, pieces: Pieces, on_done: Callable[[], None]) -> bool:
+        """Work on an answer, as long as the client is there; whether it is done already."""
+        return self._host.work.begin(
+            context.answering(pieces), on_done, is_wanted=lambda: not context.disconnected
+        )
+
+    def _made(self) -> None:
+        """The answer whose turn it is has been made."""
+        self._is_making = False
+        self.drain()
+        self._client.flush()
