@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
-WITHOUT_CIRCLES = ["batch", "client", "log", "machines", "runtime", "sim", "spark", "testing"]
+WITHOUT_CIRCLES = [
+    *("batch", "broker", "cli", "client", "log", "machines", "runtime", "sim", "spark", "testing")
+]
 
 
 def imports_in(package: str) -> dict[str, set[str]]:

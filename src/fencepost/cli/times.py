@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 from fencepost.cli.failures import UsageError
@@ -27,3 +28,8 @@ def iso_time(time_ms: int) -> str:
     except (OverflowError, OSError, ValueError):
         return f"{time_ms} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, which coordinators and records have, too."""
+    return time.time_ns() // 1_000_000

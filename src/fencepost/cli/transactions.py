@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
@@ -20,7 +19,8 @@ from fencepost.cli.cluster_options import (
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError, escaped
 from fencepost.cli.output import print_json, print_table
-from fencepost.cli.times import iso_time
+from fencepost.cli.times import iso_time, now_ms
+from fencepost.cli.transactions_json import as_json, open_as_json
 from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -203,25 +203,6 @@ def _refusing(admin: Admin, found: TransactionDescription) -> list[OpenTransacti
         return []
 
 
-def as_json(found: TransactionDescription) -> dict[str, Any]:
-    """A description for --json."""
-    return {
-        "transactional_id": found.transactional_id,
-        "coordinator": found.coordinator_id,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "state": found.state,
-        "timeout_ms": found.timeout_ms,
-        "start_ms": found.start_ms if found.start_ms >= 0 else None,
-        "partitions": [f"{topic}:{number}" for topic, number in found.partitions],
-    }
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970, which coordinators and records have, too."""
-    return time.time_ns() // 1_000_000
-
-
 @command
 def describe_producers(arguments: argparse.Namespace) -> int:
     """The producers of one partition, those with an open transaction and others."""
@@ -292,17 +273,6 @@ def find_hanging(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
-
-
-def open_as_json(one: OpenTransaction) -> dict[str, Any]:
-    """An open transaction for --json."""
-    return {
-        "partition": f"{one.partition.topic}:{one.partition.partition}",
-        **one.producer._asdict(),
-        "first_timestamp_ms": one.first_timestamp_ms if one.first_timestamp_ms >= 0 else None,
-        "verdict": one.verdict.value,
-        "transaction": as_json(one.known) if one.known is not None else None,
-    }
 
 
 @command

@@ -43,7 +43,7 @@ def register(actions: Any) -> None:
 def explain(arguments: argparse.Namespace) -> int:
     """One paragraph for every partition that is held, one line for those that are not."""
     from fencepost.cli.partition_words import existing_or_all_partitions
-    from fencepost.cli.transactions import now_ms
+    from fencepost.cli.times import now_ms
     from fencepost.client import stable_offset
     from fencepost.client.admin import Admin
 
@@ -66,7 +66,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _as_json(one: StableOffset, now_ms: int) -> dict[str, Any]:
-    from fencepost.cli.transactions import open_as_json
+    from fencepost.cli.transactions_json import open_as_json
 
     return {
         "partition": f"{one.partition.topic}:{one.partition.partition}",
