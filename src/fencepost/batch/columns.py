@@ -23,6 +23,7 @@ in `columns_encode`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -110,9 +111,9 @@ def _decode(
 ) -> Iterator[pa.RecordBatch]:
     for rows, chunk in _decode_chunks(request, aborted):
         if "topic" in request.columns:
-            chunk["topic"] = _repeat(topic, pa.string(), _power_of_two(rows)).slice(0, rows)
+            chunk["topic"] = _topic_column(topic, _power_of_two(rows)).slice(0, rows)
         if "partition" in request.columns:
-            chunk["partition"] = _repeat(partition, pa.int32(), _power_of_two(rows)).slice(0, rows)
+            chunk["partition"] = _partition_column(partition, _power_of_two(rows)).slice(0, rows)
         yield pa.RecordBatch.from_arrays([chunk[name] for name in schema.names], schema=schema)
 
 
@@ -135,10 +136,22 @@ def _choose_schema(
     return arrow_schema
 
 
+# Constant columns are kept, because every blob of a partition wants the same ones. They are made of
+# buffers: where it is to make a scalar or an array of Python's objects, Arrow loads pandas first.
 @lru_cache(maxsize=8)
-def _repeat(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    """A constant column; kept, because every blob of a partition wants the same one."""
-    return pa.repeat(pa.scalar(value, kind), rows)
+def _topic_column(topic: str, rows: int) -> pa.Array:
+    data = topic.encode()
+    ends = struct.pack("=2i", 0, len(data))
+    return _repeated(pa.string(), [None, pa.py_buffer(ends), pa.py_buffer(data)], rows)
+
+
+@lru_cache(maxsize=8)
+def _partition_column(partition: int, rows: int) -> pa.Array:
+    return _repeated(pa.int32(), [None, pa.py_buffer(struct.pack("=i", partition))], rows)
+
+
+def _repeated(kind: pa.DataType, buffers: list[pa.Buffer | None], rows: int) -> pa.Array:
+    return pa.repeat(pa.Array.from_buffers(kind, 1, buffers)[0], rows)
 
 
 def _power_of_two(rows: int) -> int:

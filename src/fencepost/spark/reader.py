@@ -73,8 +73,10 @@ class BatchReader(DataSourceReader):
         """A task's rows. Of a plan without ranges Spark makes one task, with None for a range."""
         if type(partition) is InputPartition and partition.value is None:
             return
+        from fencepost.spark.collector import freeze_loaded
         from fencepost.spark.tasks import read_range  # decoding, which no planner needs
 
+        freeze_loaded()
         yield from read_range(self.options, self.projection, wanted_range(partition))
 
 

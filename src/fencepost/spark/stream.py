@@ -104,8 +104,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A task's rows."""
+        from fencepost.spark.collector import freeze_loaded
         from fencepost.spark.tasks import read_range  # decoding, which the planner does not need
 
+        freeze_loaded()
         yield from read_range(self.options, self.projection, wanted_range(partition))
 
     def commit(self, end: dict[str, Any]) -> None:

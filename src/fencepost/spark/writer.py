@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from fencepost.client.cluster import Cluster
+from fencepost.spark.collector import freeze_loaded
 from fencepost.spark.connections import cluster_for, drop, producer_for
 from fencepost.spark.errors import SinkError
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
@@ -161,6 +162,7 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """A task's rows."""
+        freeze_loaded()
         if self.grant is None:
             return write_rows(self.options, iterator)
         attempt = Attempt.running(streaming=self.is_streaming)
