@@ -179,6 +179,18 @@ def test_nothing_new_gives_the_very_start_back_and_holds_the_question(
     assert query.time < 1
 
 
+def test_a_query_with_an_interval_asks_the_brokers_once_in_it(fake: FakeCluster, options: Any):
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    for _ in range(3):
+        query.time += 10
+        assert not query.trigger()
+        assert query.sleeps == 0
+    fill(fake, 1)
+    query.time += 10
+    assert query.trigger()
+
+
 def test_an_idle_query_notices_data_while_it_waits(fake: FakeCluster, options: Any):
     query = Query(options(startingOffsets="earliest"))
     query.trigger()

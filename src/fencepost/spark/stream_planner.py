@@ -39,6 +39,8 @@ log = logging.getLogger("fencepost.spark")
 HOLD_S = 0.5
 HOLD_PAUSE_S = 0.005
 HOLD_PAUSE_MAX_S = 0.05
+EAGER_S = 0.5
+"""A question so soon after an answer is of a query without an interval: others are not held."""
 
 # Batches of which Spark may ask again: the one that runs, and the one it begins at.
 TOLD_MAX = 4
@@ -85,6 +87,7 @@ class StreamPlanner:
         self._target_ids: Mapping[str, str] = {}
         self._latest: Look | None = None
         self._last_batch_at = float("-inf")
+        self._nothing_at = float("-inf")  # when Spark was told last that there is nothing new
 
     # -- Spark's questions -----------------------------------------------------------------------
 
@@ -135,7 +138,7 @@ class StreamPlanner:
             return self._plan(StreamOffset(look.latest, look.topic_ids))
         start = self._offset(start_json)
         if not self._wait_for_change(start_json, start):
-            return start_json
+            return self._nothing_new(start_json)
         look = self.survey.look()
         self._latest = look
         self._require_target(look)
@@ -143,7 +146,7 @@ class StreamPlanner:
         self._note_verified(start_json, look)
         end = self._end(start, begins, look, limited=limited)
         if end is None:
-            return start_json
+            return self._nothing_new(start_json)
         self._last_batch_at = self._clock()
         return self._plan(end)
 
@@ -191,6 +194,10 @@ class StreamPlanner:
         self._last_end = self._json(end)
         return self._last_end
 
+    def _nothing_new(self, start_json: Json) -> Json:
+        self._nothing_at = self._clock()
+        return start_json
+
     def _json(self, offset: StreamOffset) -> Json:
         told = offset.to_json(plain=self.options.plain_offsets)
         if self.options.plain_offsets:
@@ -224,10 +231,15 @@ class StreamPlanner:
         self._verified_epochs = {p: end.leader_epoch for p, end in look.latest.items()}
 
     def _wait_for_change(self, start_json: Json, start: StreamOffset) -> bool:
-        """Whether there may be something to do, waiting a little for it while there is not."""
+        """Whether there may be something to do, waiting a little for it while there is not.
+
+        Spark asks a query without an interval again right after each answer, others once in their
+        interval: these are answered at once.
+        """
         if start_json != self._verified:
             return True
-        until = self._clock() + HOLD_S
+        is_eager = self._clock() - self._nothing_at < EAGER_S
+        until = self._clock() + (HOLD_S if is_eager else 0)
         pause = HOLD_PAUSE_S
         while True:
             try:
