@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import fencepost.batch
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import SEQUENCE_MAX
 from fencepost.batch.record_batch import RecordBatch
@@ -347,3 +350,14 @@ def test_batches_together_are_answered_as_one_by_one(commands: list[tuple[Any, .
     assert together.answers == alone.answers
     assert together.stored == alone.stored
     assert together.leader.machine.high_watermark == alone.leader.machine.high_watermark
+
+
+@pytest.mark.parametrize(
+    ("bound", "in_kernel"),
+    [("GROUP_BATCHES_MAX", "BLOCK_BATCHES_MAX"), ("COPIED_BYTES_MAX", "KEPT_BYTES_MAX")],
+)
+def test_the_kernel_has_the_same_bounds(bound: str, in_kernel: str) -> None:
+    """Compiled code has constants of its own: what it puts together is to be no other than this."""
+    source = Path(fencepost.batch.__file__).with_name("_produce_runs.pxi").read_text()
+    (found,) = re.findall(rf"^ +{in_kernel} = (\d+)\b", source, re.MULTILINE)
+    assert int(found) == getattr(combined_appends, bound)

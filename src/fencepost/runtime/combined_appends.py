@@ -51,7 +51,8 @@ from fencepost.wire.errors import ErrorCode
 log = logging.getLogger(__name__)
 
 COPIED_BYTES_MAX: Final = 32 * 1024
-"""A larger batch is appended at once rather than copied."""
+"""A larger batch is appended at once rather than copied; the kernel's bounds are the same
+(`_produce_runs.pxi`)."""
 GROUP_BATCHES_MAX: Final = 500
 COLLECTED_BYTES_MAX: Final = 1024 * 1024
 """Of all groups together; with more of it waiting they are settled at once."""

@@ -77,6 +77,11 @@ def test_many_files_are_shared_out_whole(tmp_path: Path):
     assert shares[1].connections == shares[0].connections + 1
 
 
+def test_a_thousand_partitions_that_are_read_in_turn_keep_their_files(tmp_path: Path):
+    """With fewer, each of them would be closed before it is its turn again."""
+    assert share_files(config_of(tmp_path, 1), 20_000).segment_files > 1_000
+
+
 def test_fewer_connections_than_configured_are_told_at_the_start(tmp_path: Path, caplog):
     config = BrokerConfig.load(None, {"log.dirs": str(tmp_path), "max.connections": "100"})
     enough = FileShares(1000, 20, 5, 7, 100)

@@ -32,8 +32,9 @@ OWN_FILES: Final = 16
 """What a node has open besides: the event loop, listeners, locks, the metadata log."""
 KEPT_FREE_MAX: Final = 1024
 SPARE_MAX: Final = 16
-SEGMENT_FILES_MAX: Final = 256
-"""Segment files that stay open in one log directory although nothing waits for them."""
+SEGMENT_FILES_MAX: Final = 1024
+"""Segment files that stay open in one log directory although nothing waits for them. Whoever reads
+more partitions in turn, again and again, opens a file for each of them every time."""
 CONNECTIONS_MIN: Final = 8
 SEGMENT_FILES_MIN: Final = 2
 
