@@ -155,7 +155,12 @@ _TOPICS = (
     ),
     MetricDef(f"{TOPICS}failedproducerequests_total", _C, "Of those, the refused.", _TOPIC, True),
     MetricDef(
-        f"{TOPICS}totalfetchrequests_total", _C, "Partitions in Fetch requests.", _TOPIC, True
+        f"{TOPICS}totalfetchrequests_total",
+        _C,
+        "Partitions in Fetch requests; unlike Kafka's, not those of a fetch session in which"
+        " nothing has moved since they were answered.",
+        _TOPIC,
+        True,
     ),
     MetricDef(f"{TOPICS}failedfetchrequests_total", _C, "Of those, the refused.", _TOPIC, True),
     MetricDef(f"{TOPICS}replicationbytesin_total", _C, "Bytes copied from leaders."),
