@@ -126,7 +126,6 @@ cdef class Block:
     def close(self):
         """Take no more."""
         self.is_open = False
-        self._last_of = None
 
     cdef bint takes(self, const Staged *staged) except -1:
         """Whether a batch may stand behind those that are here."""
