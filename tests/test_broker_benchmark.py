@@ -19,7 +19,7 @@ from benchmarks.broker.pipes import Figures  # noqa: E402
 
 
 def figures(cpu_us: float, load: float = 1.0) -> Figures:
-    return Figures(1000.0, cpu_us, 0.5, 1.0, 2.0, 3.0, load)
+    return Figures(1000.0, cpu_us, 0.5, 0.75, 1.0, 2.0, 3.0, load)
 
 
 def test_medians_and_ratios_are_shown_and_what_was_not_measured_is_not_made_up() -> None:
@@ -40,6 +40,7 @@ def test_medians_and_ratios_are_shown_and_what_was_not_measured_is_not_made_up()
         ["a fetch", "ours", "5.00", "-"],
         ["a fetch", "kafka", "-", "-"],
     ]
+    assert rows[0][4:] == ["0.500", "0.75", "1,000", "1.00", "2.00", "3.00"]
     assert "1.25" not in report.table(found, None)
     drawn = report.picture(found, "ours", "kafka")
     assert "one record" in drawn

@@ -4,12 +4,13 @@
                                       [--picture FILE.svg]
 
 One table: microseconds of the broker's CPU for each request (each record, with confluent-kafka),
-taken from the kernel's accounting at the edges of a window, their ratio to Apache Kafka's, and the
-times that clients wait. Peers: Fencepost as it is (fsync before ack), Fencepost with Kafka's
-page-cache behaviour, and Apache Kafka where it can run. All are warmed first, with every load but
-the idle ones, until their cost stops falling; for a third of the minutes at most. Then windows of
-all peers are interleaved, round by round, and medians shown. The generator shares the machine with
-the brokers, so compare rows of one run with each other and with nothing else.
+taken from the kernel's accounting at the edges of a window, their ratio to Apache Kafka's, the
+cores that broker and generator had while so many requests a second were answered, and the times
+that clients wait. Peers: Fencepost as it is (fsync before ack), Fencepost with Kafka's page-cache
+behaviour, and Apache Kafka where it can run. All are warmed first, with every load but the idle
+ones, until their cost stops falling; for a third of the minutes at most. Then windows of all peers
+are interleaved, round by round, and medians shown. The generator shares the machine with the
+brokers, so compare rows of one run with each other and with nothing else.
 """
 
 from __future__ import annotations

@@ -271,15 +271,17 @@ def client(peer: Peer, window_s: float) -> Figures:
     """confluent-kafka as the client: 100-byte records to one partition, CPU for each."""
     topic = f"client-{next(_numbers)}"
     _prepare(peer, topic, 1, 1)
-    cpu, began = cpu_s(_pid(peer)), time.perf_counter()
+    cpu, own, began = cpu_s(_pid(peer)), time.process_time(), time.perf_counter()
     produce_by_client(peer, topic, CLIENT_RECORDS, RECORD_VALUE_BYTES)
-    cpu, took = cpu_s(_pid(peer)) - cpu, time.perf_counter() - began
+    cpu, own = cpu_s(_pid(peer)) - cpu, time.process_time() - own
+    took = time.perf_counter() - began
     _drop(peer, topic)
     nothing = float("nan")
     return Figures(
         CLIENT_RECORDS / took,
         cpu * 1e6 / CLIENT_RECORDS,
         cpu / took,
+        own / took,
         nothing,
         nothing,
         nothing,

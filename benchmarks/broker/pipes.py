@@ -27,11 +27,13 @@ SHARE_CHECKED: Final = 64
 
 
 class Figures(NamedTuple):
-    """What one window has shown; times in ms, `cpu_us` per answer of the broker's own."""
+    """What one window has shown; times in ms, `cpu_us` per answer of the broker's own. Of the
+    broker's process and of the one that makes its load: how many cores they had."""
 
     requests_per_s: float
     cpu_us: float
     cores: float
+    generator_cores: float
     p50_ms: float
     p99_ms: float
     p999_ms: float
@@ -147,9 +149,10 @@ def drive(
         for pipe in counted:
             pipe.done = 0
             pipe.latencies.clear()
-        cpu, opened = cpu_s(pid), time.perf_counter()
+        cpu, own, opened = cpu_s(pid), time.process_time(), time.perf_counter()
         _run(selector, pipes, due, opened + window_s)
-        cpu, took = cpu_s(pid) - cpu, time.perf_counter() - opened
+        cpu, own = cpu_s(pid) - cpu, time.process_time() - own
+        took = time.perf_counter() - opened
     finally:
         selector.close()
     done = sum(pipe.done for pipe in counted)
@@ -158,7 +161,10 @@ def drive(
         done / took,
         cpu * 1e6 / done if done else float("nan"),
         cpu / took,
-        *(quantile(latencies, part) * 1e3 for part in (0.5, 0.99, 0.999)),
+        own / took,
+        quantile(latencies, 0.5) * 1e3,
+        quantile(latencies, 0.99) * 1e3,
+        quantile(latencies, 0.999) * 1e3,
         os.getloadavg()[0],
     )
 

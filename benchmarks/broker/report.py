@@ -12,7 +12,7 @@ from benchmarks.broker.pipes import Figures
 
 LOAD_MAX: Final = 3.0
 HEADINGS: Final = (
-    *("load", "broker", "CPU us", "of Kafka's", "cores", "requests/s"),
+    *("load", "broker", "CPU us", "of Kafka's", "cores", "generator's", "requests/s"),
     *("p50 ms", "p99 ms", "p99.9 ms"),
 )
 Rounds = dict[str, dict[str, list[Figures]]]
@@ -50,6 +50,7 @@ def _cells(rounds: list[Figures], of_reference: str) -> list[str]:
         shown("cpu_us", 2 if cpu_us < 10 else 0),
         of_reference,
         shown("cores", 3),
+        shown("generator_cores", 2),
         shown("requests_per_s", 0),
         *(shown(field, 2) for field in ("p50_ms", "p99_ms", "p999_ms")),
     ]
