@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fencepost.batch.header import iter_headers
+from fencepost.broker import apis
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.wire.api import (
     AddRaftVoterRequest,
@@ -41,6 +42,8 @@ from ..broker.listener_fixtures import Client
 from ..broker.malformed_requests import malformed_requests
 from ..broker.topic_requests import make_topic
 from ..waiting import DEADLINE_S
+
+apis.load_all()
 
 ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
 DRAFT_KEY = 4711

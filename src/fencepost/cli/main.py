@@ -75,7 +75,10 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 def build_parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser of the command line; only the chosen command's module is loaded."""
+    """The parser of the command line.
+
+    It knows the chosen command alone, whose module is loaded; if none is chosen, the names of all.
+    """
     parser = argparse.ArgumentParser(
         prog="fencepost",
         description="Kafka's replicated log in Python. `fencepost serve` starts a broker.",
@@ -89,15 +92,15 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     for command in COMMANDS:
         if command.name == chosen:
             importlib.import_module(command.module).register(subparsers)
-        else:
+        elif chosen is None:
             subparsers.add_parser(command.name, help=command.help, add_help=False)
     return parser
 
 
 def chosen_command(argv: Sequence[str]) -> str | None:
-    """The first word that is a command."""
+    """The first word, if it is a command."""
     names = {command.name for command in COMMANDS}
-    return next((word for word in argv if word in names), None)
+    return argv[0] if argv and argv[0] in names else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

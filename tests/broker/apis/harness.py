@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_routes
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_route
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
@@ -239,7 +239,7 @@ class BoundRoutes(Mapping[int, Route]):
         self._parts = parts
 
     def __getitem__(self, api_key: int) -> Route:
-        return bind_routes({api_key: self._routes[api_key]}, self._parts)[api_key]
+        return bind_route(self._routes[api_key], self._parts)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._routes)
@@ -247,9 +247,10 @@ class BoundRoutes(Mapping[int, Route]):
     def __len__(self) -> int:
         return len(self._routes)
 
-    def values(self) -> ValuesView[Route]:
-        """As they are registered: what is advertised needs nothing."""
-        return self._routes.values()
+    @property
+    def advertised(self) -> dict[int, tuple[int, int]]:
+        """What ApiVersions says."""
+        return {key: route.advertised for key, route in self._routes.items()}
 
 
 class Caller:

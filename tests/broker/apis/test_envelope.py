@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.broker import apis
 from fencepost.broker.apis.envelope import FORWARDED
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.forwarding import ANONYMOUS, Envelope, Forwarder, packed_address
@@ -31,6 +32,8 @@ from fencepost.wire.records.principal import DefaultPrincipalData, encode_princi
 
 from ...runtime.metadata.metadata_world import WorldTimers
 from .harness import StillNode, answer_of, ask, broker, register, send
+
+apis.load_all()
 
 register(
     "api_versions",

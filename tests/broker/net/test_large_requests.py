@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.broker import apis
 from fencepost.broker.cluster import controller_service
 from fencepost.broker.net.registry import ROUTES, WHOLE_REQUEST_ELEMENTS_MAX
 from fencepost.wire.api import DescribeGroupsRequest, LeaveGroupRequest
@@ -14,6 +15,8 @@ from fencepost.wire.errors import ErrorCode
 
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
+
+apis.load_all()
 
 
 def create(client: Client, *names: str) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.broker import apis
 from fencepost.broker.net.registry import ROUTES
 from fencepost.wire.api import ApiVersionsRequest, CreatePartitionsRequest, DescribeConfigsRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsTopic
@@ -16,6 +17,8 @@ from fencepost.wire.message import Message, Struct
 from fencepost.wire.types import Uuid
 
 from ..samples import sample
+
+apis.load_all()
 
 LONGEST = "n" * 32_767
 ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")

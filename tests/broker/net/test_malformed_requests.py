@@ -5,12 +5,15 @@ import random
 
 import pytest
 
+from fencepost.broker import apis
 from fencepost.broker.net.registry import ROUTES
 from fencepost.wire.api import ApiVersionsRequest
 from fencepost.wire.frame import encode_request
 
 from ..malformed_requests import malformed_requests
 from ..topic_requests import batch, fetch, make_topic, produce, values
+
+apis.load_all()
 
 pytestmark = pytest.mark.slow
 

@@ -46,7 +46,7 @@ class Door:
 def ask(metrics, arrived_s, response):
     """A request, handled and answered."""
     context = metrics.new_context(Door(arrived_s), ROUTE, 4, 1, "c", 50)
-    metrics.watch({12: ROUTE})[12].handler(context, HeartbeatRequest())
+    metrics.watch(ROUTE).handler(context, HeartbeatRequest())
     context.reply(response)
 
 

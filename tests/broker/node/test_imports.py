@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
+
 STRANGERS = frozenset(
     {
         "fencepost.sim",
@@ -40,6 +42,7 @@ STRANGERS = frozenset(
 
 _SERVE = """
 import os, signal, sys
+from fencepost.broker.net.served import BROKER, CONTROLLER
 from fencepost.broker.node.node import Node
 from fencepost.cli.main import main
 
@@ -47,26 +50,40 @@ start = Node.start
 async def start_and_tell(node, **settings):
     await start(node, **settings)
     print("loaded", *sorted(sys.modules), file=sys.stderr)
+    for kind, part in ((BROKER, node.broker), (CONTROLLER, node.controller_part)):
+        routes = part.listener.routes
+        print(kind, *(key for key in sorted(routes) if routes[key]), file=sys.stderr)
     os.kill(os.getpid(), signal.SIGTERM)
 Node.start = start_and_tell
 sys.exit(main(["serve", *sys.argv[1:]]))
 """
 
 
-def loaded_by_a_start(data_dir: Path, *options: str) -> set[str]:
-    """The modules that are there once a node has started."""
+MODULES_MAX = 465
+"""How many of our own modules a start may load: each costs it some 0.3 ms of CPU."""
+
+
+def told_by_a_start(data_dir: Path, *options: str) -> dict[str, list[str]]:
+    """What a node tells once it has started: the modules that are there, and which APIs have a
+    handler that has what it needs."""
     command = [sys.executable, "-c", _SERVE, "--data-dir", str(data_dir)]
     served = subprocess.run(
         [*command, "--listen", "127.0.0.1:0", *options], capture_output=True, text=True, timeout=60
     )
-    told = [line for line in served.stderr.splitlines() if line.startswith("loaded ")]
-    assert served.returncode == 0 and told, served.stderr
-    return set(told[0].split())
+    lines = [line.split(" ") for line in served.stderr.splitlines()]
+    told = {line[0]: line[1:] for line in lines if line[0] in {"loaded", BROKER, CONTROLLER}}
+    assert served.returncode == 0 and len(told) == 3, served.stderr
+    return told
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    return loaded_by_a_start(tmp_path_factory.mktemp("node") / "data")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return told_by_a_start(tmp_path_factory.mktemp("node") / "data")
+
+
+@pytest.fixture(scope="module")
+def loaded(told: dict[str, list[str]]) -> set[str]:
+    return set(told["loaded"])
 
 
 @pytest.mark.parametrize("stranger", sorted(STRANGERS))
@@ -75,6 +92,21 @@ def test_a_broker_starts_without(loaded: set[str], stranger: str):
     assert not {name for name in loaded if f"{name}.".startswith(f"{stranger}.")}
 
 
+def test_a_broker_starts_with_few_modules(loaded: set[str]):
+    own = {name for name in loaded if name.startswith("fencepost.")}
+    assert len(own) <= MODULES_MAX
+
+
+@pytest.mark.parametrize("module", sorted({row.module for row in SERVED}))
+def test_a_handler_waits_for_its_first_request(loaded: set[str], module: str):
+    assert f"fencepost.broker.apis.{module}" not in loaded
+
+
+@pytest.mark.parametrize("kind", [BROKER, CONTROLLER])
+def test_every_row_has_a_handler_and_a_node_what_it_needs(told: dict[str, list[str]], kind: str):
+    assert [int(key) for key in told[kind]] == sorted(SERVED_BY_KIND[kind])
+
+
 def test_metrics_are_loaded_where_they_are_wanted(tmp_path: Path):
     options = ("-o", "fencepost.metrics.listener=127.0.0.1:0")
-    assert "prometheus_client" in loaded_by_a_start(tmp_path / "data", *options)
+    assert "prometheus_client" in told_by_a_start(tmp_path / "data", *options)["loaded"]

@@ -1,15 +1,17 @@
 """One module per API: the handler, and in its header the versions it serves.
 
-`load_all` imports every module of this package, which registers its handlers.
+A module registers its handlers when it is loaded, for the rows of `broker.net.served` that name it;
+a node loads it when the first request comes. `load_all` loads them all.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+
+from fencepost.broker.net.served import SERVED
 
 
 def load_all() -> None:
     """Register every handler there is."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    for row in SERVED:
+        importlib.import_module(f"{__name__}.{row.module}")

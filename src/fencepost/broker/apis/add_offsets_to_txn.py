@@ -18,7 +18,7 @@ from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOff
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(AddOffsetsToTxnRequest, versions="0-4")
+@handles(AddOffsetsToTxnRequest)
 def handle(
     context: RequestContext,
     request: AddOffsetsToTxnRequest,

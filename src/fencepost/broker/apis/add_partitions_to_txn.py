@@ -14,7 +14,7 @@ from fencepost.runtime.transaction_requests import add_partitions
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 
-@handles(AddPartitionsToTxnRequest, versions="0-5")
+@handles(AddPartitionsToTxnRequest)
 def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,

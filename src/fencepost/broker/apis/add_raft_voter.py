@@ -15,13 +15,13 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterR
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(AddRaftVoterRequest, versions="0-1", listeners=(CONTROLLER,))
+@handles(AddRaftVoterRequest, listeners=(CONTROLLER,))
 def handle(context: RequestContext, request: AddRaftVoterRequest, *, driver: Driver) -> None:
     """Have this node's quorum machine decide."""
     ask_machine(driver, context, request)
 
 
-@handles(AddRaftVoterRequest, versions="0-1", listeners=(BROKER,))
+@handles(AddRaftVoterRequest, listeners=(BROKER,))
 def handle_for_client(
     context: RequestContext, request: AddRaftVoterRequest, *, forwarder: Forwarder
 ) -> None:

@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 
 
-@handles(AllocateProducerIdsRequest, versions="0", listeners=(CONTROLLER,))
+@handles(AllocateProducerIdsRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext, request: AllocateProducerIdsRequest, *, controller: ControllerService
 ) -> None:

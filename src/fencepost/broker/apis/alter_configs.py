@@ -54,7 +54,6 @@ _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
 
 @handles(
     AlterConfigsRequest,
-    versions="0-2",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -84,7 +83,6 @@ def handle(
 
 @handles(
     AlterConfigsRequest,
-    versions="0-2",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

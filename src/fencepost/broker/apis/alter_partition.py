@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 
 
-@handles(AlterPartitionRequest, versions="2-3", listeners=(CONTROLLER,))
+@handles(AlterPartitionRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext, request: AlterPartitionRequest, *, controller: ControllerService
 ) -> None:

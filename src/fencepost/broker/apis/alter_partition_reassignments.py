@@ -17,7 +17,6 @@ from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReass
 
 @handles(
     AlterPartitionReassignmentsRequest,
-    versions="0-1",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -30,7 +29,6 @@ def handle(
 
 @handles(
     AlterPartitionReassignmentsRequest,
-    versions="0-1",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

@@ -31,7 +31,7 @@ from fencepost.wire.api.alter_replica_log_dirs import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(AlterReplicaLogDirsRequest, versions="1-2")
+@handles(AlterReplicaLogDirsRequest)
 def handle(
     context: RequestContext, request: AlterReplicaLogDirsRequest, *, moves: LogDirMoves
 ) -> Pieces:

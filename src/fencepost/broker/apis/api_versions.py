@@ -1,7 +1,7 @@
 """ApiVersions (key 18) v0-4: what this node serves, and the features the cluster agreed on.
 
-The list is computed from the registered handlers, so it cannot promise what is not there; it is
-another one on a controller's listener than on a broker's. Two rules come with it: a version we do
+The list is that of `broker.net.served`, by which requests find their handlers; it is another one on
+a controller's listener than on a broker's. Two rules come with it: a version we do
 not know is answered in v0 with error 35 and the range of this API (KIP-511), and in v3 a feature
 whose lowest level is 0 is left out, because clients of that version refuse it (KIP-1022).
 """
@@ -12,7 +12,7 @@ import re
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.features import SUPPORTED_FEATURES
-from fencepost.broker.net.registry import BROKER, CONTROLLER, advertised_routes, handles
+from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.api_versions import (
     ApiVersion,
@@ -26,7 +26,7 @@ from fencepost.wire.errors import ErrorCode
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiVersionsRequest, versions="0-4", listeners=(BROKER, CONTROLLER))
+@handles(ApiVersionsRequest, listeners=(BROKER, CONTROLLER))
 def handle(
     context: RequestContext, request: ApiVersionsRequest, *, metadata: MetadataCache
 ) -> ApiVersionsResponse:
@@ -39,7 +39,7 @@ def handle(
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in advertised_routes(context.routes.values())
+            for key, (low, high) in sorted(context.routes.advertised.items())
         ],
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=low, max_version=feature.max_level)

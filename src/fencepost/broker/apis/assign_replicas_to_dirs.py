@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 
-@handles(AssignReplicasToDirsRequest, versions="0", listeners=(CONTROLLER,))
+@handles(AssignReplicasToDirsRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext, request: AssignReplicasToDirsRequest, *, controller: ControllerService
 ) -> None:

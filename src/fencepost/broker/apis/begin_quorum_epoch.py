@@ -9,7 +9,7 @@ from fencepost.machines.driver import Driver
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 
 
-@handles(BeginQuorumEpochRequest, versions="0-1", listeners=(CONTROLLER,))
+@handles(BeginQuorumEpochRequest, listeners=(CONTROLLER,))
 def handle(context: RequestContext, request: BeginQuorumEpochRequest, *, driver: Driver) -> None:
     """Take note of the leader, and say whom this node takes for it."""
     ask_machine(driver, context, request)

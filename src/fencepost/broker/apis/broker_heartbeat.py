@@ -14,7 +14,7 @@ from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 
 
-@handles(BrokerHeartbeatRequest, versions="0-2", listeners=(CONTROLLER,))
+@handles(BrokerHeartbeatRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext,
     request: BrokerHeartbeatRequest,

@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 
 
-@handles(BrokerRegistrationRequest, versions="0-4", listeners=(CONTROLLER,))
+@handles(BrokerRegistrationRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext, request: BrokerRegistrationRequest, *, controller: ControllerService
 ) -> None:

@@ -26,7 +26,7 @@ NOT_OFFERED: Final = (
 )
 
 
-@handles(ConsumerGroupHeartbeatRequest, versions="0-1")
+@handles(ConsumerGroupHeartbeatRequest)
 def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, warnings: ClientWarnings
 ) -> ConsumerGroupHeartbeatResponse:

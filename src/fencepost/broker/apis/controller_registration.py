@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 
 
-@handles(ControllerRegistrationRequest, versions="0", listeners=(CONTROLLER,))
+@handles(ControllerRegistrationRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext,
     request: ControllerRegistrationRequest,

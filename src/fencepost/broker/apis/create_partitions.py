@@ -23,7 +23,6 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(
     CreatePartitionsRequest,
-    versions="0-3",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -36,7 +35,6 @@ def handle(
 
 @handles(
     CreatePartitionsRequest,
-    versions="0-3",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

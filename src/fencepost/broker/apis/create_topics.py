@@ -34,7 +34,6 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(
     CreateTopicsRequest,
-    versions="2-7",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -45,7 +44,6 @@ def handle(context: RequestContext, request: CreateTopicsRequest, *, forwarder: 
 
 @handles(
     CreateTopicsRequest,
-    versions="2-7",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

@@ -16,7 +16,7 @@ from fencepost.wire.api.delete_groups import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DeleteGroupsRequest, versions="0-2")
+@handles(DeleteGroupsRequest)
 def handle(
     context: RequestContext, request: DeleteGroupsRequest, *, group_host: GroupHost
 ) -> Pieces:

@@ -38,7 +38,7 @@ from fencepost.wire.api.delete_records import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DeleteRecordsRequest, versions="0-2")
+@handles(DeleteRecordsRequest)
 def handle(
     context: RequestContext,
     request: DeleteRecordsRequest,

@@ -27,7 +27,6 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 @handles(
     DeleteTopicsRequest,
-    versions="1-6",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -47,7 +46,6 @@ def handle(
 
 @handles(
     DeleteTopicsRequest,
-    versions="1-6",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

@@ -37,7 +37,7 @@ ENDPOINT_CONTROLLERS = 2
 NAMES_OF_TYPES = {ENDPOINT_BROKERS: "broker", ENDPOINT_CONTROLLERS: "controller"}
 
 
-@handles(DescribeClusterRequest, versions="0-2", listeners=(CONTROLLER,))
+@handles(DescribeClusterRequest, listeners=(CONTROLLER,))
 def handle_at_controller(
     context: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataCache
 ) -> DescribeClusterResponse:
@@ -83,7 +83,7 @@ def _wrong_type(request: DescribeClusterRequest, expected: int) -> DescribeClust
     )
 
 
-@handles(DescribeClusterRequest, versions="0-2", listeners=(BROKER,))
+@handles(DescribeClusterRequest, listeners=(BROKER,))
 def handle(
     context: RequestContext,
     request: DescribeClusterRequest,

@@ -64,7 +64,6 @@ class _Refused(Exception):
 
 @handles(
     DescribeConfigsRequest,
-    versions="1-4",
     max_elements=MAX_RESOURCES_AND_KEYS,
     listeners=(BROKER, CONTROLLER),
 )

@@ -22,7 +22,7 @@ from fencepost.wire.errors import ErrorCode
 OPERATIONS_FROM: Final = 3
 
 
-@handles(DescribeGroupsRequest, versions="0-6")
+@handles(DescribeGroupsRequest)
 def handle(
     context: RequestContext, request: DescribeGroupsRequest, *, group_host: GroupHost
 ) -> Pieces:

@@ -31,7 +31,7 @@ from fencepost.wire.errors import ErrorCode
 UNKNOWN_SIZE = -1
 
 
-@handles(DescribeLogDirsRequest, versions="1-5")
+@handles(DescribeLogDirsRequest)
 def handle(
     context: RequestContext,
     request: DescribeLogDirsRequest,

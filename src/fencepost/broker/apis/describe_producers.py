@@ -28,7 +28,7 @@ from fencepost.wire.api.describe_producers import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DescribeProducersRequest, versions="0")
+@handles(DescribeProducersRequest)
 def handle(
     context: RequestContext,
     request: DescribeProducersRequest,

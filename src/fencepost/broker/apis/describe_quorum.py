@@ -15,13 +15,13 @@ from fencepost.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQu
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DescribeQuorumRequest, versions="0-2", listeners=(CONTROLLER,))
+@handles(DescribeQuorumRequest, listeners=(CONTROLLER,))
 def handle(context: RequestContext, request: DescribeQuorumRequest, *, driver: Driver) -> None:
     """Answer from the quorum machine."""
     ask_machine(driver, context, request)
 
 
-@handles(DescribeQuorumRequest, versions="0-2", listeners=(BROKER,))
+@handles(DescribeQuorumRequest, listeners=(BROKER,))
 def handle_for_client(
     context: RequestContext, request: DescribeQuorumRequest, *, forwarder: Forwarder
 ) -> None:

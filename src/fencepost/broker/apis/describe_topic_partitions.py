@@ -40,7 +40,7 @@ LIMIT = "max.request.partition.size.limit"
 PARTITIONS_PER_PIECE = 50
 
 
-@handles(DescribeTopicPartitionsRequest, versions="0")
+@handles(DescribeTopicPartitionsRequest)
 def handle(
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,

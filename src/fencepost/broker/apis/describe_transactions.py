@@ -16,7 +16,7 @@ from fencepost.wire.api.describe_transactions import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DescribeTransactionsRequest, versions="0")
+@handles(DescribeTransactionsRequest)
 def handle(
     context: RequestContext,
     request: DescribeTransactionsRequest,

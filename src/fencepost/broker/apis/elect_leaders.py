@@ -30,7 +30,6 @@ FIRST_VERSION_WITH_ERROR = 1
 
 @handles(
     ElectLeadersRequest,
-    versions="0-2",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -41,7 +40,6 @@ def handle(context: RequestContext, request: ElectLeadersRequest, *, forwarder: 
 
 @handles(
     ElectLeadersRequest,
-    versions="0-2",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

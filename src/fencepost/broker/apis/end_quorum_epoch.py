@@ -9,7 +9,7 @@ from fencepost.machines.driver import Driver
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
 
 
-@handles(EndQuorumEpochRequest, versions="0-1", listeners=(CONTROLLER,))
+@handles(EndQuorumEpochRequest, listeners=(CONTROLLER,))
 def handle(context: RequestContext, request: EndQuorumEpochRequest, *, driver: Driver) -> None:
     """Take note, and stand for election when it is this node's turn."""
     ask_machine(driver, context, request)

@@ -19,7 +19,7 @@ from fencepost.wire.errors import ErrorCode
 VERSION_2_FROM: Final = 5
 
 
-@handles(EndTxnRequest, versions="0-5")
+@handles(EndTxnRequest)
 def handle(
     context: RequestContext, request: EndTxnRequest, *, transaction_host: TransactionHost
 ) -> EndTxnResponse | None:

@@ -102,7 +102,7 @@ class ForwardedContext(RequestContext):
         self._envelope.reply(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-@handles(EnvelopeRequest, versions="0", listeners=(CONTROLLER,))
+@handles(EnvelopeRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext, request: EnvelopeRequest, *, controller: ControllerService
 ) -> EnvelopeResponse | Pieces | None:

@@ -71,7 +71,7 @@ SESSIONS_FROM = 7
 REPLICA_STATE_FROM = 15
 
 
-@handles(FetchRequest, versions="4-18", in_pieces=True, take_bytes=take_usual)
+@handles(FetchRequest, in_pieces=True, take_bytes=take_usual)
 def handle(
     context: RequestContext,
     request: FetchRequest,

@@ -22,7 +22,7 @@ from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapsho
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(FetchSnapshotRequest, versions="0-1", listeners=(CONTROLLER,))
+@handles(FetchSnapshotRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext,
     request: FetchSnapshotRequest,

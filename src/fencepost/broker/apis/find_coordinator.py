@@ -42,7 +42,7 @@ class _Found(NamedTuple):
     port: int = -1
 
 
-@handles(FindCoordinatorRequest, versions="0-6")
+@handles(FindCoordinatorRequest)
 def handle(
     context: RequestContext,
     request: FindCoordinatorRequest,

@@ -16,7 +16,7 @@ from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(HeartbeatRequest, versions="0-4")
+@handles(HeartbeatRequest)
 def handle(
     context: RequestContext, request: HeartbeatRequest, *, group_host: GroupHost
 ) -> HeartbeatResponse | None:

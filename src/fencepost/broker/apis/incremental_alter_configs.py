@@ -53,7 +53,6 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(
     IncrementalAlterConfigsRequest,
-    versions="0-1",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -93,7 +92,6 @@ def handle(
 
 @handles(
     IncrementalAlterConfigsRequest,
-    versions="0-1",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

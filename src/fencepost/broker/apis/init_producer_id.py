@@ -23,7 +23,7 @@ FENCED_FROM: Final = 4
 """Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
 
 
-@handles(InitProducerIdRequest, versions="0-5", unstable=6)
+@handles(InitProducerIdRequest)
 def handle(
     context: RequestContext,
     request: InitProducerIdRequest,

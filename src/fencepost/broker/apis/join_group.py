@@ -20,7 +20,7 @@ from fencepost.wire.errors import ErrorCode
 NULL_PROTOCOL_FROM: Final = 7
 
 
-@handles(JoinGroupRequest, versions="0-9")
+@handles(JoinGroupRequest)
 def handle(
     context: RequestContext, request: JoinGroupRequest, *, clocks: Clocks, group_host: GroupHost
 ) -> JoinGroupResponse | None:

@@ -19,7 +19,7 @@ from fencepost.wire.errors import ErrorCode
 BATCHED_FROM: Final = 3
 
 
-@handles(LeaveGroupRequest, versions="0-5")
+@handles(LeaveGroupRequest)
 def handle(
     context: RequestContext, request: LeaveGroupRequest, *, clocks: Clocks, group_host: GroupHost
 ) -> LeaveGroupResponse | None:

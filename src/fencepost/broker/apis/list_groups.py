@@ -16,7 +16,7 @@ from fencepost.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListG
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(ListGroupsRequest, versions="0-5")
+@handles(ListGroupsRequest)
 def handle(
     context: RequestContext, request: ListGroupsRequest, *, group_host: GroupHost
 ) -> ListGroupsResponse | None:

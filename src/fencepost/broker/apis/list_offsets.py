@@ -87,7 +87,7 @@ class _Logs(NamedTuple):
     decompression: Decompression
 
 
-@handles(ListOffsetsRequest, versions="1-11")
+@handles(ListOffsetsRequest)
 def handle(
     context: RequestContext,
     request: ListOffsetsRequest,

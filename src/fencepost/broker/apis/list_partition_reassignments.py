@@ -16,7 +16,6 @@ from fencepost.wire.api.list_partition_reassignments import ListPartitionReassig
 
 @handles(
     ListPartitionReassignmentsRequest,
-    versions="0",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
@@ -29,7 +28,6 @@ def handle(
 
 @handles(
     ListPartitionReassignmentsRequest,
-    versions="0",
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )

@@ -28,7 +28,7 @@ MATCHED_IN_ONE_PIECE: Final = 20
 """Ids that a pattern is held against before others have their turn."""
 
 
-@handles(ListTransactionsRequest, versions="0-2" if id_pattern.IS_AVAILABLE else "0-1")
+@handles(ListTransactionsRequest)
 def handle(
     context: RequestContext,
     request: ListTransactionsRequest,

@@ -80,7 +80,7 @@ class _Asked(NamedTuple):
     encoded: EncodedTopics
 
 
-@handles(MetadataRequest, versions="0-13")
+@handles(MetadataRequest)
 def handle(
     context: RequestContext,
     request: MetadataRequest,

@@ -29,7 +29,7 @@ from fencepost.wire.errors import ErrorCode
 TOPIC_IDS_FROM: Final = 10
 
 
-@handles(OffsetCommitRequest, versions="2-10")
+@handles(OffsetCommitRequest)
 def handle(
     context: RequestContext,
     request: OffsetCommitRequest,

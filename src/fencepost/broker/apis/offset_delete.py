@@ -20,7 +20,7 @@ from fencepost.wire.api.offset_delete import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(OffsetDeleteRequest, versions="0")
+@handles(OffsetDeleteRequest)
 def handle(
     context: RequestContext,
     request: OffsetDeleteRequest,

@@ -40,7 +40,7 @@ TOPIC_IDS_FROM: Final = 10
 _FOR_CLIENTS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
-@handles(OffsetFetchRequest, versions="1-10")
+@handles(OffsetFetchRequest)
 def handle(
     context: RequestContext,
     request: OffsetFetchRequest,

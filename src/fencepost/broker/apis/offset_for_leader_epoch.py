@@ -31,7 +31,7 @@ from fencepost.wire.api.offset_for_leader_epoch import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(OffsetForLeaderEpochRequest, versions="2-4")
+@handles(OffsetForLeaderEpochRequest)
 def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest, *, replicas: ReplicaManager
 ) -> Pieces:

@@ -87,8 +87,6 @@ class _Parts(NamedTuple):
 
 @handles(
     ProduceRequest,
-    versions="3-13",
-    advertise_from=0,
     max_elements=MAX_TOPICS_AND_PARTITIONS,
     take_bytes=take_usual,
 )

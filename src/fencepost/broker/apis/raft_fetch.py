@@ -25,7 +25,7 @@ from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(FetchRequest, versions="4-18", listeners=(CONTROLLER,))
+@handles(FetchRequest, listeners=(CONTROLLER,))
 def handle(
     context: RequestContext,
     request: FetchRequest,

@@ -15,13 +15,13 @@ from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveR
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(RemoveRaftVoterRequest, versions="0", listeners=(CONTROLLER,))
+@handles(RemoveRaftVoterRequest, listeners=(CONTROLLER,))
 def handle(context: RequestContext, request: RemoveRaftVoterRequest, *, driver: Driver) -> None:
     """Have this node's quorum machine decide."""
     ask_machine(driver, context, request)
 
 
-@handles(RemoveRaftVoterRequest, versions="0", listeners=(BROKER,))
+@handles(RemoveRaftVoterRequest, listeners=(BROKER,))
 def handle_for_client(
     context: RequestContext, request: RemoveRaftVoterRequest, *, forwarder: Forwarder
 ) -> None:

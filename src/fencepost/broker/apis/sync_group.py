@@ -16,7 +16,7 @@ from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(SyncGroupRequest, versions="0-5")
+@handles(SyncGroupRequest)
 def handle(
     context: RequestContext, request: SyncGroupRequest, *, clocks: Clocks, group_host: GroupHost
 ) -> SyncGroupResponse | None:

@@ -13,7 +13,7 @@ from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 
 
-@handles(TxnOffsetCommitRequest, versions="0-5")
+@handles(TxnOffsetCommitRequest)
 def handle(
     context: RequestContext, request: TxnOffsetCommitRequest, *, commits: TransactionalCommits
 ) -> None:

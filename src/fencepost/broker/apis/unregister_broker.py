@@ -15,7 +15,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 
 
-@handles(UnregisterBrokerRequest, versions="0", listeners=(BROKER,))
+@handles(UnregisterBrokerRequest, listeners=(BROKER,))
 def handle(
     context: RequestContext, request: UnregisterBrokerRequest, *, forwarder: Forwarder
 ) -> None:
@@ -23,7 +23,7 @@ def handle(
     take_to_controller(forwarder, context, request)
 
 
-@handles(UnregisterBrokerRequest, versions="0", listeners=(CONTROLLER,))
+@handles(UnregisterBrokerRequest, listeners=(CONTROLLER,))
 def handle_here(
     context: RequestContext, request: UnregisterBrokerRequest, *, controller: ControllerService
 ) -> None:

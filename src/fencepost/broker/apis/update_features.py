@@ -18,7 +18,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 
 
-@handles(UpdateFeaturesRequest, versions="0-2", listeners=(BROKER,))
+@handles(UpdateFeaturesRequest, listeners=(BROKER,))
 def handle(
     context: RequestContext, request: UpdateFeaturesRequest, *, forwarder: Forwarder
 ) -> None:
@@ -26,7 +26,7 @@ def handle(
     take_to_controller(forwarder, context, request)
 
 
-@handles(UpdateFeaturesRequest, versions="0-2", listeners=(CONTROLLER,))
+@handles(UpdateFeaturesRequest, listeners=(CONTROLLER,))
 def handle_here(
     context: RequestContext, request: UpdateFeaturesRequest, *, controller: ControllerService
 ) -> None:

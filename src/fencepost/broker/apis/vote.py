@@ -13,7 +13,7 @@ from fencepost.machines.driver import Driver
 from fencepost.wire.api.vote import VoteRequest
 
 
-@handles(VoteRequest, versions="0-2", listeners=(CONTROLLER,))
+@handles(VoteRequest, listeners=(CONTROLLER,))
 def handle(context: RequestContext, request: VoteRequest, *, driver: Driver) -> None:
     """Answer with this node's vote."""
     ask_machine(driver, context, request)

@@ -17,7 +17,7 @@ from fencepost.runtime.markers import MarkerWriter
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 
 
-@handles(WriteTxnMarkersRequest, versions="1-2")
+@handles(WriteTxnMarkersRequest)
 def handle(
     context: RequestContext, request: WriteTxnMarkersRequest, *, markers: MarkerWriter
 ) -> Pieces:

@@ -388,9 +388,13 @@ class Connection(asyncio.BufferedProtocol):
     def _dispatch(self, frame: memoryview) -> None:
         """Hand one frame to its handler."""
         api_key, version, correlation_id = _HEAD.unpack_from(frame, 0)
-        route = self.routes.get(api_key)
-        if route is None:
+        try:
+            route = self.routes[api_key]
+        except KeyError:
             self.close(f"api key {api_key} (version {version}) is not served here")
+            return
+        except OSError as error:  # a file descriptor is missing to load its module with
+            self.close(f"api key {api_key} (version {version}) cannot be served now: {error}")
             return
         context = self._new_context(self, route, version, correlation_id, None, len(frame))
         if not route.min_version <= version <= route.max_version:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.memory_budget import MemoryBudget
-from fencepost.broker.net.registry import Route
+from fencepost.broker.net.registry import Routes
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.runtime.cooperative import Lane
 
@@ -48,7 +48,7 @@ class Host(Protocol):
     """What connections share."""
 
     loop: asyncio.AbstractEventLoop
-    routes: Mapping[int, Route]
+    routes: Routes
     max_frame_bytes: int
     scratch: memoryview
     """What is received stands here first, of all connections."""

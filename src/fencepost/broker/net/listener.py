@@ -30,7 +30,7 @@ import logging
 import select
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
@@ -38,7 +38,7 @@ from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.host import ProduceRuns
 from fencepost.broker.net.memory_budget import MemoryBudget
-from fencepost.broker.net.registry import ROUTES, Route
+from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.runtime.cooperative import Lane
@@ -73,13 +73,14 @@ class Listener:
         loop: asyncio.AbstractEventLoop,
         limits: ConnectionLimits,
         work: Lane,
-        routes: Mapping[int, Route] = ROUTES,
+        routes: Routes | None = None,
         count: ConnectionCount | None = None,
         left_free: int = 0,
     ) -> None:
         """Handlers that take long are worked on in the lane `work`. `count` is shared by all
         listeners of a node; `left_free` of it is for the others."""
-        self.routes = routes
+        self.routes = Routes({}, ROUTES.__getitem__) if routes is None else routes
+        """What is served, by API key; to be given before `start`."""
         self.loop = loop
         self.limits = limits
         self.count = ConnectionCount() if count is None else count
@@ -143,7 +144,7 @@ class Listener:
     async def start(self) -> None:
         """Accept connections."""
         if self.request_metrics is not None:
-            self.routes = self.request_metrics.watch(self.routes)
+            self.routes = self.routes.each(self.request_metrics.watch)
         for name, sock in self._sockets:
             server = await self.loop.create_server(
                 lambda name=name: Connection(self, name),  # type: ignore[misc]

@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-A module under `broker/apis/` serves one API: it decorates a function with `handles`. What is
-registered is what ApiVersions advertises; there is no second list.
+A module under `broker/apis/` serves one API: it decorates a function with `handles`. The versions
+and the kinds of listeners are in the table of `served`, from which ApiVersions answers; a handler
+without a row there cannot be registered, and a test looks for rows without a handler.
 
 A node has listeners of two kinds, for clients (`BROKER`) and for the quorum (`CONTROLLER`), and an
 API is served on those that `handles` names. The same API may mean different things on them, and has
@@ -11,8 +12,9 @@ two handlers then (Fetch reads topics from a broker, the metadata log from a con
 
 A handler is called synchronously from the bytes' arrival with a `RequestContext`, the decoded
 request, and the parts of the node that it needs: these are its keyword-only parameters, each with
-the part's class for its annotation. `bind_routes` gives them out once, when a listener starts, so
-a handler's signature says all it can reach, and a listener that lacks a part does not start.
+the part's class for its annotation. They are given out when the first request of the API comes and
+the handler's module is loaded (`Routes`), so a handler's signature says all it can reach. Whether a
+node has the parts of all its handlers is known by test, not at the start.
 
 It either returns the response or returns None and answers later through the context:
 
@@ -37,14 +39,16 @@ good until the handler returns. Everything else in a request is the handler's to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
+from importlib import import_module
 from inspect import Parameter, isgeneratorfunction, signature
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
 from fencepost.runtime import cooperative
 from fencepost.wire.message import Message
 
@@ -57,8 +61,8 @@ Says whether it has taken the request; if not, nothing has happened."""
 Parts = Mapping[Any, object]
 """The parts of a node that handlers may ask for, by their classes or protocols."""
 
-BROKER: Final = "broker"
-CONTROLLER: Final = "controller"
+HANDLERS: Final = "fencepost.broker.apis."
+"""The package of the handlers, which are above this room: it loads them by name."""
 PRODUCE_KEY: Final = 0
 API_VERSIONS_KEY: Final = 18
 MAX_ELEMENTS = 100_000
@@ -85,52 +89,41 @@ class Route(Struct, frozen=True):
     unstable_max_version: int | None = None
     """The highest version with `unstable.api.versions.enable`, if that is another one."""
 
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """The lowest and the highest version that ApiVersions says."""
+        return self.advertised_min_version, self.max_version
+
 
 class DuplicateRouteError(Exception):
     """Two handlers want the same API: a mistake of ours."""
 
 
 ROUTES: dict[int, Route] = {}
-"""What is served to clients, by API key."""
+"""What is served to clients, by API key, as far as it is loaded."""
 CONTROLLER_ROUTES: dict[int, Route] = {}
-"""What is served on controller listeners, by API key."""
+"""What is served on controller listeners, by API key, as far as it is loaded."""
 ROUTES_BY_KIND: Final = {BROKER: ROUTES, CONTROLLER: CONTROLLER_ROUTES}
-
-
-def parse_versions(versions: str) -> tuple[int, int]:
-    """ "2-4" -> (2, 4); "0" -> (0, 0)."""
-    low, _, high = versions.partition("-")
-    return int(low), int(high or low)
 
 
 def handles(
     request_class: type[Message],
     *,
-    versions: str,
-    advertise_from: int | None = None,
     max_elements: int | None = None,
-    unstable: int | None = None,
     listeners: tuple[str, ...] = (BROKER,),
     in_pieces: bool = False,
     take_bytes: BytesHandler | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Register the decorated function as the handler of `request_class` in `versions`.
+    """Register the decorated function as the handler of `request_class`.
 
-    `advertise_from` is a lower minimum to advertise than is served (Produce, KAFKA-18659).
     Clients whose requests have more than `max_elements` array elements are disconnected: nothing
     else happens in the node while a request is being decoded. Without it, that is MAX_ELEMENTS, but
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
     nothing else happens until it has returned. A generator function works in pieces; another
     handler does with `in_pieces`, if it returns the pieces of whatever may be much. `listeners` are
     the kinds of listeners that serve it. `take_bytes` is asked first about each request, before it
-    is decoded. `unstable` is a version behind `versions` that Kafka may still change: it is served
-    with `unstable.api.versions.enable` alone.
+    is decoded.
     """
-    min_version, max_version = parse_versions(versions)
-    assert request_class.min_version <= min_version <= max_version <= request_class.max_version
-    assert unstable is None or (
-        request_class.latest_unstable and unstable == request_class.max_version == max_version + 1
-    )
     api_key = request_class.api_key
     assert api_key is not None
 
@@ -138,47 +131,111 @@ def handles(
         works_in_pieces = in_pieces or isgeneratorfunction(handler)
         is_whole = BROKER in listeners and not works_in_pieces
         usual_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
-        route = Route(
-            api_key=api_key,
-            name=request_class.__name__.removesuffix("Request"),
-            request_class=request_class,
-            min_version=min_version,
-            max_version=max_version,
-            advertised_min_version=min_version if advertise_from is None else advertise_from,
-            handler=handler,
-            max_elements=usual_max if max_elements is None else max_elements,
-            in_pieces=works_in_pieces,
-            take_bytes=take_bytes,
-            unstable_max_version=unstable,
-        )
         for kind in listeners:
+            served = SERVED_BY_KIND[kind][api_key]
+            _check_versions(served, request_class)
             if api_key in ROUTES_BY_KIND[kind]:
                 raise DuplicateRouteError(f"api key {api_key} has two handlers for {kind}s")
-            ROUTES_BY_KIND[kind][api_key] = route
+            ROUTES_BY_KIND[kind][api_key] = Route(
+                api_key=api_key,
+                name=request_class.__name__.removesuffix("Request"),
+                request_class=request_class,
+                min_version=served.min_version,
+                max_version=served.max_version,
+                advertised_min_version=served.advertised_min_version,
+                handler=handler,
+                max_elements=usual_max if max_elements is None else max_elements,
+                in_pieces=works_in_pieces,
+                take_bytes=take_bytes,
+                unstable_max_version=served.unstable,
+            )
         return handler
 
     return register
+
+
+def _check_versions(served: Served, request_class: type[Message]) -> None:
+    low, high = served.min_version, served.max_version
+    assert request_class.min_version <= low <= high <= request_class.max_version
+    assert served.unstable is None or (
+        request_class.latest_unstable and served.unstable == request_class.max_version == high + 1
+    )
 
 
 class MissingPartError(Exception):
     """A handler needs what the node of its listener does not have: a mistake of ours."""
 
 
-def bind_routes(
-    routes: Mapping[int, Route], parts: Parts, *, unstable: bool = False
-) -> dict[int, Route]:
-    """The routes with handlers that have what they need, and with versions that Kafka may still
-    change if `unstable`. MissingPartError if `parts` lacks something."""
-    bound = {}
-    for key, route in routes.items():
-        highest = route.unstable_max_version if unstable else None
-        bound[key] = replace(
-            route,
-            handler=_bind(route.handler, parts),
-            take_bytes=None if route.take_bytes is None else _bind(route.take_bytes, parts),
-            max_version=route.max_version if highest is None else highest,
+class Routes(MutableMapping[int, Route]):
+    """Routes by API key, each made by `make` when it is first asked for.
+
+    What is advertised is known without making any: `advertised` has the lowest and the highest
+    version by API key. Routes that are there already can be added, and take the others' place.
+    """
+
+    def __init__(
+        self, advertised: Mapping[int, tuple[int, int]], make: Callable[[int], Route]
+    ) -> None:
+        self.advertised = dict(advertised)
+        self._make = make
+        self._made: dict[int, Route] = {}
+
+    def __getitem__(self, api_key: int) -> Route:
+        route = self._made.get(api_key)
+        if route is None:
+            if api_key not in self.advertised:
+                raise KeyError(api_key)
+            route = self._made[api_key] = self._make(api_key)
+        return route
+
+    def __setitem__(self, api_key: int, route: Route) -> None:
+        self._made[api_key] = route
+        self.advertised[api_key] = route.advertised
+
+    def __delitem__(self, api_key: int) -> None:
+        del self.advertised[api_key]
+        self._made.pop(api_key, None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.advertised)
+
+    def __len__(self) -> int:
+        return len(self.advertised)
+
+    def each(self, change: Callable[[Route], Route]) -> Routes:
+        """These routes, each changed when it is first asked for."""
+        return Routes(self.advertised, lambda api_key: change(self[api_key]))
+
+
+def served_routes(kind: str, parts: Parts, *, unstable: bool = False) -> Routes:
+    """What listeners of this kind serve, with versions that Kafka may still change if `unstable`.
+
+    The first request of an API loads its module, and gives the handler what it needs of `parts`.
+    """
+    advertised = {}
+    for key, row in SERVED_BY_KIND[kind].items():
+        highest = row.unstable if unstable else None
+        advertised[key] = (
+            row.advertised_min_version,
+            row.max_version if highest is None else highest,
         )
-    return bound
+
+    def make(api_key: int) -> Route:
+        import_module(HANDLERS + SERVED_BY_KIND[kind][api_key].module)
+        return bind_route(ROUTES_BY_KIND[kind][api_key], parts, unstable=unstable)
+
+    return Routes(advertised, make)
+
+
+def bind_route(route: Route, parts: Parts, *, unstable: bool = False) -> Route:
+    """The route with handlers that have what they need. MissingPartError if `parts` lacks it."""
+    highest = route.unstable_max_version if unstable else None
+    return replace(
+        route,
+        handler=_bind(route.handler, parts),
+        take_bytes=None if route.take_bytes is None else _bind(route.take_bytes, parts),
+        max_version=route.max_version if highest is None else highest,
+    )
 
 
 def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:
@@ -189,8 +246,3 @@ def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:
                 raise MissingPartError(f"{handler.__module__} needs {parameter.annotation!r}")
             given[name] = parts[parameter.annotation]
     return partial(handler, **given) if given else handler
-
-
-def advertised_routes(routes: Iterable[Route]) -> list[tuple[int, int, int]]:
-    """(api key, min version, max version) of everything served, by key."""
-    return sorted((r.api_key, r.advertised_min_version, r.max_version) for r in routes)

@@ -6,10 +6,10 @@ See `registry` for the ways in which a handler answers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from fencepost.broker.net.registry import Pieces, Route
+from fencepost.broker.net.registry import Pieces, Route, Routes
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
 from fencepost.wire.message import Message, Struct
@@ -37,7 +37,7 @@ class Replier(Protocol):
         ...
 
     @property
-    def routes(self) -> Mapping[int, Route]:
+    def routes(self) -> Routes:
         """What the listener serves, by API key."""
         ...
 
@@ -124,7 +124,7 @@ class RequestContext:
         return self.connection.listener_name
 
     @property
-    def routes(self) -> Mapping[int, Route]:
+    def routes(self) -> Routes:
         """What is served where the request came in, by API key."""
         return self.connection.routes
 

@@ -25,7 +25,7 @@ request, and has no time and no error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -153,16 +153,14 @@ class RequestMetrics:
         self.apis: dict[int, ApiMetrics] = {}
         """By API key: those that were asked for."""
 
-    def watch(self, routes: Mapping[int, Route]) -> dict[int, Route]:
-        """The routes, with handlers that say when they begin and return."""
-        return {
-            key: replace(
-                route,
-                handler=_timed(route.handler),
-                take_bytes=None if route.take_bytes is None else _timed_bytes(route.take_bytes),
-            )
-            for key, route in routes.items()
-        }
+    def watch(self, route: Route) -> Route:
+        """The route, with handlers that say when they begin and return."""
+        take_bytes = route.take_bytes
+        return replace(
+            route,
+            handler=_timed(route.handler),
+            take_bytes=None if take_bytes is None else _timed_bytes(take_bytes),
+        )
 
     def new_context(
         self,

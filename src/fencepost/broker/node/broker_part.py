@@ -30,7 +30,7 @@ from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.metrics.verifications import Verifications
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import Parts, bind_routes
+from fencepost.broker.net.registry import BROKER, Parts, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.fetch_channel import FetchChannel
@@ -340,8 +340,8 @@ class BrokerPart:
         self._core.storage.rename_strays()
         self.moves.resume()
         self.compactor.start()
-        self.listener.routes = bind_routes(
-            self.listener.routes,
+        self.listener.routes = served_routes(
+            BROKER,
             self._parts(),
             unstable=bool(self._core.config.get("unstable.api.versions.enable")),
         )

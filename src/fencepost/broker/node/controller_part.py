@@ -27,7 +27,7 @@ from fencepost.broker.config.features import (
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.net.registry import CONTROLLER_ROUTES, Parts, bind_routes
+from fencepost.broker.net.registry import CONTROLLER, Parts, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import Controller, ControllerConfig
@@ -60,15 +60,12 @@ class ControllerPart:
             core.loop,
             connection_limits(get),
             core.ports.scheduler.lane(),
-            CONTROLLER_ROUTES,
             count=core.connection_count,
         )
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        drafts = draft_routes(self._core.config.get(DRAFT_KEY))
-        self.listener.routes = {**CONTROLLER_ROUTES, **drafts}
         self.bound = self.listener.bind(self._core.config.controller_listeners)
 
     def _set_limits(self) -> None:
@@ -129,7 +126,10 @@ class ControllerPart:
 
     async def start(self) -> None:
         """Accept the quorum's connections."""
-        self.listener.routes = bind_routes(self.listener.routes, self._parts())
+        parts = self._parts()
+        self.listener.routes = routes = served_routes(CONTROLLER, parts)
+        for key, draft in draft_routes(self._core.config.get(DRAFT_KEY)).items():
+            routes[key] = bind_route(draft, parts)
         await self.listener.start()
 
     def _parts(self) -> Parts:

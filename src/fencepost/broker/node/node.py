@@ -27,7 +27,6 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from fencepost.broker import apis
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, draft_to_follow
@@ -159,7 +158,6 @@ class Node(NodeCore):
 
         `on_locked` is called when the log directories are ours and nobody is served yet.
         """
-        apis.load_all()
         self._bind()
         if self.observation is not None and self.config.metrics_listener is not None:
             await self.observation.start(self.config.metrics_listener)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Final
 
-IS_AVAILABLE: Final = find_spec("re2") is not None
 PATTERN_MAX: Final = 1_000
 """Characters of a pattern."""
 MEMORY_BYTES_MAX: Final = 128 * 1024
