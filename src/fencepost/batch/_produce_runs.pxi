@@ -358,7 +358,7 @@ cdef class ProduceRuns:
                 self._keep(request)
                 if request.weight:
                     request.handled_s = perf_counter()
-                if self._calls and (connection.closed or self._calls >= RUN_CALLS_MAX):
+                if self._calls >= RUN_CALLS_MAX:
                     break
         finally:
             self._staged_blocks.clear()

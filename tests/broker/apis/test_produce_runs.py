@@ -418,8 +418,9 @@ def test_no_more_requests_are_in_flight_than_ever(both) -> None:
     served_alike(both, [[(0, request(plain()))]])
     for served in both:
         served.is_slow = True
+        served.receive(0, request(plain()) * 20)
         connection, _ = served.connections[0]
-        data = request(plain()) * (MAX_REQUESTS_IN_FLIGHT + 9)
+        data = request(plain()) * (MAX_REQUESTS_IN_FLIGHT - 11)
         room = connection.get_buffer(-1)
         room[: len(data)] = data
         connection.buffer_updated(len(data))
@@ -520,6 +521,9 @@ def test_what_a_run_does_not_take(both) -> None:
     for partitions in ([65], [33, 32], [1, 64]):
         topics = [("t", [(0, one)] * count) for count in partitions]
         assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 0
+    for name in ("__consumer_offsets", "gzip", "unknown"):
+        frame = length_prefixed(framed(9, [("t", [(0, one)]), (name, [(0, one)])]))
+        assert served_alike(both, [[(0, frame)]]) == 0
     topics = [("t", [(0, one)] * 33), ("small", [(0, one)] * 31)]
     assert served_alike(both, [[(0, length_prefixed(framed(9, topics)))]]) == 1
     another = request(one).replace(b"client", b"others")
@@ -567,3 +571,33 @@ def test_blocks_have_one_timeout_and_are_bounded(both, monkeypatch) -> None:
     settled.clear()
     assert served_alike(both, [[(number, request(long) * 4) for number in (2, 0, 1)]]) == 12
     assert [count for count, size_bytes, _ in settled if size_bytes <= 262_144] == [8, 4]
+
+
+@needs_kernel
+def test_answers_that_are_known_leave_before_a_connection_is_closed(both) -> None:
+    served_alike(both, [[(0, request(plain()))]])
+    for served in both:
+        served.is_slow = True
+        served.receive(0, request(plain()))
+        served.appends.settle()
+        connection, sink = served.connections[0]
+        assert not sink.sent
+        for key in served.flushing:
+            served._flush_now(key)
+        connection.disconnect()
+    answers = [served.outputs()[0][0] for served in both]
+    assert answers[0] == answers[1] != b""
+
+
+@needs_kernel
+@pytest.mark.parametrize("timeout_ms", [-5, 0, 700])
+def test_a_block_waits_as_long_as_its_requests_may(both, timeout_ms) -> None:
+    served_alike(both, [[(0, request(plain()))]])
+    fed: list[Any] = []
+    fast = both[0]
+    fast.node.timers.now_ms = 100
+    fast.node.ports.driver.feed = lambda key, produce: fed.append(produce)
+    fast.receive(0, length_prefixed(framed(9, [("t", [(0, plain())])], timeout_ms=timeout_ms)))
+    fast.end_turn()
+    [produced] = fed
+    assert produced.deadline_ms == 100 + max(0, timeout_ms)

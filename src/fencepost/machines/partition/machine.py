@@ -243,7 +243,7 @@ class Partition(FollowingPartition):
         for _, header in produce.block.producers:
             if header.producer_id not in written:
                 verdict = self._log.producers.check(header)
-                if verdict.is_duplicate or not verdict.is_ok:
+                if not verdict.is_ok:
                     return False
                 written.add(header.producer_id)
         return True
