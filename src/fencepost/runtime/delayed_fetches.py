@@ -8,6 +8,7 @@ simulated broker run this class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from sys import getsizeof
 
 from fencepost.machines.fetch import (
@@ -81,20 +82,28 @@ class FetchHost:
         terms: FetchTerms,
         found: Iterable[tuple[str, int]],
         session: FetchSession[SessionKey] | None = None,
-    ) -> PendingFetch[str]:
+    ) -> Callable[[], None]:
         """Let a fetch wait for its partitions (by their hosts' keys) until its deadline.
 
-        One of a `session` waits for its quiet partitions, too.
+        One of a `session` waits for its quiet partitions, too. What is returned is to be called if
+        the client leaves. The session refers to the fetch for as long as that waits.
         """
-        pending: PendingFetch[str] = PendingFetch(complete, partitions, terms)
+        pending: PendingFetch[str] = PendingFetch((complete, session), partitions, terms)
         self._pending.add(pending, found)
         if session is not None:
             session.waiting = pending
         self._arm()
-        return pending
+        return partial(self._abandon, pending)
 
-    def cancel(self, pending: PendingFetch[str]) -> None:
+    def _complete(self, pending: PendingFetch[str]) -> None:
+        """The wait is over."""
+        complete, session = pending.token
+        _unpark(pending, session)
+        complete()
+
+    def _abandon(self, pending: PendingFetch[str]) -> None:
         """The client is gone."""
+        _unpark(pending, pending.token[1])
         self._pending.cancel(pending)
 
     def moved(self, hosted: HostedPartition, log_end_alone: bool = False) -> None:
@@ -104,13 +113,13 @@ class FetchHost:
         """
         self._stirred(self._quiet.stir(hosted.key, log_end_alone=log_end_alone))
         for pending in self._pending.moved(hosted.key, hosted, log_end_alone=log_end_alone):
-            pending.token()
+            self._complete(pending)
 
     def gone(self, hosted: HostedPartition) -> None:
         """The partition is deleted: whoever waits for it is answered."""
         self._stirred(self._quiet.stir(hosted.key))
         for pending in self._pending.gone(hosted.key):
-            pending.token()
+            self._complete(pending)
 
     # -- quiet partitions ------------------------------------------------------------------
 
@@ -163,8 +172,13 @@ class FetchHost:
     def _expire(self) -> None:
         self._timer = None
         for pending in self._pending.expired(self._now_ms()):
-            pending.token()
+            self._complete(pending)
         self._arm()
+
+
+def _unpark(pending: PendingFetch[str], session: FetchSession[SessionKey] | None) -> None:
+    if session is not None and session.waiting is pending:
+        session.waiting = None
 
 
 def _is_known_to_have_all(hosted: HostedPartition, asker: Asker) -> bool:

@@ -255,6 +255,22 @@ def test_who_left_is_not_referred_to(idle: Round) -> None:
     assert len(idle.node.fetches) == 0
 
 
+@pytest.mark.parametrize("ends", ["expires", "moves", "goes"])
+def test_who_was_answered_is_not_referred_to(consuming: Round, ends: str) -> None:
+    node, hosted = consuming.node, consuming.hosted[1]
+    waiting = consuming.begin(max_wait_ms=500)
+    (session,) = node.fetches.sessions._sessions.values()
+    assert session.waiting is not None
+    if ends == "expires":
+        node.timers.advance(500)
+    elif ends == "moves":
+        node.lead(hosted, 1, (1,))
+        node.produce(hosted, [1])
+    else:
+        node.fetches.gone(hosted)
+    assert waiting.answered and session.waiting is None
+
+
 @pytest.mark.parametrize(
     ("asker", "offset"),
     [(Asker(FOLLOWER, EPOCH + 1), 0), (Asker(3, EPOCH), 0), (Asker(FOLLOWER, EPOCH), 1)],

@@ -46,7 +46,6 @@ from fencepost.machines.fetch import (
     FetchContext,
     FetchTerms,
     FetchWanted,
-    PendingFetch,
     bytes_to_wait_with,
     is_out_of_date,
     look_at,
@@ -193,7 +192,7 @@ def _holds_back(
 class _Fetch:
     """One fetch request until its answer."""
 
-    __slots__ = ("_context", "_looks", "_parked", "_parts", "_session", "terms")
+    __slots__ = ("_context", "_looks", "_parts", "_session", "terms")
 
     def __init__(
         self,
@@ -222,7 +221,6 @@ class _Fetch:
             choose_replica=None if is_replica else _selector(parts, context, request.rack_id),
             is_held_back=_holds_back(parts.throttle, replica.replica_id) if is_replica else None,
         )
-        self._parked: PendingFetch[str] | None = None
         self._looks: list[PartitionLook] | None = None
 
     def begin(self) -> Pieces | None:
@@ -284,8 +282,8 @@ class _Fetch:
             ):
                 partitions[hosted.key] = wanted
                 found.append((hosted.key, size_bytes))
-        self._parked = fetches.park(self.complete, partitions, self.terms, found, session)
-        self._context.on_disconnect(self._abandon)
+        abandon = fetches.park(self.complete, partitions, self.terms, found, session)
+        self._context.on_disconnect(abandon)
 
     def _bytes_to_wait_with(self, looks: list[PartitionLook], tries: int) -> list[int] | None:
         """See `bytes_to_wait_with`. NotCachedError, see `ColdReads.reading`."""
@@ -296,8 +294,7 @@ class _Fetch:
             return bytes_to_wait_with(looks, self.terms, others_are_quiet=has_quiet)
 
     def complete(self) -> None:
-        """The wait is over."""
-        self._unpark()
+        """The wait is over, or there is none."""
         if not self._context.answered:
             self._context.reply_when_next(self._respond_at_once, self._respond)
 
@@ -310,19 +307,6 @@ class _Fetch:
         """The response. Begun when the connection is ready to send it."""
         answer = FetchAnswer(self._parts, self._context, self._session, self.terms)
         return (yield from answer.make(self._looks))
-
-    def _abandon(self) -> None:
-        parked = self._unpark()
-        if parked is not None:
-            self._parts.fetches.cancel(parked)
-
-    def _unpark(self) -> PendingFetch[str] | None:
-        """What waited, if it did; nothing is to refer to it any more, as it refers to this."""
-        parked, self._parked = self._parked, None
-        session = self._session.session
-        if session is not None and session.waiting is parked:
-            session.waiting = None
-        return parked
 
     # -- looking ---------------------------------------------------------------------------
 

@@ -50,7 +50,6 @@ from fencepost.machines.fetch import (
     FetchTerms,
     FetchWanted,
     Finished,
-    PendingFetch,
 )
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.fetch.sessions import without_session
@@ -130,7 +129,7 @@ def _begin(parts: FetchParts, request: UsualFetch, version: int) -> FetchContext
 class _Usual:
     """A usual request until its answer, for which it may wait."""
 
-    __slots__ = ("_context", "_max_bytes", "_parked", "_parts", "_session")
+    __slots__ = ("_context", "_max_bytes", "_parts", "_session")
 
     def __init__(
         self,
@@ -143,7 +142,6 @@ class _Usual:
         self._context = context
         self._session = session
         self._max_bytes = max_bytes
-        self._parked: PendingFetch[str] | None = None
 
     def begin(self, max_wait_ms: int) -> None:
         """Answer, or wait."""
@@ -267,34 +265,16 @@ class _Usual:
             or not fetches.settle(session, hosted, wanted.key, _ASKER)
         }
         self._context.add_buffered(PARTITION_BYTES * len(found))
-        self._parked = fetches.park(
-            self._complete,
-            partitions,
-            self._terms(deadline_ms),
-            [(key, 0) for key in partitions],
-            session,
-        )
-        self._context.on_disconnect(self._abandon)
+        found_bytes = [(key, 0) for key in partitions]
+        terms = self._terms(deadline_ms)
+        abandon = fetches.park(self._complete, partitions, terms, found_bytes, session)
+        self._context.on_disconnect(abandon)
 
     def _complete(self) -> None:
         """The wait is over."""
-        self._unpark()
         if not self._context.answered:
             self._context.reply_when_next(lambda: self._answer(self._find()), self._respond)
 
     def _respond(self) -> Pieces:
         """The answer, when it is its turn."""
         return (yield from self._unusual({}).make(None))
-
-    def _abandon(self) -> None:
-        parked = self._unpark()
-        if parked is not None:
-            self._parts.fetches.cancel(parked)
-
-    def _unpark(self) -> PendingFetch[str] | None:
-        """What waited, if it did; nothing is to refer to it any more, as it refers to this."""
-        parked, self._parked = self._parked, None
-        session = self._session.session
-        if session is not None and session.waiting is parked:
-            session.waiting = None
-        return parked

@@ -28,8 +28,8 @@ from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.apis.produce_answers import finish
+from fencepost.broker.apis.produce_partitions import find_usual
 from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
-from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
@@ -106,10 +106,11 @@ class _Check(NamedTuple):
 def _check(check: _Check, topics: Topics, replicas: ReplicaManager) -> Batches | None:
     """What is to be appended, and where; None if any of it is unusual."""
     began = 0.0
+    is_by_id = check.version >= TOPIC_IDS_FROM
     batches: Batches = []
     for name, partitions in topics:
         for index, at, size_bytes in partitions:
-            hosted = _find(replicas, name, index, check.version)
+            hosted = find_usual(replicas, is_by_id, name, index)
             if hosted is None:
                 return None
             batch = _check_batch(check, at, size_bytes, hosted.log.config.produce_rules)
@@ -121,21 +122,6 @@ def _check(check: _Check, topics: Topics, replicas: ReplicaManager) -> Batches |
             elif perf_counter() - began > AT_ONCE_S:
                 return None
     return batches
-
-
-def _find(
-    replicas: ReplicaManager, name: bytes, index: int, version: int
-) -> HostedPartition | None:
-    if version >= TOPIC_IDS_FROM:
-        hosted = replicas.by_id(Uuid(name), index)
-    else:
-        try:
-            hosted = replicas.get(name.decode(), index)
-        except UnicodeDecodeError:
-            return None
-    if isinstance(hosted, ErrorCode) or hosted.topic in INTERNAL_TOPICS:
-        return None
-    return hosted
 
 
 def _check_batch(

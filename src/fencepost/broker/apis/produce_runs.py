@@ -20,17 +20,16 @@ from typing import Any
 
 from fencepost.batch import backend
 from fencepost.broker.apis.produce_answers import finish
-from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
+from fencepost.broker.apis.produce_partitions import find_usual
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.connection import PRODUCE_KEY, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
 from fencepost.runtime.combined_appends import CombinedAppends
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
-from fencepost.wire.types import Uuid
 
 
 class ProduceRuns:
@@ -99,17 +98,8 @@ class ProduceRuns:
         self, is_by_id: bool, topic: bytes, index: int, acks: int, timeout_ms: int
     ) -> Any | None:
         """The block for a partition; None if its batches cannot be plain."""
-        hosted: HostedPartition | ErrorCode
-        if is_by_id:
-            hosted = self._replicas.by_id(Uuid(topic), index)
-        else:
-            try:
-                hosted = self._replicas.get(topic.decode(), index)
-            except UnicodeDecodeError:
-                return None
-        if isinstance(hosted, ErrorCode) or hosted.topic in INTERNAL_TOPICS:
-            return None
-        if hosted.log.config.produce_rules.codec is not None:
+        hosted = find_usual(self._replicas, is_by_id, topic, index)
+        if hosted is None or hosted.log.config.produce_rules.codec is not None:
             return None
         return self._appends.block_for(hosted, acks, timeout_ms, self._told)
 

@@ -24,7 +24,6 @@ from fencepost.machines.fetch import (
     is_out_of_date,
     look_at,
 )
-from fencepost.machines.fetch.waiting import PendingFetch
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH, Isolation
 from fencepost.machines.probes import probe
 from fencepost.runtime.delayed_fetches import SessionKey
@@ -105,7 +104,6 @@ class _Fetch:
         self._broker = broker
         self._session = session
         self._reply = reply
-        self._parked: PendingFetch[str] | None = None
         self.terms = FetchTerms(
             min_bytes=request.min_bytes,
             max_bytes=request.max_bytes,
@@ -139,7 +137,7 @@ class _Fetch:
             for look, size_bytes in zip(looks, sizes, strict=True)
             if look.partition is not None and not (look.is_known and self._settle(look))
         }
-        self._parked = self._broker.fetches.park(
+        self._broker.fetches.park(
             self._complete,
             {key: wanted for key, (wanted, _) in found.items()},
             terms,
@@ -155,10 +153,6 @@ class _Fetch:
 
     def _complete(self) -> None:
         """Read afresh, and answer with what the session does not leave out."""
-        parked, self._parked = self._parked, None
-        session = self._session.session
-        if session is not None and session.waiting is parked:
-            session.waiting = None
         budget = ReadBudget(self.terms.max_bytes)
         parts: list[tuple[SessionKey, PartitionData]] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
