@@ -112,6 +112,12 @@ def test_what_the_request_names_or_forgets_stirs_or_is_gone() -> None:
     assert len(quiet.stir("A")) == 1
 
 
+def test_what_is_forgotten_twice_is_forgotten() -> None:
+    quiet, session = settled("a", "b")
+    assert [one.key for one in quiet.forget(session, ["a", "a"])] == ["a"]
+    assert len(quiet) == 1
+
+
 def test_what_is_not_stirring_does_not_settle_twice() -> None:
     quiet, session = settled("a")
     quiet.settle(session, "A", "a", Asker(9, 9))

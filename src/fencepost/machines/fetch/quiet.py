@@ -156,10 +156,10 @@ class QuietPartitions(Generic[Partition, Key]):
     def forget(
         self, session: FetchSession[Key], keys: Collection[Key] | None = None
     ) -> list[Stirred[Partition, Key]]:
-        """The session has ended, or is about to go on without these."""
+        """The session has ended, or is about to go on without these; one may be named twice."""
         quiet = self._of_session.get(session, {})
-        some = list(quiet) if keys is None else [key for key in keys if key in quiet]
-        return [self._wake(session, key) for key in some]
+        some = quiet if keys is None else [key for key in dict.fromkeys(keys) if key in quiet]
+        return [self._wake(session, key) for key in list(some)]
 
     def _wake(self, session: FetchSession[Key], key: Key) -> Stirred[Partition, Key]:
         quiet, asker = self._of_session[session], self._askers[session]
