@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final
 
 from fencepost.cli.failures import InputError
+from fencepost.cli.readiness import READABLE, wait_until
 
 READ_BYTES: Final = 64 * 1024
 
@@ -48,7 +48,7 @@ def _read(
         timeout_s = idle()
         try:
             with waiting():  # not around the read: an interrupt would lose what it got
-                is_ready = bool(select.select([descriptor], [], [], timeout_s)[0])
+                is_ready = wait_until(descriptor, READABLE, timeout_s)
             if is_ready:
                 return os.read(descriptor, READ_BYTES)
         except BlockingIOError:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import errno
 import io
 import os
-import select
 import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Final, TextIO
+
+from fencepost.cli.readiness import WRITABLE, wait_until
 
 BUFFER_BYTES: Final = 64 * 1024
 EXIT_FAILED: Final = 1
@@ -57,7 +58,7 @@ class _Descriptor(io.RawIOBase):
         if self.failure is None:
             try:
                 while (written := self._below.write(data)) is None:  # another's O_NONBLOCK
-                    select.select([], [self._below], [])
+                    wait_until(self.fileno(), WRITABLE)
                 return int(written)
             except OSError as error:
                 self.failure = error
