@@ -1,8 +1,9 @@
 """An archive in a table format, in a process of its own: JARS FORMAT SERVERS TOPIC DIRECTORY.
 
 Archives the topic in two runs with records sent between them, runs its last batch again as a driver
-does that died before Spark noted the end of it, compacts, and does so once more. Prints what the
-table has after each step, or `refused`, as JSON.
+does that died before Spark noted the end of it, compacts, and does so once more. Then replays it
+into TOPIC-again, with tasks that fail in the second step, and goes on. Prints what the table has
+after each step, or `refused`, as JSON.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from typing import Any
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
-from fencepost.spark.archive import ArchiveError, Layout, archive_topics
+from fencepost.spark.archive import ArchiveError, Layout, archive_topics, in_tasks, replay
+from fencepost.spark.archive.replay_task import Work
+from fencepost.spark.archive.replaying import StepDone
 from fencepost.spark.archive.tables import TABLE, compact_table
 from fencepost.spark.java import ensure_java_home
+from fencepost.spark.options import sink_options
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -78,7 +82,39 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
         found["partitions"] = partitions.count()
     first = spark.read.format(format).load(path).orderBy("partition", "offset").first()
     found["record"] = [first.topic, bytes(first.key).decode(), bytes(first.value).decode()]
+    found["replayed"] = replayed(spark, servers, topic, layout)
     return found
+
+
+def replayed(spark: Any, servers: str, topic: str, layout: Layout) -> list[int]:
+    """How many rows each step had that was committed."""
+    options = sink_options(
+        {
+            "kafka.bootstrap.servers": servers,
+            "topic": f"{topic}-again",
+            "deliveryGuarantee": "exactly-once",
+            "keepTimestamps": "true",
+        }
+    )
+    steps: list[int] = []
+
+    def run(work: Any, pieces: Any) -> Any:
+        done = in_tasks(spark)(work, pieces)
+        if len(steps) == 1 and not failed and isinstance(pieces[0], Work):
+            failed.append(True)
+            raise RuntimeError("of the second step")
+        return done
+
+    def note(done: StepDone) -> None:
+        steps.append(done.rows)
+
+    failed: list[bool] = []
+    for expected in (True, False):
+        try:
+            replay(layout, options, run, name="r", step_records=50, spark=spark, on_step=note)
+        except RuntimeError:
+            assert expected
+    return steps
 
 
 def forget_last_commit(layout: Layout) -> None:

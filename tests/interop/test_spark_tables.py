@@ -18,6 +18,9 @@ import pytest
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
+from fencepost.client.fetcher import Fetcher
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
 
 from .conftest import jars_or_skip
@@ -90,6 +93,23 @@ def archived(format: str, servers: str, topic: str, directory: Path) -> dict[str
     return found
 
 
+def contents(servers: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
+    """All of a topic's committed records but their offsets, per partition in order."""
+    with Cluster(servers, isolation_level="read_committed") as cluster:
+        ends = list_offsets(
+            cluster,
+            {TopicPartition(topic, number): LATEST for number in cluster.topic(topic).partitions},
+        )
+        return {
+            where.partition: [
+                (one.key, one.value, list(one.headers), one.timestamp_ms)
+                for fetched in Fetcher(cluster).read_range(where, 0, end.offset)
+                for one in fetched.read_records(end.offset)
+            ]
+            for where, end in ends.items()
+        }
+
+
 @pytest.mark.skipif(not FITS, reason=f"no jars for {pyspark.__version__}, only for {MADE_FOR}x")
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_a_table_has_every_record_once(format: str, servers: str, topic: str, tmp_path: Path):
@@ -103,6 +123,10 @@ def test_a_table_has_every_record_once(format: str, servers: str, topic: str, tm
         assert before > after
         assert found["again after it"] == [360, 360]
         assert found["compacted again"] == [0, 0, 0, 0]
+    assert found["replayed"] == [150, 150, 60]
+    records = contents(servers, topic)
+    assert sum(map(len, records.values())) == 360
+    assert contents(servers, f"{topic}-again") == records
 
 
 @pytest.mark.skipif(FITS, reason=f"the jars fit {pyspark.__version__}")

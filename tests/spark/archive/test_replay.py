@@ -16,7 +16,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
 from fencepost.spark import exactly_once
-from fencepost.spark.archive import replaying as replays
+from fencepost.spark.archive import replay_plan, replaying as replays
 from fencepost.spark.archive.compaction import compact
 from fencepost.spark.archive.layout import ArchiveError
 from fencepost.spark.archive.offset_map import each_offset, translate
@@ -312,5 +312,5 @@ def test_a_damaged_file_fails_the_step_and_nothing_of_it_is_seen(
     path.write_bytes(whole)
     replay(world.layout, sink(served, topic), name="r")
     check(cluster, topic)
-    assert isinstance(replays._read_plan(world.layout.replays / "r" / "plan.json"), Plan)
+    assert isinstance(replay_plan.read_plan(world.layout.replays / "r" / "plan.json"), Plan)
     assert expected(ALL) == world.offsets()

@@ -69,11 +69,17 @@ def write_as_tasks(topic: str, records: Iterable[dict[str, Any]]) -> Callable[[P
 class World:
     """An archive of the topic t with two partitions, of which batches read what they are told."""
 
-    def __init__(self, directory: Path, topic: str = "t", topic_id: str = "id-1") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        topic: str = "t",
+        topic_id: str = "id-1",
+        format: str = "parquet",
+    ) -> None:
         self.layout = Layout(directory)
         self.topic, self.topic_id = topic, topic_id
         self.ends: dict[str, int] = {}
-        prepare(self.layout, "parquet")
+        prepare(self.layout, format)
 
     @property
     def next_batch(self) -> int:

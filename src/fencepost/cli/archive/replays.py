@@ -24,6 +24,7 @@ OFFSET_COLUMNS = (
 @command
 def replay(arguments: argparse.Namespace) -> int:
     """By Spark's tasks, in transactions."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from fencepost.spark.archive.layout import ArchiveError, Layout
@@ -59,11 +60,12 @@ def replay(arguments: argparse.Namespace) -> int:
                 topic=arguments.topic,
                 keep_partitions=not arguments.by_key,
                 step_records=arguments.step_records or STEP_RECORDS,
+                spark=spark,
                 on_step=on_step,
             )
     except (ArchiveError, ExactlyOnceError, OSError) as error:
         raise InputError(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise InputError(reason_of(error)) from error
     finally:
         rates.close()

@@ -113,7 +113,7 @@ class Layout:
                     foreign.append(inner)
                     continue
                 for path in sorted(inner.iterdir()):
-                    found = _data_file(topic, date, path)
+                    found = data_file(topic, date, path)
                     if found is not None:
                         files.append(found)
                     elif not path.name.startswith((".", "_")):
@@ -143,7 +143,8 @@ def _value(name: str, column: str) -> str | None:
     return unquote(name.removeprefix(prefix)) if name.startswith(prefix) else None
 
 
-def _data_file(topic: str, date: str, path: Path) -> DataFile | None:
+def data_file(topic: str, date: str, path: Path) -> DataFile | None:
+    """The data file that a path is, by its name; None where it is none."""
     match = _FILE.fullmatch(path.name)
     if match is None or not path.is_file():
         return None

@@ -11,6 +11,7 @@ written by their own streaming sinks, which keep their own logs of what counts (
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from fencepost.spark.archive.batches import (
     write_frame,
 )
 from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
-from fencepost.spark.archive.state import PARQUET, State, write_state
+from fencepost.spark.archive.state import PARQUET, STOPPED_AT_LOSS, State, write_state
 from fencepost.spark.archive.tables import start_table
 from fencepost.spark.options import SourceOptions, source_options
 
@@ -53,7 +54,7 @@ def archive_topics(
     """
     options = _options(source)
     layout = Layout(Path(directory))
-    prepare(layout, format)
+    prepare(layout, format, stops_at_loss=source_options_of(source).fail_on_data_loss)
     frame = spark.readStream.format("fencepost").options(**options).load()
     if format == PARQUET:
         return _with_trigger(_parquet_writer(frame, layout, on_batch), layout, interval).start()
@@ -80,17 +81,21 @@ def _options(source: Mapping[str, str]) -> dict[str, str]:
     return {**defaults, **given, "includeheaders": "true"}
 
 
-def prepare(layout: Layout, format: str) -> None:
-    """Make the archive's own directory, or put right what an earlier run left in it.
+def prepare(layout: Layout, format: str, *, stops_at_loss: bool = True) -> None:
+    """Make the archive's own directory, or put right what an earlier run left in it. Keeps whether
+    a run did not stop at data loss.
 
     ArchiveError for a directory that has something else in it, or an archive of another format.
     """
     if not layout.state_path.is_file():
         _require_empty(layout)
         layout.private.mkdir(parents=True, exist_ok=True)
-        write_state(layout, State(settings={"format": format}))
+        write_state(layout, State(settings={"format": format, STOPPED_AT_LOSS: stops_at_loss}))
     with layout.lock("layout", wait=True):
         state = recover(layout)
+        if state.stopped_at_loss and not stops_at_loss:
+            settings = {**state.settings, STOPPED_AT_LOSS: False}
+            write_state(layout, replace(state, settings=settings))
     if state.data_format != format:
         raise ArchiveError(
             f"{layout.directory}: is an archive of format {state.data_format}, not {format}"

@@ -1,6 +1,7 @@
 """An archived topic back into a topic: keys, values, headers, timestamps, partitions and order.
 
     DIR/_fencepost/replays/NAME/plan.json             what is replayed, where to, in which steps
+                                records/                  of a table: copies, until it is done
                                 offsets-000000.parquet    of step 0: old and new offsets
                                 offsets-000001.staged     of a step that may be decided
 
@@ -18,11 +19,10 @@ after the other.
 
 from __future__ import annotations
 
-import json
 import re
-import secrets
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -33,38 +33,26 @@ import pyarrow.parquet as pq
 
 from fencepost.client.admin import TOPIC_RESOURCE, Admin
 from fencepost.client.cluster import Cluster
-from fencepost.spark.archive.batches import recover
-from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout, sync, write_whole
+from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout, sync
 from fencepost.spark.archive.offset_map import SCHEMA
+from fencepost.spark.archive.replay_plan import (
+    PLAN,
+    RECORDS,
+    Plan,
+    Wanted,
+    files_of,
+    plan_replay,
+    read_plan,
+)
 from fencepost.spark.archive.replay_task import Piece, Replayed, Work, replay_piece
 from fencepost.spark.archive.running import Run, here
-from fencepost.spark.archive.state import read_parquet_state
 from fencepost.spark.exactly_once import SinkDriver
 from fencepost.spark.options import SinkOptions
 from fencepost.wire.errors import ErrorCode
 
-FORMAT: Final = 1
 STEP_RECORDS: Final = 250_000
 """Offsets of a partition in one step: what one transaction has."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What `plan.json` says."""
-
-    id: str
-    topic: str
-    new_topic: str
-    keep_partitions: bool
-    partitions: int
-    """Of the archived topic."""
-    steps: tuple[tuple[Piece, ...], ...]
-
-    @property
-    def sink(self) -> str:
-        """The sink's name: the prefix of its transactional ids."""
-        return f"fencepost-replay-{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +75,7 @@ def replay(
     topic: str | None = None,
     keep_partitions: bool = True,
     step_records: int = STEP_RECORDS,
+    spark: Any = None,
     on_step: Callable[[StepDone], None] = lambda done: None,
 ) -> Plan:
     """Replay a topic of an archive into `options.topic`, or go on where the replay of that name
@@ -94,7 +83,8 @@ def replay(
 
     `topic` may be left out where the archive has one. The new topic is made if it is not there,
     with as many partitions and without retention by time, which would go by the old timestamps. It
-    must not be of LogAppendTime. ArchiveError, ExactlyOnceError, ClientError.
+    must not be of LogAppendTime. `spark`, a session, is needed where the archive is a table, whose
+    records it copies. ArchiveError, ExactlyOnceError, ClientError, PySparkException.
     """
     layout.require()
     if not NAME.fullmatch(name):
@@ -102,7 +92,8 @@ def replay(
     place = layout.replays / name
     with layout.lock(f"replay-{name}", wait=False, holder=f"the replay {name}"):
         place.mkdir(parents=True, exist_ok=True)
-        plan = _plan(layout, place, options, topic, keep_partitions, step_records)
+        wanted = Wanted(topic, str(options.topic), keep_partitions)
+        plan = plan_replay(layout, place, wanted, step_records, run, spark)
         config = replace(options.client, allow_auto_create_topics=False)
         with Cluster(config=config) as cluster:
             _prepare_topic(cluster, plan)
@@ -111,6 +102,7 @@ def replay(
             for step in range(len(plan.steps)):
                 if not offsets_path(place, step).exists():
                     on_step(_step(layout, place, plan, step, options, run, driver))
+        shutil.rmtree(place / RECORDS, ignore_errors=True)
     return plan
 
 
@@ -136,9 +128,9 @@ def _step(
         rows = _rows_in(offsets_path(place, step))
         return StepDone(step, count, rows, 0, was_decided=True)
     with layout.lock("compaction", wait=True):  # which would take files away
-        files, _ = layout.listing()
+        files = files_of(layout, place, plan)
         works = [
-            Work(number, piece, _files_of(files, plan, piece), grant, plan.id, step)
+            Work(number, piece, _overlapping(files, plan, piece), grant, plan.id, step)
             for number, piece in enumerate(plan.steps[step])
         ]
         done = run(partial(replay_piece, options, plan.new_topic, plan.keep_partitions), works)
@@ -158,7 +150,7 @@ def offsets_path(place: Path, step: int) -> Path:
 def read_offsets(layout: Layout, name: str) -> pa.Table:
     """Old and new offsets of what a replay has committed (`offset_map.SCHEMA`). ArchiveError."""
     place = layout.replays / name
-    if not NAME.fullmatch(name) or not (place / "plan.json").exists():
+    if not NAME.fullmatch(name) or not (place / PLAN).exists():
         known = ", ".join(sorted(one.parent.name for one in layout.replays.glob("*/plan.json")))
         raise ArchiveError(f"{layout.directory}: no replay {name!r}; there are: {known or 'none'}")
     tables = [pq.read_table(path) for path in sorted(place.glob("offsets-*.parquet"))]
@@ -168,11 +160,11 @@ def read_offsets(layout: Layout, name: str) -> pa.Table:
 def last_topic_id(layout: Layout, name: str) -> list[str]:
     """The id of the topic that a replay's last records are of: whose offsets consumers committed
     last. Empty where brokers did not tell. ArchiveError."""
-    plan = _read_plan(layout.replays / name / "plan.json")
+    plan = read_plan(layout.replays / name / PLAN)
     return [piece.topic_id for step in plan.steps[-1:] for piece in step[:1] if piece.topic_id]
 
 
-def _files_of(files: Iterable[DataFile], plan: Plan, piece: Piece) -> tuple[DataFile, ...]:
+def _overlapping(files: Iterable[DataFile], plan: Plan, piece: Piece) -> tuple[DataFile, ...]:
     return tuple(
         one
         for one in files
@@ -207,83 +199,6 @@ def _write_offsets(
     sync(draft)
     draft.rename(path)
     sync(path.parent)
-
-
-# -- the plan ------------------------------------------------------------------------------------
-
-
-def _plan(
-    layout: Layout,
-    place: Path,
-    options: SinkOptions,
-    topic: str | None,
-    keep_partitions: bool,
-    step_records: int,
-) -> Plan:
-    """The plan that is there, or a new one."""
-    path = place / "plan.json"
-    if path.exists():
-        plan = _read_plan(path)
-        wanted = (topic or plan.topic, options.topic, keep_partitions)
-        if wanted != (plan.topic, plan.new_topic, plan.keep_partitions):
-            raise ArchiveError(
-                f"{path}: is of a replay of {plan.topic} into {plan.new_topic} with partitions "
-                f"{'kept' if plan.keep_partitions else 'by key'}; give this one another name"
-            )
-        return plan
-    read_parquet_state(layout)
-    with layout.lock("layout", wait=True):
-        state = recover(layout)
-    topics = sorted({one.topic for one in state.incarnations})
-    if topic is None and len(topics) != 1:
-        raise ArchiveError(f"{layout.directory}: has topics {', '.join(topics)}: say which")
-    chosen = topic or topics[0]
-    if chosen not in topics:
-        raise ArchiveError(f"{layout.directory}: has no topic {chosen!r}, but {', '.join(topics)}")
-    steps: list[tuple[Piece, ...]] = []
-    for one in state.of(chosen):
-        spans = {p: (ranges[0][0], ranges[-1][1]) for p, ranges in one.partitions.items() if ranges}
-        steps += _steps(spans, one.tag, one.topic_id, step_records)
-    partitions = 1 + max((p for one in state.of(chosen) for p in one.partitions), default=0)
-    plan = Plan(
-        secrets.token_hex(8), chosen, str(options.topic), keep_partitions, partitions, tuple(steps)
-    )
-    content = {"format": FORMAT, **asdict(plan)}
-    write_whole(path, json.dumps(content).encode())
-    return plan
-
-
-def _steps(
-    spans: Mapping[int, tuple[int, int]], tag: str, topic_id: str, step_records: int
-) -> list[tuple[Piece, ...]]:
-    """Ranges of each partition, the first ones of all in the first step, and so on."""
-    if step_records < 1:
-        raise ArchiveError(f"{step_records} records are no step")
-    longest = max((end - start for start, end in spans.values()), default=0)
-    steps = []
-    for number in range(-(-longest // step_records)):
-        pieces = []
-        for partition, (start, end) in sorted(spans.items()):
-            low = start + number * step_records
-            if low < end:
-                high = min(low + step_records, end)
-                pieces.append(Piece(tag, topic_id, partition, low, high))
-        steps.append(tuple(pieces))
-    return steps
-
-
-def _read_plan(path: Path) -> Plan:
-    try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
-        if content.pop("format") != FORMAT:
-            raise ValueError("of another format")
-        steps = tuple(tuple(Piece(**piece) for piece in step) for step in content.pop("steps"))
-        plan = Plan(**content, steps=steps)
-        if not re.fullmatch("[0-9a-f]{16}", plan.id):
-            raise ValueError("has no id")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ArchiveError(f"{path}: no plan of a replay: {error!r}") from error
-    return plan
 
 
 def _prepare_topic(cluster: Cluster, plan: Plan) -> None:

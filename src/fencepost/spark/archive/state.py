@@ -24,6 +24,7 @@ from fencepost.spark.archive.layout import ArchiveError, Layout, move_all, tag_o
 FORMAT: Final = 1
 PARQUET: Final = "parquet"
 """The format of data files that is kept here; others are kept by their own tables (`tables`)."""
+STOPPED_AT_LOSS: Final = "stopped_at_loss"
 NO_BATCH: Final = -1
 STATE_BYTES_MAX: Final = 256 * 1024 * 1024
 
@@ -71,6 +72,12 @@ class State:
     def data_format(self) -> str:
         """What the data is kept as."""
         return str(self.settings.get("format"))
+
+    @property
+    def stopped_at_loss(self) -> bool:
+        """Whether every run is known to have had `failOnDataLoss=true`, so that none went on with
+        a topic that was deleted and created again."""
+        return self.settings.get(STOPPED_AT_LOSS) is True
 
     def of(self, topic: str) -> list[Incarnation]:
         """The topics of a name, the oldest first."""

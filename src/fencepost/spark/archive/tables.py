@@ -20,10 +20,12 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from fencepost.spark.archive.compaction import Compacted
 from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
+from fencepost.spark.columns import default_schema
 
 DELTA: Final = "delta"
 ICEBERG: Final = "iceberg"
@@ -51,7 +53,7 @@ def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
     spark = empty.sparkSession
     writer = writer.format(format).outputMode("append").partitionBy(*PARTITIONED_BY)
     path = for_spark(layout.directory / TABLE)
-    with _told_plainly(format, spark.version):
+    with told_plainly(format, spark.version):
         if format not in PACKAGES:
             return writer.option("path", path).start()
         _make(spark, empty, layout, format)
@@ -89,6 +91,32 @@ def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
     spark.table(table).agg(F.max("offset")).collect()
 
 
+def read_table(spark: Any, layout: Layout, format: str) -> Any:
+    """The archive's table, a DataFrame of what is committed now. ArchiveError where there is none,
+    or it has not the columns of an archive."""
+    if not (layout.directory / TABLE).is_dir():
+        raise ArchiveError(f"{layout.directory}: there is no {TABLE} yet")
+    schema = default_schema(include_headers=True)
+    with told_plainly(format, spark.version):
+        if format == ICEBERG:
+            table = spark.table(iceberg_table(spark, layout))
+        else:
+            # Else Spark takes a topic's name for a number, where it is made of digits.
+            reader = spark.read if format == DELTA else spark.read.schema(schema)
+            table = reader.format(format).load(for_spark(layout.directory / TABLE))
+    require_columns(table.schema, layout.directory / TABLE)
+    return table
+
+
+def require_columns(found: Any, path: Path) -> None:
+    """ArchiveError unless a table's schema has the columns of an archive, with their types."""
+    types = {one.name: one.dataType.simpleString() for one in found}
+    for one in default_schema(include_headers=True):
+        wanted = one.dataType.simpleString()
+        if types.get(one.name) != wanted:
+            raise ArchiveError(f"{path}: column {one.name} is {types.get(one.name)}, not {wanted}")
+
+
 def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) -> Compacted:
     """Make few files of many by Iceberg's own procedure, in one commit; batches may be archived
     meanwhile. Replaced files stay as long as a snapshot has them. ArchiveError for other formats;
@@ -97,7 +125,7 @@ def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) ->
         raise ArchiveError(
             f"{layout.directory}: only Parquet and Iceberg are compacted here, not {format}"
         )
-    with _told_plainly(format, spark.version):
+    with told_plainly(format, spark.version):
         table = iceberg_table(spark, layout)
         catalog, _, name = table.partition(".")
         done = spark.sql(
@@ -127,7 +155,7 @@ def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) ->
 
 
 @contextmanager
-def _told_plainly(format: str, version: str) -> Iterator[None]:
+def told_plainly(format: str, version: str) -> Iterator[None]:
     """ArchiveError for a format that Spark does not have, or that is not made for this Spark."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
