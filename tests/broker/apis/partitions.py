@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.net.registry import Parts
@@ -44,6 +45,7 @@ from fencepost.machines.partition import (
     PartitionConfig,
     Produce,
     ProduceResult,
+    WriteMarker,
 )
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost
@@ -56,6 +58,8 @@ from .harness import StillNode, StillTimers, topic, topic_id
 
 NOW_MS = 1_700_000_000_000
 BROKER_ID = 1
+TRANSACTIONAL = 9
+"""The id of a producer of transactions."""
 
 
 class PromptPorts:
@@ -294,3 +298,21 @@ class PartitionNode(StillNode):
         request = Produce(parsed, 1, answers.append, NOW_MS, TICKET_NOT_NEEDED)
         self.driver.feed(hosted.key, request)
         return answers
+
+    def produce_transactional(self, hosted: HostedPartition, count: int, sequence: int) -> None:
+        """Append so many records of the transaction of `TRANSACTIONAL`, which it opens."""
+        ids = {"producer_id": TRANSACTIONAL, "producer_epoch": 0, "base_sequence": sequence}
+        self.produce(hosted, [NOW_MS] * count, transactional=True, **ids)
+
+    def end_transaction(self, hosted: HostedPartition, committed: bool) -> None:
+        """The marker of that transaction, if one is open."""
+        data = build_end_txn_marker(
+            committed=committed,
+            coordinator_epoch=0,
+            producer_id=TRANSACTIONAL,
+            producer_epoch=0,
+            timestamp_ms=NOW_MS,
+        )
+        batch = RecordBatch.parse(bytearray(data))
+        marker = WriteMarker(batch, 0, 0, lambda result: None, NOW_MS)
+        self.driver.feed(hosted.key, marker)

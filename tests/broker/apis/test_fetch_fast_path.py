@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import event, given, settings, strategies as st
 
+from fencepost.broker.apis import fetch_fast_path
 from fencepost.broker.apis.fetch import handle
 from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
 from fencepost.broker.apis.fetch_fast_path import take_usual
@@ -24,16 +25,24 @@ from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.page_cache import NotCachedError
 from fencepost.machines.partition import AdvanceLogStart, StopReplica
 from fencepost.runtime.replicas import HostedPartition
-from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from fencepost.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
 from fencepost.wire.errors import DecodeError
-from fencepost.wire.frame import encode_request, read_request_header
+from fencepost.wire.frame import decode_response, encode_request, read_request_header
 
 from .harness import Caller, register, to_its_end, topic_id
-from .partitions import NOW_MS, PartitionNode
+from .partitions import NOW_MS, TRANSACTIONAL, PartitionNode
 
 register("fetch")
 
-NAMES = ["t", "u", "zstd", "unknown"]
+NAMES = ["t", "u", "zstd", "unknown", "txn", "txn"]
 
 
 class Next(Caller):
@@ -64,12 +73,28 @@ class Served:
         node.lead(twice_led, 1)
         node.produce(twice_led, [NOW_MS])
         self.full = full
+        self._host_transactions()
         found = {type_.__name__: part for type_, part in node.parts.items()}
         self.parts = {
             name: found[annotation]
             for name, annotation in handle.__annotations__.items()
             if annotation in found
         }
+
+    def _host_transactions(self) -> None:
+        """Partition 0: committed, and open from offset 7 on; 1: aborted from 4 on; 2: the same, in
+        a segment before the one that begins at 7."""
+        node = self.node
+        for index, committed in enumerate([True, False, False]):
+            hosted = node.host("txn", index)
+            node.produce(hosted, [NOW_MS] * 4)
+            node.produce_transactional(hosted, 2, sequence=0)
+            node.end_transaction(hosted, committed)
+            if index == 0:
+                node.produce_transactional(hosted, 3, sequence=2)
+            elif index == 2:
+                hosted.log.roll(NOW_MS)
+            node.produce(hosted, [NOW_MS] * 200)
 
     def traffic(self) -> list[Any]:
         return [
@@ -190,13 +215,14 @@ ANY_TOPICS = st.lists(
 USUAL_PARTITION = st.builds(
     reading,
     st.sampled_from([0, 2]),
-    st.sampled_from([4, 5, 6, 206]),
+    st.sampled_from([4, 5, 6, 7, 206]),
     current_leader_epoch=st.sampled_from([-1, 0]),
     partition_max_bytes=st.sampled_from([1 << 20, 1 << 20, 300, 1, 0, -5]),
 )
-USUAL_TOPICS = st.lists(
-    USUAL_PARTITION, min_size=1, max_size=2, unique_by=lambda one: one.partition
-).map(lambda partitions: [("t", partitions)])
+USUAL_TOPICS = st.tuples(
+    st.sampled_from(["t", "txn"]),
+    st.lists(USUAL_PARTITION, min_size=1, max_size=2, unique_by=lambda one: one.partition),
+).map(lambda topic: [topic])
 TOPICS = st.one_of(ANY_TOPICS, USUAL_TOPICS, USUAL_TOPICS)
 MUTATIONS = st.lists(
     st.tuples(st.sampled_from(["set", "insert", "delete"]), st.floats(0, 1), st.integers(0, 255)),
@@ -219,7 +245,7 @@ def mutated(frame: bytes, mutations: list[tuple[str, float, int]], cut: float) -
     min_bytes=st.sampled_from([1] * 8 + [0, 500]),
     max_bytes=st.sampled_from([1 << 20, 1 << 20, 700, 1, 0, -1]),
     max_wait_ms=st.sampled_from([500, 500, 0, -1]),
-    isolation_level=st.sampled_from([0] * 8 + [1, 2]),
+    isolation_level=st.sampled_from([0] * 6 + [1] * 6 + [2]),
     mutations=st.one_of(st.just([]), st.just([]), st.just([]), MUTATIONS),
     cut=st.sampled_from([1.0] * 8 + [0.9, 0.5]),
 )
@@ -287,7 +313,12 @@ UNUSUAL: dict[str, Case] = {
     "an older version": (11, [("t", [reading()])], {}),
     "a session": (17, [("t", [reading()])], {"session_epoch": 0}),
     "a session that goes on": (17, [("t", [reading()])], {"session_id": 5, "session_epoch": 1}),
-    "committed records alone": (17, [("t", [reading()])], {"isolation_level": 1}),
+    "an isolation that there is not": (17, [("t", [reading()])], {"isolation_level": 2}),
+    "something forgotten of no session": (
+        17,
+        [("t", [reading()])],
+        {"forgotten_topics_data": [ForgottenTopic(topic_id=topic_id("t"), partitions=[1])]},
+    ),
     "more bytes wanted": (17, [("t", [reading()])], {"min_bytes": 2}),
     "a rack": (17, [("t", [reading()])], {"rack_id": "a"}),
     "a replica": (12, [("t", [reading()])], {"replica_id": 2}),
@@ -305,6 +336,104 @@ UNUSUAL: dict[str, Case] = {
 def test_the_unusual_is_left(served: Served, why: str) -> None:
     version, topics, fields = UNUSUAL[why]
     assert served.serve(framed(version, topics, **fields), "short") is None
+
+
+@pytest.mark.parametrize(("first", "second", "is_taken"), [(8, 8, True), (8, 9, False)])
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_partitions_of_all_topics_are_counted(
+    first: int, second: int, is_taken: bool, is_forgotten: bool
+) -> None:
+    counts = [("t", first), ("u", second)]
+    if is_forgotten:
+        topics = []
+        forgotten = [
+            ForgottenTopic(topic=name, partitions=[*range(count)]) for name, count in counts
+        ]
+    else:
+        topics = [(name, [reading(index) for index in range(count)]) for name, count in counts]
+        forgotten = []
+    frame = framed(12, topics, session_id=5, session_epoch=1, forgotten_topics_data=forgotten)
+    request = read_usual(memoryview(frame), body_of(frame), 12)
+    assert (request is not None) is is_taken
+    if request is not None:
+        keys = [(name, index) for name, count in counts for index in range(count)]
+        assert [one.key for one in request.wanted] == ([] if is_forgotten else keys)
+        assert request.forgotten == (keys if is_forgotten else [])
+
+
+def body_of(frame: bytes) -> int:
+    """Where the body begins."""
+    return read_request_header(memoryview(frame), cls=FetchRequest)[1]
+
+
+def answered_at_once(served: Served, frame: bytes) -> dict[tuple[str, int], PartitionData]:
+    """What the shorter way alone says, which is what is said without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch_fast_path, "FetchAnswer", None)
+        short = served.serve(frame, "short")
+    assert short is not None and short == served.serve(frame, "at once")
+    _, response = decode_response(FetchResponse, 12, short[1][0][4:])
+    return {
+        (topic.topic, part.partition_index): part
+        for topic in response.responses
+        for part in topic.partitions
+    }
+
+
+def size_of(part: PartitionData) -> int:
+    return len(part.records)
+
+
+def test_the_bytes_that_a_request_wants_are_those_of_all_its_partitions(served: Served) -> None:
+    asked = [("t", [reading(0, 0), reading(2, 4)])]
+    first, second = answered_at_once(served, framed(12, asked)).values()
+    most = size_of(first) + size_of(second)
+    for max_bytes in (most - 1, most):
+        some = answered_at_once(served, framed(12, asked, max_bytes=max_bytes))
+        sizes = list(map(size_of, some.values()))
+        assert sizes[0] == size_of(first) and sum(sizes) <= max_bytes
+        assert (sizes[1] == size_of(second)) is (max_bytes == most)
+
+
+COMMITTED = {"isolation_level": 1}
+
+
+def test_who_reads_committed_records_reads_to_the_last_stable_offset(served: Served) -> None:
+    asked = [("txn", [reading(0, 0), reading(2, 7)])]
+    every = answered_at_once(served, framed(12, asked))
+    committed = answered_at_once(served, framed(12, asked, **COMMITTED))
+    assert {part.aborted_transactions is None for part in every.values()} == {True}
+    assert [part.aborted_transactions for part in committed.values()] == [[], []]
+    assert size_of(every["txn", 0]) > size_of(committed["txn", 0]) > 0
+    assert every["txn", 2].records == committed["txn", 2].records
+    assert committed["txn", 0].last_stable_offset == 7
+
+
+@pytest.mark.parametrize(("index", "offset"), [(1, 0), (1, 4), (2, 0)])
+def test_aborted_transactions_are_told(served: Served, index: int, offset: int) -> None:
+    frame = framed(12, [("t", [reading()]), ("txn", [reading(index, offset)])], **COMMITTED)
+    short = served.serve(frame, "short")
+    assert short is not None and short == served.serve(frame, "at once")
+    _, response = decode_response(FetchResponse, 12, short[1][0][4:])
+    [aborted] = response.responses[1].partitions[0].aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (TRANSACTIONAL, 4)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_that_ends_ends_the_wait_for_its_records(
+    tmp_path: Path, committed: bool
+) -> None:
+    served = Served(tmp_path)
+    open_one = served.node.replicas.hosted["txn", 0]
+    waiting = all_ways(served, framed(12, [("txn", [reading(0, 7)])], **COMMITTED))
+    served.node.produce(open_one, [NOW_MS])
+    assert not any(one.context.answered for one in waiting), "they see nothing of it"
+    served.node.end_transaction(open_one, committed)
+    short, at_once, in_pieces = [one.told() for one in waiting]
+    assert short == at_once == in_pieces
+    _, response = decode_response(FetchResponse, 12, short[0][4:])
+    [part] = response.responses[0].partitions
+    assert size_of(part) > 0 and len(part.aborted_transactions or ()) == (not committed)
 
 
 def test_it_is_left_where_another_answer_is_in_front(served: Served) -> None:

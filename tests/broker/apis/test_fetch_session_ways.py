@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX
+from fencepost.machines.fetch.sessions import PARTITION_BYTES
 from fencepost.machines.partition import AdvanceLogStart, StopReplica
 from fencepost.wire.api.fetch import FetchPartition, ForgottenTopic
+from fencepost.wire.errors import ErrorCode
 
 from .harness import register, topic_id
 from .partitions import NOW_MS
@@ -27,7 +29,9 @@ register("fetch")
 
 INT32_MAX = (1 << 31) - 1
 WAYS = ("short", "at once", "in pieces")
-ALL = [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("zstd", 0), ("t", 3)]
+ALL = [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("zstd", 0), ("t", 3), ("txn", 0), ("txn", 1)]
+ROOM_BYTES = 11 * PARTITION_BYTES
+"""Of all sessions: few, so that some are refused."""
 
 
 class World(Served):
@@ -40,6 +44,7 @@ class World(Served):
         numbers = count(1)
         self.node.fetches.sessions._draw_session_id = lambda: next(numbers)
         self.taken = 0
+        self.sequences = dict.fromkeys(ALL, 100)
 
     def close(self) -> None:
         for one in self.node.ports.logs.values():
@@ -82,6 +87,11 @@ class World(Served):
             return
         elif step == "produce":
             self.node.produce(hosted, [NOW_MS] * 2)
+        elif step == "transaction":
+            self.node.produce_transactional(hosted, 2, self.sequences[name, index])
+            self.sequences[name, index] += 2
+        elif step in ("commit", "abort"):
+            self.node.end_transaction(hosted, step == "commit")
         elif step == "followed":
             self.node.follower_fetched(hosted, 2, hosted.machine.log_end_offset)
         elif step == "deleted records":
@@ -97,6 +107,7 @@ class World(Served):
 
 
 STEPS = ["produce"] * 6 + ["followed", "deleted records", "epoch", "brokers", "later"]
+STEPS += ["transaction", "transaction", "commit", "commit", "abort"]
 
 
 class Client:
@@ -106,6 +117,7 @@ class Client:
         self.draw = random.Random(seed)
         self.world = world
         self.version = self.draw.choice([12, 13, 15, 17, 18])
+        self.isolation = seed % 2
 
     def partition(self, name: str, index: int) -> FetchPartition:
         hosted = self.world.node.replicas.hosted.get((name, index))
@@ -113,6 +125,8 @@ class Client:
         if hosted is not None:
             machine = hosted.machine
             start, end = machine.log_start_offset, machine.high_watermark
+            if self.isolation:
+                end = machine.last_stable_offset
             at = self.draw.choices(range(5), [40, 3, 3, 1, 1])[0]
             offset = (end, start, max(start, end - 1), end + 1, start - 1)[at]
         return reading(
@@ -132,6 +146,18 @@ class Client:
     def some(self, most: int) -> list[tuple[str, int]]:
         return self.draw.sample(ALL, self.draw.randint(0, most))
 
+    def forgotten(self, known: list[tuple[str, int]]) -> list[ForgottenTopic]:
+        """What has been read and not yet handed out is forgotten for a while, as a rule."""
+        count = self.draw.choice([1, 1, 1, 2, len(known)])
+        some = [*self.draw.sample(known, min(count, len(known))), self.draw.choice([*ALL, *known])]
+        return [
+            ForgottenTopic(
+                partitions=[index],
+                **({"topic_id": topic_id(name)} if self.version >= 13 else {"topic": name}),
+            )
+            for name, index in some
+        ]
+
     def frame(self) -> bytes:
         """The next request."""
         draw = self.draw
@@ -140,7 +166,7 @@ class Client:
             "max_wait_ms": draw.choice([500] * 12 + [0, -1]),
             "min_bytes": draw.choice([1] * 20 + [0, 200]),
             "max_bytes": draw.choice([1 << 20] * 12 + [400, 0]),
-            "isolation_level": draw.choice([0] * 20 + [1]),
+            "isolation_level": draw.choice([self.isolation] * 20 + [1 - self.isolation]),
         }
         if not sessions or draw.random() < 0.05:
             named, fields["session_epoch"] = draw.sample(ALL, draw.randint(1, 5)), 0
@@ -150,12 +176,10 @@ class Client:
             fields["session_epoch"] = draw.choice([session.epoch] * 20 + [session.epoch + 1, -1])
             known = [key for key in ALL if self.key(*key) in session.entries]
             named = draw.sample(known, draw.randint(0, len(known)))
-            if draw.random() < 0.1:
+            if draw.random() < 0.2:
                 named = self.some(4)
-            if draw.random() < 0.05:
-                name, index = draw.choice(ALL)
-                topic = {"topic_id": topic_id(name)} if self.version >= 13 else {"topic": name}
-                fields["forgotten_topics_data"] = [ForgottenTopic(partitions=[index], **topic)]
+            if draw.random() < 0.2:
+                fields["forgotten_topics_data"] = self.forgotten(known)
         frame = framed(self.version, self.topics(named), **fields)
         if draw.random() < 0.1:
             how = draw.choice(["set", "insert", "delete"])
@@ -220,6 +244,8 @@ def happen(worlds: list[World], draw: random.Random) -> None:
 @pytest.fixture
 def worlds(tmp_path: Path) -> Any:
     made = [World(tmp_path / way, way) for way in WAYS]
+    for world in made:
+        world.node.fetches.sessions._max_bytes = ROOM_BYTES
     yield made
     for world in made:
         world.close()
@@ -263,6 +289,37 @@ def world(tmp_path: Path) -> Any:
     made.close()
 
 
+def test_a_session_may_lose_partitions_and_have_them_again(worlds: list[World]) -> None:
+    """As of a client that has records of some left, and asks for the others."""
+    session_id = {begun(world, 12, [("t", 0), ("t", 1), ("u", 0)]) for world in worlds}.pop()
+    again = [("t", [reading(1)]), ("txn", [reading(0, 210)])]
+    one = [ForgottenTopic(topic="t", partitions=[1])]
+    rest = [ForgottenTopic(topic=name, partitions=[0, 1]) for name in ("t", "u", "txn")]
+    changes: list[tuple[list[Any], list[Any]]] = [([], one), (again, []), (again, one), ([], rest)]
+    for epoch, (named, forgotten) in enumerate(changes, start=1):
+        fields = {"session_id": session_id, "session_epoch": epoch}
+        frame = framed(12, named, forgotten_topics_data=forgotten, **fields)
+        requests = [request for world in worlds if (request := world.ask(frame))]
+        assert worlds[0].taken == epoch
+        for world in worlds:
+            world.node.timers.advance(500)
+        told = [request.told() for request in requests]
+        assert told[0] == told[1] == told[2]
+        assert worlds[0].state() == worlds[1].state() == worlds[2].state()
+    assert not worlds[0].node.fetches.sessions, "nothing is left of it"
+
+
+def test_a_session_that_may_not_grow_ends(worlds: list[World]) -> None:
+    session_id = {begun(world, 12, [("t", 0), ("t", 1)]) for world in worlds}.pop()
+    for world in worlds:
+        world.node.fetches.sessions._max_bytes = world.node.fetches.sessions.used_bytes
+    frame = framed(12, [("u", [reading()])], session_id=session_id, session_epoch=1)
+    told = [request.told() for world in worlds if (request := world.ask(frame))]
+    assert told[0] == told[1] == told[2] and worlds[0].taken == 1
+    assert told[0][1] == {ErrorCode.FETCH_SESSION_ID_NOT_FOUND: 1}
+    assert worlds[0].state() == worlds[1].state() == worlds[2].state()
+
+
 @pytest.mark.parametrize("version", range(12, 19))
 def test_the_next_request_of_a_session_is_taken(world: World, version: int) -> None:
     session_id = begun(world, version, [("t", 0), ("t", 1), ("u", 0)])
@@ -291,6 +348,10 @@ def test_it_is_taken_however_many_partitions_are_quiet(world: World) -> None:
         assert request is not None
         request.told()
         assert not session.stirring
+    for named, is_taken in [(PARTITIONS_MAX, False), (PARTITIONS_MAX - 1, True)]:
+        topics = [("t", [reading(index) for _, index in some[:named]])]
+        frame = framed(12, topics, session_id=session_id, session_epoch=3)
+        assert (world.begin(frame, "short") is not None) is is_taken, "one is looked at besides"
 
 
 UNUSUAL: dict[str, tuple[list[tuple[str, list[FetchPartition]]], dict[str, Any]]] = {
@@ -298,13 +359,16 @@ UNUSUAL: dict[str, tuple[list[tuple[str, list[FetchPartition]]], dict[str, Any]]
     "a request that was lost": ([], {"session_epoch": 2}),
     "a session that ends": ([("t", [reading()])], {"session_epoch": -1}),
     "a session that begins": ([("t", [reading()])], {"session_epoch": 0}),
-    "a partition more": ([("t", [reading(2, 4)])], {}),
     "a partition twice": ([("t", [reading(), reading(0, 1)])], {}),
-    "one partition less": (
+    "a partition forgotten that it cannot have": (
         [],
-        {"forgotten_topics_data": [ForgottenTopic(topic="t", partitions=[1])]},
+        {"forgotten_topics_data": [ForgottenTopic(topic="", partitions=[1])]},
     ),
-    "committed records alone": ([], {"isolation_level": 1}),
+    "more forgotten than are looked at": (
+        [],
+        {"forgotten_topics_data": [ForgottenTopic(topic="t", partitions=[*range(17)])]},
+    ),
+    "an isolation that there is not": ([], {"isolation_level": 2}),
     "more bytes wanted": ([], {"min_bytes": 2}),
     "a rack": ([], {"rack_id": "a"}),
     "a replica": ([], {"replica_id": 2}),

@@ -20,7 +20,7 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce, produce_fast_path
 from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
-from fencepost.broker.net import connection as connections
+from fencepost.broker.net import answers, connection as connections
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.machines.partition import Partition
@@ -601,3 +601,23 @@ def test_a_block_waits_as_long_as_its_requests_may(both, timeout_ms) -> None:
     fast.end_turn()
     [produced] = fed
     assert produced.deadline_ms == 100 + max(0, timeout_ms)
+
+
+@needs_kernel
+def test_no_more_answers_leave_at_once_than_the_output_has_room_for(both, monkeypatch) -> None:
+    fast = both[0]
+    served_alike(both, [[(0, request(plain()))]])
+    connection, sink = fast.connections[0]
+    fast.receive(0, request(plain()))
+    fast.end_turn()
+    answer_bytes = len(sink.sent)
+    monkeypatch.setattr(answers, "OUTPUT_HIGH_WATER_BYTES", answer_bytes)
+    fast.is_slow = True
+    fast.receive(0, request(plain()) * 5)
+    fast.appends.settle()
+    connection.pause_writing()
+    fast.end_turn()
+    assert connection._output.size_bytes == 2 * answer_bytes, "one more than fits"
+    connection.resume_writing()
+    fast.end_turn()
+    assert len(sink.sent) == 6 * answer_bytes

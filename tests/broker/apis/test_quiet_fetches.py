@@ -10,7 +10,7 @@ import pytest
 from fencepost.broker.apis.fetch import PARTITIONS_PER_PIECE
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.machines.effects import Persisted
-from fencepost.machines.fetch import Asker
+from fencepost.machines.fetch import Asker, FetchTerms
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import BecomeLeader, BrokersChanged, StopReplica
 from fencepost.wire.api.fetch import FetchResponse
@@ -127,13 +127,16 @@ def test_the_end_of_the_log_alone_is_nothing_to_consumers(consuming: Round) -> N
 
 
 def test_who_is_sent_on_to_other_replicas_is_never_quiet(tmp_path: Path) -> None:
-    """Where it is sent depends on more than the partition."""
+    """Where it is sent depends on more than the partition, as does what it cannot read."""
     one = Round(tmp_path, replica_id=CONSUMER)
     (session,) = one.node.fetches.sessions._sessions.values()
-    for key, hosted in zip(list(session.stirring), one.hosted, strict=True):
-        asker = Asker(CONSUMER, -1, may_be_sent_on=True)
-        assert not one.node.fetches.settle(session, hosted, key, asker)
+    asked = FetchTerms(1, 1)
+    sent_on = asked._replace(choose_replica=lambda *_: -1)
+    for terms in (sent_on, asked._replace(knows_zstd=False)):
+        for key, hosted in zip(list(session.stirring), one.hosted, strict=True):
+            assert not one.node.fetches.settle(session, hosted, key, Asker.of(terms))
     assert len(one.node.fetches._quiet) == 0
+    assert one.node.fetches.settle(session, hosted, key, Asker.of(asked))
 
 
 def test_nothing_is_quiet_in_a_session_that_has_ended(tmp_path: Path) -> None:

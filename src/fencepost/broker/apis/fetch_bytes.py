@@ -16,14 +16,18 @@ one byte. `.` stands for no tags. What comes after the header:
 |                                                            | offset, no aborted transactions,  |
 |                                                            | no other replica, records `.`     |
 | `.`                                                        | `.`                               |
-| no forgotten topics, no rack `.`                           | `.`                               |
+| forgotten topics: name or id, partitions' indexes `.`      | `.`                               |
+| no rack `.`                                                |                                   |
+
+That there are no aborted transactions is a list of none to who reads committed records alone, and
+no list to others.
 """
 
 from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 
 from fencepost.broker.apis.fetch_answer import TOPIC_IDS_FROM
@@ -45,8 +49,11 @@ LENGTH_MAX: Final = 0x7F
 _REPLICA = Struct(">i")
 _HEAD = Struct(">iiibiiB")
 _PARTITION = Struct(">iiqiqiB")
-_END: Final = b"\x01\x01\x00"
+_INDEX_BYTES: Final = 4
+_END: Final = b"\x01\x00"
 _UUID_BYTES: Final = 16
+_NO_TOPIC: Final = (None, 0, 0)
+_ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 _ANSWER_HEAD = Struct(">iiBihi")
 _ANSWERED = Struct(">ihqqqBi")
@@ -55,6 +62,8 @@ _TOPIC_ENDS: Final = b"\x00\x00"
 """No tags of its last partition, nor of its own."""
 _PREFIX_BYTES: Final = 4
 _NO_REPLICA: Final = -1
+_NO_LIST: Final = 0
+_NONE_ABORTED: Final = 1
 _TOPIC_OF = itemgetter(0)
 
 
@@ -63,10 +72,13 @@ class UsualFetch(NamedTuple):
 
     max_wait_ms: int
     max_bytes: int
+    isolation: int
     session_id: int
     session_epoch: int
     wanted: list[FetchWanted[SessionKey]]
     """Each partition once."""
+    forgotten: list[SessionKey]
+    """Of a session alone."""
 
 
 def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
@@ -84,45 +96,35 @@ def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
     is_in_session = session_id > 0 and epoch > 0
     if (
         min_bytes != 1
-        or isolation != Isolation.READ_UNCOMMITTED
+        or isolation not in _ISOLATIONS
         or not (is_in_session or (session_id, epoch) == (0, -1))
         or not (1 if is_in_session else 2) <= topics <= PARTITIONS_MAX
     ):
         return None
     wanted: list[FetchWanted[SessionKey]] = []
     at = _read_topics(frame, at + _HEAD.size, version, topics - 1, wanted)
+    if not 0 <= at < end:
+        return None
+    topics = frame[at] - 1
+    if not 0 <= topics <= (PARTITIONS_MAX if is_in_session else 0):
+        return None
+    forgotten: list[SessionKey] = []
+    at = _read_forgotten(frame, at + 1, version, topics, forgotten)
     if at < 0 or frame[at:] != _END:
         return None
     if len(wanted) > 1 and len({one.key for one in wanted}) < len(wanted):
         return None
-    return UsualFetch(max_wait_ms, max_bytes, session_id, epoch, wanted)
+    return UsualFetch(max_wait_ms, max_bytes, isolation, session_id, epoch, wanted, forgotten)
 
 
 def _read_topics(
     frame: memoryview, at: int, version: int, topics: int, wanted: list[FetchWanted[SessionKey]]
 ) -> int:
     """Append what so many topics name to `wanted`; where they end, or -1 if one is not usual."""
-    end = len(frame)
     for _ in range(topics):
-        if at >= end:
-            return -1
-        size = _UUID_BYTES
-        if version < TOPIC_IDS_FROM:
-            size, at = frame[at] - 1, at + 1
-        count_at = at + size
-        if not 0 < size < LENGTH_MAX or count_at >= end:
-            return -1
-        count = frame[count_at] - 1
+        topic, count, at = _read_topic(frame, at, version, _PARTITION.size)
         if not 0 < count <= PARTITIONS_MAX - len(wanted):
             return -1
-        if end - count_at <= count * _PARTITION.size + 1:
-            return -1
-        try:
-            name = bytes(frame[at:count_at])
-            topic = Uuid(name) if version >= TOPIC_IDS_FROM else name.decode()
-        except UnicodeDecodeError:
-            return -1
-        at = count_at + 1
         for _ in range(count):
             index, leader_epoch, offset, last_epoch, log_start, max_bytes, tags = (
                 _PARTITION.unpack_from(frame, at)
@@ -138,13 +140,54 @@ def _read_topics(
     return at
 
 
+def _read_forgotten(
+    frame: memoryview, at: int, version: int, topics: int, forgotten: list[SessionKey]
+) -> int:
+    """The same of what is forgotten."""
+    for _ in range(topics):
+        topic, count, at = _read_topic(frame, at, version, _INDEX_BYTES)
+        if not 0 < count <= PARTITIONS_MAX - len(forgotten):
+            return -1
+        forgotten += [(topic, index) for index in unpack_from(f">{count}i", frame, at)]
+        at += count * _INDEX_BYTES
+        if frame[at]:
+            return -1
+        at += 1
+    return at
+
+
+def _read_topic(
+    frame: memoryview, at: int, version: int, partition_bytes: int
+) -> tuple[object, int, int]:
+    """How a topic begins: (its name or id, how many partitions there are, where they begin). They
+    and a byte more are in the frame; no partitions if they are not, or the name is not usual."""
+    end, size = len(frame), _UUID_BYTES
+    if version < TOPIC_IDS_FROM:
+        size, at = (frame[at] - 1, at + 1) if at < end else (0, at)
+    count_at = at + size
+    if not 0 < size < LENGTH_MAX or count_at >= end:
+        return _NO_TOPIC
+    count = frame[count_at] - 1
+    if end - count_at <= count * partition_bytes + 1:
+        return _NO_TOPIC
+    name = bytes(frame[at:count_at])
+    try:
+        topic = Uuid(name) if version >= TOPIC_IDS_FROM else name.decode()
+    except UnicodeDecodeError:
+        return _NO_TOPIC
+    return topic, count, count_at + 1
+
+
 Answered = tuple[object, int, FetchBounds, Buffer]
 """A partition of an answer: topic id or name, index, what is told of it, and its records. There is
 no error."""
 
 
-def answer_in_bytes(correlation_id: int, session_id: int, some: list[Answered]) -> list[Buffer]:
+def answer_in_bytes(
+    correlation_id: int, session_id: int, isolation: int, some: list[Answered]
+) -> list[Buffer]:
     """The response frame in parts, of partitions in this order; neighbours of a topic together."""
+    aborted = _NONE_ABORTED if isolation == Isolation.READ_COMMITTED else _NO_LIST
     bodies: list[Buffer] = [b""]  # the head's place
     ends = b""
     topics = 0
@@ -158,7 +201,7 @@ def answer_in_bytes(correlation_id: int, session_id: int, some: list[Answered]) 
                 bounds.high_watermark,
                 bounds.last_stable_offset,
                 bounds.log_start_offset,
-                0,
+                aborted,
                 _NO_REPLICA,
             )
             bodies.append(before + fixed + uvarint(len(records) + 1))

@@ -5,11 +5,12 @@ begins again at the first byte: nothing has happened before it is known that the
 What is unusual about its partitions, now or after a wait, is answered by `fetch_answer`. The
 answers are the same, byte for byte.
 
-Usual is: v12 or later, nothing tagged, no rack, no replica, uncommitted records, one byte wanted,
-no partition twice, nothing forgotten; no session, or the next request of one that goes on and that
-has all that is named; an answer that would leave now; at most `PARTITIONS_MAX` partitions, of which
-those of a session that are quiet do not count. Of partitions it is usual that they are here, that
-the offset may be read, and that the records are in the page cache.
+Usual is: v12 or later, nothing tagged, no rack, no replica, one byte wanted, no partition twice; no
+session, or the next request of one; an answer that would leave now; at most `PARTITIONS_MAX`
+partitions, of which those of a session that are quiet do not count, and no more forgotten. Of
+partitions it is usual that they are here, that the offset may be read, that the records are in the
+page cache, and, to who reads committed records alone, that no transaction was aborted from the
+offset's segment on.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-_ASKER: Final = Asker(CONSUMER, ANY_BROKER_EPOCH)
+_ASKERS: Final = tuple(Asker(CONSUMER, ANY_BROKER_EPOCH, isolation) for isolation in Isolation)
+"""By the isolation of what they read."""
 
 _Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
 
@@ -92,19 +94,23 @@ def take_usual(
     parts = FetchParts(
         clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
     )
-    session = _begin(parts, request, version)
+    asker = _ASKERS[request.isolation]
+    session = _begin(parts, request, asker, version)
     if session is None:
         return False
+    if isinstance(session, ErrorCode):
+        context.reply(FetchResponse(error_code=int(session)))
+        return True
     max_bytes = min(request.max_bytes, config.get("fetch.max.bytes"))
-    _Usual(parts, context, max_bytes, session).begin(request.max_wait_ms)
+    _Usual(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
     return True
 
 
-def _begin(parts: FetchParts, request: UsualFetch, version: int) -> FetchContext[SessionKey] | None:
-    """What the request is to look at, which is usual; None if not, and then nothing has happened.
-
-    A session's next request is one that names nothing new: so its session neither grows nor ends.
-    """
+def _begin(
+    parts: FetchParts, request: UsualFetch, asker: Asker, version: int
+) -> FetchContext[SessionKey] | ErrorCode | None:
+    """What the request is to look at, which is usual, or why its session ends; None if it is not,
+    and then nothing has happened."""
     if not request.session_id:
         return without_session(request.wanted)
     fetches, wanted = parts.fetches, request.wanted
@@ -112,24 +118,20 @@ def _begin(parts: FetchParts, request: UsualFetch, version: int) -> FetchContext
     session = fetches.sessions.next_of(request.session_id, request.session_epoch, by_id)
     if isinstance(session, ErrorCode):
         return None
-    looks = len(session.stirring) + fetches.due(session, _ASKER)
-    for one in wanted:
-        if one.key not in session.stirring:
-            if one.key not in session.entries:
-                return None
-            looks += 1
+    looks = len(session.stirring) + fetches.due(session, asker)
+    looks += sum(one.key not in session.stirring for one in wanted)
     if looks > PARTITIONS_MAX:
         return None
-    begun = fetches.sessions.go_on(session, wanted, (), parts.clocks.now_ms())
-    assert not isinstance(begun, ErrorCode), "it names nothing new"
-    fetches.arrived(session, _ASKER)
+    begun = fetches.sessions.go_on(session, wanted, request.forgotten, parts.clocks.now_ms())
+    if not isinstance(begun, ErrorCode) and begun.session is not None:
+        fetches.arrived(begun.session, asker)
     return begun
 
 
 class _Usual:
     """A usual request until its answer, for which it may wait."""
 
-    __slots__ = ("_context", "_max_bytes", "_parts", "_session")
+    __slots__ = ("_asker", "_context", "_max_bytes", "_parts", "_session")
 
     def __init__(
         self,
@@ -137,11 +139,13 @@ class _Usual:
         context: RequestContext,
         max_bytes: int,
         session: FetchContext[SessionKey],
+        asker: Asker,
     ) -> None:
         self._parts = parts
         self._context = context
         self._session = session
         self._max_bytes = max_bytes
+        self._asker = asker
 
     def begin(self, max_wait_ms: int) -> None:
         """Answer, or wait."""
@@ -150,6 +154,7 @@ class _Usual:
             found is None
             or max_wait_ms <= 0
             or self._max_bytes <= 0
+            or not (found or self._session.has_quiet)
             or any(bounds.upper_bound > wanted.fetch_offset for _, wanted, bounds in found)
         ):
             self._context.reply_now(lambda: self._answer(found))
@@ -173,7 +178,7 @@ class _Usual:
                 last_fetched_epoch=wanted.last_fetched_epoch,
                 replica_id=CONSUMER,
                 broker_epoch=ANY_BROKER_EPOCH,
-                isolation=Isolation.READ_UNCOMMITTED,
+                isolation=self._asker.isolation,
                 leader_only=False,
             )
             if isinstance(bounds, ErrorCode) or bounds.diverging is not None:
@@ -201,7 +206,8 @@ class _Usual:
             if finished.error_code:
                 return FetchResponse(error_code=int(finished.error_code), session_id=session_id)
             some = [some[position] for position in finished.included]
-        return answer_in_bytes(self._context.correlation_id, session_id, some)
+        correlation_id, isolation = self._context.correlation_id, self._asker.isolation
+        return answer_in_bytes(correlation_id, session_id, isolation, some)
 
     def _finish(
         self, session: FetchSession[SessionKey], found: _Found, records: list[Buffer]
@@ -212,13 +218,15 @@ class _Usual:
             outcome = FetchOutcome(len(data), bounds.high_watermark, bounds.log_start_offset)
             outcomes.append((wanted.key, outcome))
             if bounds.upper_bound == wanted.fetch_offset:
-                self._parts.fetches.settle(session, hosted, wanted.key, _ASKER)
+                self._parts.fetches.settle(session, hosted, wanted.key, self._asker)
         return self._session.finish(outcomes, self._parts.clocks.now_ms())
 
     def _read(self, found: _Found, unread: dict[SessionKey, NotCachedError]) -> list[Buffer] | None:
         """The records of each, as many as `ReadBudget` has them have; None if they cannot be read
-        at once, and then `unread` has the partition that is not in the page cache."""
+        at once, or there is more to tell of one. `unread` then has the partition that is not in the
+        page cache, if it is that."""
         parts = self._parts
+        reads_committed = self._asker.isolation == Isolation.READ_COMMITTED
         records: list[Buffer] = []
         left_bytes = min(self._max_bytes, self._context.available_bytes)
         has_data = False
@@ -230,6 +238,8 @@ class _Usual:
                     records.append(b"")
                     continue
                 try:
+                    if reads_committed and hosted.log.has_aborted_transactions(offset):
+                        return None
                     buffers, size_bytes, _ = hosted.log.read(
                         offset, max(limit_bytes, 0), bounds.upper_bound, not has_data
                     )
@@ -248,7 +258,9 @@ class _Usual:
         return FetchAnswer(self._parts, self._context, self._session, terms, unread)
 
     def _terms(self, deadline_ms: int) -> FetchTerms:
-        return FetchTerms(min(1, self._max_bytes), self._max_bytes, deadline_ms)
+        most = self._max_bytes
+        isolation = self._asker.isolation
+        return FetchTerms(min(1, most), most, deadline_ms, isolation=isolation)
 
     # -- waiting ---------------------------------------------------------------------------
 
@@ -262,7 +274,7 @@ class _Usual:
             if session is None
             or bounds.upper_bound != wanted.fetch_offset
             or not wanted.was_told(bounds.high_watermark, bounds.log_start_offset)
-            or not fetches.settle(session, hosted, wanted.key, _ASKER)
+            or not fetches.settle(session, hosted, wanted.key, self._asker)
         }
         self._context.add_buffered(PARTITION_BYTES * len(found))
         found_bytes = [(key, 0) for key in partitions]
