@@ -97,7 +97,9 @@ class Blocks:
             return None
         classes = (BatchHeader, RecordBatch, lambda before, behind: self._rng.random() < 0.5)
         rules = self._rules
-        block = self._kernel.Block((topic, index), acks, timeout_ms, rules, 5, classes, self.told)
+        block = self._kernel.Block(
+            (topic, index), acks, timeout_ms, rules, 5, (1 << 63) - 1, classes, self.told
+        )
         self._all.append(block)
         return block
 

@@ -7,9 +7,10 @@ import tracemalloc
 
 import pytest
 
-from fencepost.batch.header import check_crc, read_header
+from fencepost.batch.header import check_crc, read_header, stamp
 from fencepost.batch.record_batch import RecordBatch, iter_batches
 from fencepost.batch.records import BatchBuilder, build_batch, read_records
+from fencepost.log import rolling
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import (
     CorruptFileError,
@@ -19,6 +20,7 @@ from fencepost.log.errors import (
     UnexpectedOffsetError,
 )
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.rolling import ANY_MS, NO_MS
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
@@ -181,6 +183,49 @@ def test_rolls_by_the_records_time_or_the_clock(disk):
     assert log.segment_base_offsets == [0]
     append(log, make_batch(timestamp_ms=-1), wall_ms=NOW_MS + 1001)
     assert log.segment_base_offsets == [0, 2]
+
+
+def test_what_is_collected_begins_no_segment(disk, monkeypatch):
+    monkeypatch.setattr(rolling, "COLLECTED_BYTES", 500)
+    monkeypatch.setattr(rolling, "COLLECTED_BATCHES", 4)
+    log = open_log(disk, "/data/t-0", config(segment_ms=1000, internal_segment_bytes=1000))
+    assert log.newest_collected_ms(NOW_MS) == NO_MS, "its age is that of its first batch"
+    append(log, make_batch(timestamp_ms=5000))
+    assert log.newest_collected_ms(NOW_MS) == 6000
+    for _ in range(4):
+        append(log, make_batch(timestamp_ms=6000))
+    append(log, make_batch(timestamp_ms=-1))
+    assert log.segment_base_offsets == [0]
+    while log.size_bytes <= 500:
+        assert log.newest_collected_ms(NOW_MS) == 6000
+        append(log, make_batch())
+    assert log.newest_collected_ms(NOW_MS) == NO_MS, "it is nearly full"
+    log.fail("no disk")
+    assert log.newest_collected_ms(NOW_MS) == NO_MS
+
+
+def test_timestamps_that_say_nothing_of_an_age(disk, monkeypatch):
+    monkeypatch.setattr(rolling, "COLLECTED_BYTES", 500)
+    for name, kinds in (("t", {"message_timestamp_type": "LogAppendTime"}), ("u", {})):
+        log = open_log(disk, f"/data/{name}-0", config(segment_ms=1000, **kinds))
+        append(log, make_batch(timestamp_ms=-1), wall_ms=NOW_MS)
+        assert log.newest_collected_ms(NOW_MS + 1000) == ANY_MS
+        assert log.newest_collected_ms(NOW_MS + 1001) == NO_MS
+    log = open_log(disk, "/data/v-0", config(segment_ms=(1 << 63) - 1))
+    append(log, make_batch(timestamp_ms=5000))
+    assert log.newest_collected_ms(NOW_MS) == ANY_MS
+
+
+def test_what_is_collected_leaves_room_in_indexes_and_offsets(disk):
+    few = open_log(disk, "/data/t-0", config(segment_index_bytes=8 * 4096))
+    append(few, make_batch())
+    assert few.newest_collected_ms(NOW_MS) == NO_MS, "an index could be full"
+    log = open_log(disk, "/data/u-0", config())
+    far = bytearray(make_batch(timestamp_ms=5000))
+    for offset, newest_ms in (((1 << 31) - (4 << 20) - 2, False), ((1 << 31) - (4 << 20), True)):
+        stamp(far, 0, base_offset=offset, leader_epoch=0)
+        log.append_as_follower(RecordBatch.parse(far), NOW_MS)
+        assert (log.newest_collected_ms(NOW_MS) == NO_MS) is newest_ms, "an offset could be too far"
 
 
 def test_jitter_takes_off_some_of_the_time_always_the_same(disk):

@@ -15,6 +15,7 @@ import fencepost.batch
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import SEQUENCE_MAX
 from fencepost.batch.record_batch import RecordBatch
+from fencepost.log.rolling import ANY_MS, NO_MS
 from fencepost.machines.partition import (
     NO_TICKET,
     TICKET_NOT_NEEDED,
@@ -38,7 +39,11 @@ class Room:
 
     def __init__(self) -> None:
         self.has_room = True
+        self.newest_ms = ANY_MS
         self.asked: list[int] = []
+
+    def newest_collected_ms(self, wall_ms: int) -> int:
+        return self.newest_ms
 
     def has_room_for(self, batches: list[RecordBatch], wall_ms: int) -> bool:
         self.asked.append(len(batches))
@@ -185,6 +190,25 @@ def test_without_room_in_the_segment_each_has_its_files_opened() -> None:
     assert world.answers[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "file descriptor" in str(world.answers[1].error_message)
     assert not world.stored
+
+
+def test_what_may_begin_a_segment_is_appended_alone_and_in_its_order() -> None:
+    world = Appends()
+    world.log.newest_ms = NO_MS
+    world.add(0, acks=0)
+    assert world.order == [0]
+    time_ms = RecordBatch.parse(world.add(1, acks=0)).header.max_timestamp
+    world.log.newest_ms = time_ms
+    world.add(2, acks=0)
+    world.add(3, acks=0)
+    assert world.order == [0, 1], "collected"
+    world.log.newest_ms = time_ms - 1
+    world.add(4, acks=0)
+    assert world.order == [0, 1], "what there is room for is known since the group was begun"
+    world.end_turn()
+    world.add(5, acks=0)
+    assert world.order == [0, 1, 2, 3, 4, 5]
+    assert world.log.asked == [3]
 
 
 def test_a_partition_that_went_meanwhile_takes_nothing() -> None:

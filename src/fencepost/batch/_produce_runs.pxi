@@ -81,11 +81,14 @@ cdef class Block:
         self._placed = NULL
 
     def __init__(
-        self, target, int acks, int timeout_ms, of_topic, int64_t wall_ms, classes, on_told
+        self, target, int acks, int timeout_ms, of_topic, int64_t wall_ms, int64_t newest_ms,
+        classes, on_told
     ):
-        """`classes` are those of headers and of batches, and what says whether a header may
-        follow another of its producer. `on_told` is called as `tell` says."""
+        """Batches with records that are newer than `newest_ms` are not plain. `classes` are those
+        of headers and of batches, and what says whether a header may follow another of its
+        producer. `on_told` is called as `tell` says."""
         set_rules(&self._rules, of_topic, wall_ms, 0)
+        self._rules.timestamp_max = min(self._rules.timestamp_max, newest_ms)
         self.target = target
         self.acks, self.timeout_ms = acks, timeout_ms
         self._header_class, self._batch_class, self._may_follow = classes

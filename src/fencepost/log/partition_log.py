@@ -60,6 +60,7 @@ from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.readable_log import ReadableLog
 from fencepost.log.replay import load_producers, note_batch, settle_active
 from fencepost.log.retention import segments_to_delete
+from fencepost.log.rolling import ANY_MS, NO_MS
 from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.wire.types import Uuid
@@ -183,13 +184,13 @@ class PartitionLog(ReadableLog):
     ) -> None:
         """Append batches as `append_as_leader` does, with one write if no segment ends meanwhile.
 
-        Raises LogFailedError, OSError: the log then ends in front of one of them.
+        Of a block it was seen before that there is room for it (`has_room_for`). Raises
+        LogFailedError, OSError: the log then ends in front of one of them.
         """
-        if isinstance(batches, BatchBlock):
-            if not self._log_append_time and self.has_room_for(batches, wall_ms):
-                self._append_block(batches, leader_epoch)
-                return
-        elif len(batches) == 1 or not self.has_room_for(batches, wall_ms):
+        if isinstance(batches, BatchBlock) and not self._log_append_time:
+            self._append_block(batches, leader_epoch)
+            return
+        if len(batches) == 1 or not self.has_room_for(batches, wall_ms):
             for batch in batches:
                 self.append_as_leader(batch, leader_epoch, wall_ms)
             return
@@ -206,6 +207,7 @@ class PartitionLog(ReadableLog):
 
     def _append_block(self, block: BatchBlock, leader_epoch: int) -> None:
         """All of a block, for which there is room in the active segment."""
+        self.check_usable()
         first_offset, segment = self._end_offset, self._row.active
         base_offsets = block.stamp(first_offset, leader_epoch)
         self._write(segment, block.data)
@@ -239,6 +241,21 @@ class PartitionLog(ReadableLog):
         return self._roll_rule.has_room(
             segment, size_bytes, last_offset, newest_ms, wall_ms, len(batches)
         )
+
+    def newest_collected_ms(self, wall_ms: int) -> int:
+        """The newest timestamp that a batch may have which is kept to be appended with others.
+
+        As long as nothing else is appended, no batch of so many begins a segment then, whatever
+        their timestamps and in whatever order. NO_MS if each is to be appended by itself: the
+        active segment is empty or nearly full, or its files are not open. OSError.
+        """
+        segment, health = self._row.active, self._health
+        if health.failure is not None or health.is_closed or not segment.is_ready:
+            return NO_MS
+        newest_ms = self._roll_rule.newest_collected_ms(segment, self._end_offset, wall_ms)
+        if self._log_append_time:
+            return ANY_MS if wall_ms <= newest_ms else NO_MS
+        return newest_ms
 
     def _stamp(
         self, header: BatchHeader, data: Buffer, offset: int, leader_epoch: int, wall_ms: int

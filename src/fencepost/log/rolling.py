@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fencepost.log.config import LogConfig
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import UNKNOWN, Segment
+
+ANY_MS: Final = (1 << 63) - 1
+NO_MS: Final = -(1 << 63)
+"""Bounds of timestamps: none is newer than the one, and every one is than the other."""
+COLLECTED_BYTES: Final = 4 * 1024 * 1024
+COLLECTED_BATCHES: Final = 4096
+"""What the active segment has room for if batches are collected for it: more than one turn of the
+event loop brings (`CombinedAppends`)."""
 
 
 class RollRule:
@@ -12,6 +22,8 @@ class RollRule:
 
     __slots__ = (
         "_bytes_max",
+        "_collected_behind_bytes",
+        "_collected_behind_entries",
         "_index_entries_max",
         "_index_interval_bytes",
         "_ms_max",
@@ -25,6 +37,9 @@ class RollRule:
         self._index_interval_bytes = config.index_interval_bytes
         self._index_entries_max = config.max_index_entries
         self._time_index_entries_max = config.max_time_index_entries - 1
+        self._collected_behind_bytes = config.roll_bytes - COLLECTED_BYTES
+        entries_max = min(self._index_entries_max, self._time_index_entries_max)
+        self._collected_behind_entries = entries_max - COLLECTED_BATCHES
         self.reserve_bytes = config.roll_bytes if config.preallocate else 0
         """Room to be reserved for a new segment."""
 
@@ -39,17 +54,34 @@ class RollRule:
             return False
         if segment_bytes > self._bytes_max - size_bytes:
             return True
-        begun_ms = segment.first_timestamp_ms
-        if begun_ms == UNKNOWN:
-            begun_ms = segment.rolling_timestamp_ms()
-        age_ms = timestamp_ms - begun_ms if begun_ms >= 0 else wall_ms - segment.created_ms
-        if age_ms > self._ms_max:
+        if timestamp_ms > self.newest_ms(segment, wall_ms):
             return True
         # A full index matters only to a batch that would make an entry.
         return segment.bytes_since_index > self._index_interval_bytes and (
             len(segment.index) >= self._index_entries_max
             or len(segment.time_index) >= self._time_index_entries_max
         )
+
+    def newest_ms(self, segment: Segment, wall_ms: int) -> int:
+        """The newest timestamp for which a segment is not too old. OSError."""
+        begun_ms = segment.first_timestamp_ms
+        if begun_ms == UNKNOWN:
+            begun_ms = segment.rolling_timestamp_ms()
+        if begun_ms >= 0:
+            return min(begun_ms + self._ms_max, ANY_MS)
+        return ANY_MS if wall_ms - segment.created_ms <= self._ms_max else NO_MS
+
+    def newest_collected_ms(self, segment: Segment, end_offset: int, wall_ms: int) -> int:
+        """See `PartitionLog.newest_collected_ms`. OSError."""
+        size_bytes = segment.size_bytes
+        if (
+            not size_bytes
+            or size_bytes > self._collected_behind_bytes
+            or len(segment.index) > self._collected_behind_entries
+            or end_offset - segment.base_offset > RELATIVE_MAX - COLLECTED_BYTES  # some per record
+        ):
+            return NO_MS
+        return self.newest_ms(segment, wall_ms)
 
     def has_room(
         self,

@@ -14,8 +14,10 @@ A group is what the machine and the log can take in one go. A batch that may not
 same producer without another look (`may_follow`) has the group in front of it settled first, and
 begins the next one. One too large to be copied is not collected, as receive buffers are used again,
 nor is one with a ticket, the first of its transaction: those behind it find the transaction open
-already. Where the segment may have no room for a group, its batches are appended one by one, with
-the files that each needs opened before (`open_files`).
+already. Nor is one that might begin a segment (`PartitionLog.newest_collected_ms`): that takes
+milliseconds, and a client can have each of its batches do it, so the loop looks at the time between
+them. Where the segment has no room for a group all the same, its batches are appended one by one,
+with the files that each needs opened before (`open_files`).
 
 What is usual need not be looked at one by one: whoever has plain batches puts them into a block
 (`block_for`), which has nothing but such of one acks and one timeout, and is a group of its own
@@ -35,6 +37,7 @@ from typing import Any, Final
 from fencepost.batch import backend
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.record_batch import RecordBatch
+from fencepost.log.rolling import NO_MS
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import (
     NO_TICKET,
@@ -66,17 +69,18 @@ NO_FILES: Final = ProduceResult(
 class _Group:
     """What has come for one partition, in its order."""
 
-    __slots__ = ("fails", "hosted", "last_of", "produces")
+    __slots__ = ("fails", "hosted", "last_of", "newest_ms", "produces")
 
-    def __init__(self, hosted: HostedPartition) -> None:
+    def __init__(self, hosted: HostedPartition, newest_ms: int) -> None:
         self.hosted = hosted
+        self.newest_ms = newest_ms
         self.produces: list[Produce] = []
         self.fails: list[Callable[[], None]] = []
         self.last_of: dict[int, BatchHeader] = {}
 
     def takes(self, header: BatchHeader) -> bool:
         """Whether a batch may join those that are here."""
-        if len(self.produces) >= GROUP_BATCHES_MAX:
+        if len(self.produces) >= GROUP_BATCHES_MAX or header.max_timestamp > self.newest_ms:
             return False
         if header.producer_id < 0:
             return True
@@ -120,16 +124,17 @@ class CombinedAppends:
         if group is not None and (type(group) is not _Group or not group.takes(header)):
             self._settle_group(self._groups.pop(hosted))
             group = None
-        if len(data) > COPIED_BYTES_MAX or ticket > NO_TICKET:
-            if group is not None:
-                self._settle_group(self._groups.pop(hosted))
-            alone = _Group(hosted)
-            alone.produces.append(produce)
-            alone.fails.append(fail)
-            self._settle_group(alone)
-            return
-        if group is None:
-            group = self._groups[hosted] = _Group(hosted)
+        is_alone = len(data) > COPIED_BYTES_MAX or ticket > NO_TICKET
+        if is_alone and group is not None:
+            self._settle_group(self._groups.pop(hosted))
+        if is_alone or group is None:
+            group = _Group(hosted, NO_MS if is_alone else self._newest_ms(hosted))
+            if is_alone or not group.takes(header):
+                group.produces.append(produce)
+                group.fails.append(fail)
+                self._settle_group(group)
+                return
+            self._groups[hosted] = group
         kept = RecordBatch(header, bytearray(data))
         group.produces.append(Produce(kept, acks, token, deadline_ms, ticket))
         group.fails.append(fail)
@@ -149,24 +154,42 @@ class CombinedAppends:
         """The `_produce.Block` that takes the partition's next plain batches, whose requests have
         such acks and timeout. The topic must store what producers send. `on_told` hears what
         became of it, or of a part of it. Whoever fills it calls `filled`."""
-        group: Any = self._groups.get(hosted)
-        if group is not None:
-            if type(group) is not _Group and (group.acks, group.timeout_ms) == (acks, timeout_ms):
-                return group
-            self._settle_group(self._groups.pop(hosted))
-        rules = hosted.log.config.produce_rules
-        block: Any = backend.produce_kernel.Block(
-            hosted, acks, timeout_ms, rules, self._clocks.wall_ms(), BLOCK_CLASSES, on_told
-        )
-        self._groups[hosted] = block
-        return block
+        block = self._open_block(hosted, acks, timeout_ms)
+        if block is not None:
+            return block
+        return self._begin_block(hosted, acks, timeout_ms, on_told)
 
     def block_behind(self, block: Any, on_told: Callable[..., None]) -> Any:
         """Where batches go on that a block does not take any more."""
         hosted: HostedPartition = block.target
         if self._groups.get(hosted) is block:
             self._settle_group(self._groups.pop(hosted))
-        return self.block_for(hosted, block.acks, block.timeout_ms, on_told)
+        acks, timeout_ms = block.acks, block.timeout_ms
+        behind = self._open_block(hosted, acks, timeout_ms)
+        if behind is not None:  # it may be empty
+            return behind
+        return self._begin_block(hosted, acks, timeout_ms, on_told)
+
+    def _open_block(self, hosted: HostedPartition, acks: int, timeout_ms: int) -> Any | None:
+        """The block of such requests that is open; whatever else is collected is settled."""
+        group: Any = self._groups.get(hosted)
+        if group is None:
+            return None
+        if type(group) is not _Group and (group.acks, group.timeout_ms) == (acks, timeout_ms):
+            return group
+        self._settle_group(self._groups.pop(hosted))
+        return None
+
+    def _begin_block(
+        self, hosted: HostedPartition, acks: int, timeout_ms: int, on_told: Callable[..., None]
+    ) -> Any:
+        rules, wall_ms = hosted.log.config.produce_rules, self._clocks.wall_ms()
+        newest_ms = self._newest_ms(hosted)
+        block: Any = backend.produce_kernel.Block(
+            hosted, acks, timeout_ms, rules, wall_ms, newest_ms, BLOCK_CLASSES, on_told
+        )
+        self._groups[hosted] = block
+        return block
 
     def filled(self, size_bytes: int) -> None:
         """Blocks have grown by about so much."""
@@ -237,6 +260,16 @@ class CombinedAppends:
         except Exception:
             log.exception("appending to %s failed", hosted.key)
             block.give_up()
+
+    def begins_segment(self, hosted: HostedPartition, header: BatchHeader) -> bool:
+        """Whether a batch is appended by itself because it may begin a segment, or opens files."""
+        return header.max_timestamp > self._newest_ms(hosted)
+
+    def _newest_ms(self, hosted: HostedPartition) -> int:
+        try:
+            return hosted.log.newest_collected_ms(self._clocks.wall_ms())
+        except OSError:  # whoever appends will hear of it
+            return NO_MS
 
     def _has_room(self, hosted: HostedPartition, batches: Sequence[RecordBatch]) -> bool:
         try:

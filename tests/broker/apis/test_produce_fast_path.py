@@ -26,6 +26,7 @@ from fencepost.broker.apis.produce import handle
 from fencepost.broker.apis.produce_fast_path import take_usual
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.log import rolling
 from fencepost.machines.partition import WriteMarker
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.transactional_writes import TransactionalWrites
@@ -154,6 +155,8 @@ def all_of(log: Any) -> list[Any]:
 def both(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))  # however busy the machine is
+        patch.setattr(rolling, "COLLECTED_BYTES", 0)  # segments of tests are small
+        patch.setattr(rolling, "COLLECTED_BATCHES", 0)
         names = ("fast", "today")
         yield [Served(tmp_path_factory.mktemp(name), name == "fast") for name in names]
 
@@ -303,12 +306,27 @@ def test_what_is_nearly_usual_is_treated_alike(both, version, partitions, acks, 
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_what_clients_send_is_usual(both, version, acks) -> None:
     fast, today = both
+    for name, index in (("t", 0), ("t", 1), ("stamped", 0)):  # they are in use, each has a segment
+        frame = framed(version, [(name, [(index, made("plain"))])], acks)
+        assert fast.serve(frame) == today.serve(frame)
+        assert fast.was_taken
     for kind in ("plain", "gzip", "lz4", "zstd", "snappy"):
         topics = [("t", [(0, made(kind)), (1, made(kind))]), ("stamped", [(0, made(kind))])]
         frame = framed(version, topics, acks)
         assert fast.serve(frame) == today.serve(frame)
         assert fast.was_taken == (kind != "zstd" or version >= 7)
     assert fast.state() == today.state()
+
+
+@needs_kernel
+def test_one_segment_is_begun_by_a_usual_request_at_most(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+    served = Served(tmp_path, True)
+    frame = framed(9, [("t", [(index, made("plain")) for index in range(2)])], -1)
+    served.serve(frame)
+    assert not served.was_taken, "both segments are empty"
+    served.serve(frame)
+    assert served.was_taken
 
 
 class Transaction:

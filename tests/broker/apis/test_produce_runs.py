@@ -23,6 +23,7 @@ from fencepost.broker.config.endpoints import ConnectionLimits
 from fencepost.broker.net import answers, connection as connections
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
 from fencepost.broker.net.listener import Listener
+from fencepost.log import rolling
 from fencepost.machines.partition import Partition
 from fencepost.runtime import combined_appends
 from fencepost.wire.errors import ErrorCode
@@ -43,6 +44,9 @@ from .test_produce_fast_path import (
 
 register("produce")
 CONNECTIONS = 3
+
+
+ROLL_MS = 7 * 24 * 3600 * 1000  # segment.ms
 
 
 class Turns:
@@ -204,10 +208,12 @@ class Counting(ProduceRuns):
 
 @contextlib.contextmanager
 def whatever_it_takes() -> Iterator[None]:
-    """However busy the machine is, nothing is put off for it."""
+    """However busy the machine is and however full a segment, nothing is put off for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
         patch.setattr(connections, "DISPATCH_S", float("inf"))
+        patch.setattr(rolling, "COLLECTED_BYTES", 0)  # segments of tests are small
+        patch.setattr(rolling, "COLLECTED_BATCHES", 0)
         yield
 
 
@@ -507,15 +513,21 @@ def test_a_run_ends_where_it_has_settled_much(both) -> None:
     assert max(lengths) == 16 and sum(lengths) == 40
 
 
-def small_batch() -> bytes:
-    return bytes(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS))
+def small_batch(timestamp_ms: int = NOW_MS) -> bytes:
+    return bytes(build_batch([(b"k", b"v")], timestamp_ms=timestamp_ms))
+
+
+def request_at(timestamp_ms: int) -> bytes:
+    return request(small_batch(timestamp_ms))
 
 
 @needs_kernel
 def test_what_a_run_does_not_take(both) -> None:
     """Requests beside those that are usual, each of which somebody else has to answer."""
     one = small_batch()
-    served_alike(both, [[(0, request(one))]])
+    for name in ("t", "small"):
+        first = length_prefixed(framed(9, [(name, [(0, one)])]))
+        assert served_alike(both, [[(0, first)]]) == 0, "its partition has no segment to write to"
     for acks in (-2, 2, 257):
         assert served_alike(both, [[(0, request(one, acks=acks))]]) == 0
     for partitions in ([65], [33, 32], [1, 64]):
@@ -529,6 +541,19 @@ def test_what_a_run_does_not_take(both) -> None:
     another = request(one).replace(b"client", b"others")
     assert served_alike(both, [[(0, another)]]) == 0, "its header has to be read"
     assert served_alike(both, [[(0, another)]]) == 1
+
+
+@needs_kernel
+def test_what_begins_a_segment_is_taken_by_no_run(both) -> None:
+    """It takes milliseconds; between two requests that are not taken in runs time is looked at."""
+    first_ms = NOW_MS - 40 * (ROLL_MS + 1)
+    assert served_alike(both, [[(0, request_at(first_ms))]]) == 0, "there is nothing in it"
+    stay = request_at(first_ms + ROLL_MS) + request_at(first_ms)
+    assert served_alike(both, [[(0, stay)]]) == 2
+    rolls = [request_at(first_ms + number * (ROLL_MS + 1)) for number in range(1, 40)]
+    assert served_alike(both, [[(0, b"".join(rolls))]]) == 0
+    assert len(both[0].node.replicas.get("t", 0).log.segment_base_offsets) == 40
+    assert served_alike(both, [[(0, request_at(first_ms) * 2)]]) == 2
 
 
 @needs_kernel

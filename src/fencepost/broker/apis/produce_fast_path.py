@@ -9,7 +9,8 @@ take a request whole, and the answers are the same, byte for byte. Batches of al
 that follow a connection's first are taken by `produce_runs`, before they are looked at one by one.
 
 Usual is: acks 0, 1 or all; every partition here, and not a brokers' topic; every batch sound, with
-nothing in it to be put right or compressed anew. A compressed batch is checked by
+nothing in it to be put right or compressed anew, and none behind the first for which a segment may
+have to be begun, since that takes milliseconds. A compressed batch is checked by
 `prepare_produced`, which decompresses it. A transactional id with nothing but batches of one
 producer's transaction is usual where no coordinator need be asked: the transaction is open in all
 of these partitions already, or nothing is verified.
@@ -79,7 +80,7 @@ def take_usual(
     if not -1 <= acks <= 1:
         return False
     check = _Check(kernel, frame, version, clocks.wall_ms(), transactional_id is not None)
-    batches = _check(check, topics, replicas)
+    batches = _check(check, topics, replicas, appends)
     if not batches:
         return False
     ticket = _find_ticket(transactional_id, batches, version, writes)
@@ -103,7 +104,9 @@ class _Check(NamedTuple):
     is_transactional: bool
 
 
-def _check(check: _Check, topics: Topics, replicas: ReplicaManager) -> Batches | None:
+def _check(
+    check: _Check, topics: Topics, replicas: ReplicaManager, appends: CombinedAppends
+) -> Batches | None:
     """What is to be appended, and where; None if any of it is unusual."""
     began = 0.0
     is_by_id = check.version >= TOPIC_IDS_FROM
@@ -114,7 +117,7 @@ def _check(check: _Check, topics: Topics, replicas: ReplicaManager) -> Batches |
             if hosted is None:
                 return None
             batch = _check_batch(check, at, size_bytes, hosted.log.config.produce_rules)
-            if batch is None:
+            if batch is None or (batches and appends.begins_segment(hosted, batch.header)):
                 return None
             batches.append((hosted, batch))
             if not began:
