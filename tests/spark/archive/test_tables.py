@@ -152,6 +152,12 @@ def test_rows_that_are_no_records(tmp_path: Path, column: str, value: int | None
         table_copy._require_each_once("t", [look])
 
 
+@pytest.mark.parametrize("topic", [None, "t"])
+def test_an_archive_without_topics_says_so(tmp_path: Path, topic: str | None):
+    with pytest.raises(ArchiveError, match="has no topic yet"):
+        replay_plan._choose(Layout(tmp_path), [], topic)
+
+
 def test_tables_that_are_refused(spark: Any, served: str, topic: str, world: World):
     layout, options = world.layout, sink(served, topic)
     with pytest.raises(ArchiveError, match="as orc: give `spark`"):

@@ -23,6 +23,7 @@ MB = 1_000_000
 @command
 def compact(arguments: argparse.Namespace) -> int:
     """Compaction by Spark's tasks."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from fencepost.spark.archive.compaction import compact as compact_archive
@@ -56,7 +57,7 @@ def compact(arguments: argparse.Namespace) -> int:
                 )
     except (ArchiveError, OSError) as error:
         raise InputError(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise InputError(reason_of(error)) from error
     finally:
         rates.close()
@@ -88,6 +89,7 @@ def status(arguments: argparse.Namespace) -> int:
 @command
 def verify(arguments: argparse.Namespace) -> int:
     """By all that is in the files, and in the topics if asked."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from fencepost.spark.archive.checking import verify as verify_archive
@@ -104,7 +106,7 @@ def verify(arguments: argparse.Namespace) -> int:
                 compared = _compare(arguments, spark, layout)
     except (ArchiveError, OSError) as error:
         raise InputError(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise InputError(reason_of(error)) from error
     _print(arguments, found, compared)
     differs = any(not one.same for one in compared or [])

@@ -201,6 +201,8 @@ def _known_of(layout: Layout, topic: str) -> tuple[str, int]:
 
 def _choose(layout: Layout, topics: Iterable[str], topic: str | None) -> str:
     names = sorted(topics)
+    if not names:
+        raise ArchiveError(f"{layout.directory}: has no topic yet")
     if topic is None and len(names) != 1:
         raise ArchiveError(f"{layout.directory}: has topics {', '.join(names)}: say which")
     chosen = topic or names[0]

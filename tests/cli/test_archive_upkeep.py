@@ -1,0 +1,47 @@
+"""What Spark's JVM throws at `archive compact` and `archive verify` is a line, not a stack."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JError
+
+from fencepost.cli.archive import upkeep
+from fencepost.cli.main import main
+from fencepost.spark.archive import checking, compaction
+from fencepost.spark.archive.layout import Layout
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As much of one as is looked at before the work, which fails."""
+    state = Layout(tmp_path).state_path
+    state.parent.mkdir(parents=True)
+    state.write_text('{"format": "parquet"}')
+
+    @contextlib.contextmanager
+    def session(*_: object) -> Iterator[None]:
+        yield None
+
+    def fails(*_: object, **__: object) -> None:
+        raise Py4JError("An error occurred while calling o1.x.\n: java.io.IOException: no disk\n")
+
+    monkeypatch.setattr(upkeep, "open_session", session)
+    monkeypatch.setattr("fencepost.spark.archive.running.in_tasks", lambda spark: None)
+    monkeypatch.setattr("fencepost.spark.archive.state.read_state", fails)
+    monkeypatch.setattr(checking, "verify", fails)
+    monkeypatch.setattr(compaction, "compact", fails)
+    return tmp_path
+
+
+@pytest.mark.parametrize("action", ["compact", "verify"])
+def test_a_failure_of_java_is_said_in_a_line(
+    capsys: pytest.CaptureFixture[str], archive: Path, action: str
+) -> None:
+    assert main(["archive", action, str(archive)]) == 1
+    out, err = capsys.readouterr()
+    assert not out and "no disk" in err
+    assert len(err.splitlines()) == 1
