@@ -30,7 +30,7 @@ register("fetch")
 INT32_MAX = (1 << 31) - 1
 WAYS = ("short", "at once", "in pieces")
 ALL = [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("zstd", 0), ("t", 3), ("txn", 0), ("txn", 1)]
-ROOM_BYTES = 11 * PARTITION_BYTES
+SESSIONS_BYTES = 11 * PARTITION_BYTES
 """Of all sessions: few, so that some are refused."""
 
 
@@ -245,7 +245,7 @@ def happen(worlds: list[World], draw: random.Random) -> None:
 def worlds(tmp_path: Path) -> Any:
     made = [World(tmp_path / way, way) for way in WAYS]
     for world in made:
-        world.node.fetches.sessions._max_bytes = ROOM_BYTES
+        world.node.fetches.sessions._max_bytes = SESSIONS_BYTES
     yield made
     for world in made:
         world.close()
