@@ -1,9 +1,13 @@
 /* Threads that sync open files, in lanes: no Python object is touched, no interpreter lock taken.
  *
- * A lane is a queue with threads of its own, which are started when there is more to do than
- * threads that wait, up to `threads_max`. So what is slow in one lane holds up no other. One list
- * has what is done in any of them; `told` says that whoever takes it has been woken and has not
- * come yet, so that many syncs that end together are told of once.
+ * A lane has threads of its own, so what is slow in one lane holds up no other. What comes is given
+ * to a thread that idles, to the one that did so last, whose caches are warm; if none does, another
+ * is started, up to `threads_max`; beyond that it waits in the lane's queue, which is empty while a
+ * thread idles. Each thread has a condition of its own: with one for all of a lane, glibc has who
+ * signals (the event loop) wait now and then until threads that were woken before have run.
+ *
+ * One list has what is done in any lane; `told` says that whoever takes it has been woken and has
+ * not come yet, so that many syncs that end together are told of once.
  *
  * Everything below is under `lock`, which is held for a few instructions at a time. A sync that
  * has begun, or waits in a queue, is in `pending`; `finished` is signalled with each that ends
@@ -42,14 +46,22 @@ typedef struct fpost_sync {
     int descriptors[];
 } fpost_sync;
 
+typedef struct fpost_worker {
+    struct fpost_lane *lane;
+    struct fpost_worker *below; /* among those that idle */
+    fpost_sync *given;
+    pthread_cond_t woken;
+    pthread_t thread;
+} fpost_worker;
+
 typedef struct fpost_lane {
     struct fpost_pool *pool;
     struct fpost_lane *next;
     int64_t number;
-    pthread_cond_t more;
     fpost_sync *first, *last;
-    int queued, idle, thread_count;
-    pthread_t threads[];
+    fpost_worker *idle; /* the one that has idled for the shortest time */
+    int thread_count;
+    fpost_worker workers[];
 } fpost_lane;
 
 typedef struct fpost_pool {
@@ -116,22 +128,33 @@ static void fpost_sync_note_done(fpost_pool *pool, fpost_sync *work)
         pthread_cond_broadcast(&pool->finished);
 }
 
+/* What the thread does next, for which it waits; NULL if it is to end. Under the lock. */
+static fpost_sync *fpost_sync_next(fpost_worker *worker)
+{
+    fpost_lane *lane = worker->lane;
+    fpost_sync *work = lane->first;
+    if (work) {
+        lane->first = work->next;
+        return work;
+    }
+    if (lane->pool->stopping)
+        return NULL;
+    worker->below = lane->idle;
+    lane->idle = worker;
+    while (!worker->given && !lane->pool->stopping)
+        pthread_cond_wait(&worker->woken, &lane->pool->lock);
+    work = worker->given;
+    worker->given = NULL;
+    return work;
+}
+
 static void *fpost_sync_serve(void *argument)
 {
-    fpost_lane *lane = argument;
-    fpost_pool *pool = lane->pool;
+    fpost_worker *worker = argument;
+    fpost_pool *pool = worker->lane->pool;
+    fpost_sync *work;
     pthread_mutex_lock(&pool->lock);
-    for (;;) {
-        while (!lane->first && !pool->stopping) {
-            lane->idle++;
-            pthread_cond_wait(&lane->more, &pool->lock);
-            lane->idle--;
-        }
-        fpost_sync *work = lane->first;
-        if (!work)
-            break; /* all is done, and nothing more will come */
-        lane->first = work->next;
-        lane->queued--;
+    while ((work = fpost_sync_next(worker))) {
         pthread_mutex_unlock(&pool->lock);
         fpost_sync_run(work);
         pthread_mutex_lock(&pool->lock);
@@ -158,14 +181,18 @@ static int fpost_sync_start_thread(fpost_lane *lane)
     pthread_attr_setstacksize(&attributes, FPOST_SYNC_STACK_BYTES);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t *thread = &lane->threads[lane->thread_count];
-    error = pthread_create(thread, &attributes, fpost_sync_serve, lane);
+    fpost_worker *worker = &lane->workers[lane->thread_count];
+    worker->lane = lane;
+    pthread_cond_init(&worker->woken, NULL);
+    error = pthread_create(&worker->thread, &attributes, fpost_sync_serve, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    if (error)
+    if (error) {
+        pthread_cond_destroy(&worker->woken);
         return error;
+    }
 #ifdef __linux__
-    pthread_setname_np(*thread, "fencepost-sync");
+    pthread_setname_np(worker->thread, "fencepost-sync");
 #endif
     lane->thread_count++;
     return 0;
@@ -223,12 +250,11 @@ static fpost_lane *fpost_sync_lane(fpost_pool *pool, int64_t number)
         lane = lane->next;
     if (lane)
         return lane;
-    lane = calloc(1, sizeof *lane + (size_t)pool->threads_max * sizeof(pthread_t));
+    lane = calloc(1, sizeof *lane + (size_t)pool->threads_max * sizeof(fpost_worker));
     if (!lane)
         return NULL;
     lane->pool = pool;
     lane->number = number;
-    pthread_cond_init(&lane->more, NULL);
     lane->next = pool->lanes;
     pool->lanes = lane;
     return lane;
@@ -247,32 +273,37 @@ static fpost_sync *fpost_sync_work(int64_t number, int count)
 /* Have it done, and take it over; errno if nobody can do it: it stays the caller's then. */
 static int fpost_sync_submit(fpost_pool *pool, int64_t lane_number, fpost_sync *work)
 {
-    int error = 0, wakes = 0;
+    int error = 0;
+    fpost_worker *worker = NULL;
     pthread_mutex_lock(&pool->lock);
     fpost_lane *lane = fpost_sync_lane(pool, lane_number);
     if (!lane || pool->stopping)
         error = lane ? ESHUTDOWN : ENOMEM;
-    else if (lane->idle > lane->queued)
-        wakes = 1;
+    else if (lane->idle)
+        worker = lane->idle;
     else if (lane->thread_count < pool->threads_max) {
         error = fpost_sync_start_thread(lane);
         if (lane->thread_count)
             error = 0; /* those that are there will come to it */
     }
     if (!error) {
-        if (lane->first)
-            lane->last->next = work;
-        else
-            lane->first = work;
-        lane->last = work;
-        lane->queued++;
+        if (worker) {
+            lane->idle = worker->below;
+            worker->given = work;
+        } else {
+            if (lane->first)
+                lane->last->next = work;
+            else
+                lane->first = work;
+            lane->last = work;
+        }
         work->behind = &pool->pending;
         work->before = pool->pending.before;
         work->before->behind = pool->pending.before = work;
     }
     pthread_mutex_unlock(&pool->lock);
-    if (wakes) /* behind the lock, or who wakes would have to wait for that */
-        pthread_cond_signal(&lane->more);
+    if (worker) /* behind the lock, or who wakes would have to wait for that */
+        pthread_cond_signal(&worker->woken);
     return error;
 }
 
@@ -321,11 +352,15 @@ static void fpost_sync_stop(fpost_pool *pool)
         pthread_mutex_lock(&pool->lock);
         pool->stopping = 1;
         for (fpost_lane *lane = pool->lanes; lane; lane = lane->next)
-            pthread_cond_broadcast(&lane->more);
+            for (int i = 0; i < lane->thread_count; i++)
+                pthread_cond_signal(&lane->workers[i].woken);
         pthread_mutex_unlock(&pool->lock);
         for (fpost_lane *lane = pool->lanes; lane; lane = lane->next)
-            while (lane->thread_count)
-                pthread_join(lane->threads[--lane->thread_count], NULL);
+            while (lane->thread_count) {
+                fpost_worker *worker = &lane->workers[--lane->thread_count];
+                pthread_join(worker->thread, NULL);
+                pthread_cond_destroy(&worker->woken);
+            }
     }
     if (pool->read_end != -1)
         close(pool->read_end);
@@ -347,7 +382,6 @@ static void fpost_sync_free(fpost_pool *pool)
     while (pool->lanes) {
         fpost_lane *lane = pool->lanes;
         pool->lanes = lane->next;
-        pthread_cond_destroy(&lane->more);
         free(lane);
     }
     pthread_cond_destroy(&pool->finished);
