@@ -36,7 +36,7 @@ from fencepost.batch.header import (
     stamp,
     stamp_log_append_time,
 )
-from fencepost.batch.record_batch import BatchBlock, RecordBatch
+from fencepost.batch.record_batch import BatchBlock, RecordBatch, is_block
 from fencepost.log.batch_repair import repair_batch
 from fencepost.log.cleaner.job import Cleaning, Copied
 from fencepost.log.cleaner.owner import CleaningOwner
@@ -187,7 +187,7 @@ class PartitionLog(ReadableLog):
         Of a block it was seen before that there is room for it (`has_room_for`). Raises
         LogFailedError, OSError: the log then ends in front of one of them.
         """
-        if isinstance(batches, BatchBlock) and not self._log_append_time:
+        if is_block(batches) and not self._log_append_time:
             self._append_block(batches, leader_epoch)
             return
         if len(batches) == 1 or not self.has_room_for(batches, wall_ms):
@@ -228,7 +228,7 @@ class PartitionLog(ReadableLog):
         if self._health.failure is not None or self._health.is_closed or not segment.is_ready:
             return False
         newest_ms = wall_ms
-        if isinstance(batches, BatchBlock):
+        if is_block(batches):
             size_bytes, offsets = batches.size_bytes, batches.offsets
             if not self._log_append_time:
                 newest_ms = batches.max_timestamp

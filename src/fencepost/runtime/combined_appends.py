@@ -128,7 +128,7 @@ class CombinedAppends:
         if is_alone and group is not None:
             self._settle_group(self._groups.pop(hosted))
         if is_alone or group is None:
-            group = _Group(hosted, NO_MS if is_alone else self._newest_ms(hosted))
+            group = _Group(hosted, NO_MS if is_alone else self._newest_ms(hosted, self._clocks.wall_ms()))
             if is_alone or not group.takes(header):
                 group.produces.append(produce)
                 group.fails.append(fail)
@@ -184,7 +184,7 @@ class CombinedAppends:
         self, hosted: HostedPartition, acks: int, timeout_ms: int, on_told: Callable[..., None]
     ) -> Any:
         rules, wall_ms = hosted.log.config.produce_rules, self._clocks.wall_ms()
-        newest_ms = self._newest_ms(hosted)
+        newest_ms = self._newest_ms(hosted, wall_ms)
         block: Any = backend.produce_kernel.Block(
             hosted, acks, timeout_ms, rules, wall_ms, newest_ms, BLOCK_CLASSES, on_told
         )
@@ -263,11 +263,11 @@ class CombinedAppends:
 
     def begins_segment(self, hosted: HostedPartition, header: BatchHeader) -> bool:
         """Whether a batch is appended by itself because it may begin a segment, or opens files."""
-        return header.max_timestamp > self._newest_ms(hosted)
+        return header.max_timestamp > self._newest_ms(hosted, self._clocks.wall_ms())
 
-    def _newest_ms(self, hosted: HostedPartition) -> int:
+    def _newest_ms(self, hosted: HostedPartition, wall_ms: int) -> int:
         try:
-            return hosted.log.newest_collected_ms(self._clocks.wall_ms())
+            return hosted.log.newest_collected_ms(wall_ms)
         except OSError:  # whoever appends will hear of it
             return NO_MS
 
