@@ -16,7 +16,7 @@ import pytest
 from fencepost.log import sync_threads
 from fencepost.log.sync_threads import TAKEN, SyncThreads, new_sync_threads
 
-from ..waiting import DEADLINE_S
+from ..waiting import DEADLINE_S, eventually
 
 if sync_threads.compiled is None:
     pytest.skip(f"there are none: {sync_threads.why_python()}", allow_module_level=True)
@@ -213,3 +213,49 @@ def test_threads_that_idle_take_what_comes_later(threads, file):
     for number in range(20):
         threads.submit(0, number, (file,))
         assert outcomes(threads, 1) == {number: 0}
+
+
+def waits_of_each() -> dict[str, int]:
+    """How often each thread has waited, when all of them do; nothing before."""
+    found = {}
+    for text in running():
+        said = dict(line.partition(":\t")[::2] for line in text.splitlines())
+        if not said["State"].startswith("S"):
+            return {}
+        found[said["Pid"]] = int(said["voluntary_ctxt_switches"])
+    return found
+
+
+@needs_proc
+def test_of_those_that_idle_the_latest_is_woken_and_no_other(file):
+    """Its caches are warm; and whoever wakes one waits for none that was woken before."""
+    before, most = len(running()), 4
+    threads = new_sync_threads(most)
+    assert threads is not None
+    number = 0
+    while len(running()) < before + most:  # each is started while the others are at work
+        for _ in range(most):
+            number += 1
+            threads.submit(0, number, (file,))
+        outcomes(threads, most)
+    began = eventually(waits_of_each)
+    for _ in range(20):
+        number += 1
+        threads.submit(0, number, (file,))
+        assert outcomes(threads, 1) == {number: 0}
+        eventually(waits_of_each)
+    ended = eventually(waits_of_each)
+    assert ended.keys() == began.keys(), "one that idles is woken before another is started"
+    *others, latest = sorted(ended[pid] - began[pid] for pid in ended)
+    assert latest >= 20
+    assert sum(others) < most, "each may have been on its way to idle"
+    threads.stop()
+
+
+def test_what_waits_in_a_queue_is_done_when_the_threads_end(file):
+    threads = new_sync_threads(1)
+    assert threads is not None
+    for number in range(200):
+        threads.submit(0, number, (file,))
+    threads.stop()
+    assert [number for number, _, _ in threads.take()] == list(range(200)), "in its order"

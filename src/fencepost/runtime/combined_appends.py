@@ -128,7 +128,9 @@ class CombinedAppends:
         if is_alone and group is not None:
             self._settle_group(self._groups.pop(hosted))
         if is_alone or group is None:
-            group = _Group(hosted, NO_MS if is_alone else self._newest_ms(hosted, self._clocks.wall_ms()))
+            group = _Group(
+                hosted, NO_MS if is_alone else self._newest_ms(hosted, self._clocks.wall_ms())
+            )
             if is_alone or not group.takes(header):
                 group.produces.append(produce)
                 group.fails.append(fail)
