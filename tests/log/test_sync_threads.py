@@ -249,6 +249,14 @@ def test_of_those_that_idle_the_latest_is_woken_and_no_other(file):
     *others, latest = sorted(ended[pid] - began[pid] for pid in ended)
     assert latest >= 20
     assert sum(others) < most, "each may have been on its way to idle"
+    began, ended = ended, {}
+    while not ended or any(ended[pid] == began[pid] for pid in began):
+        for _ in range(most):  # of several at once, each is given to another
+            number += 1
+            threads.submit(0, number, (file,))
+        outcomes(threads, most)
+        ended = eventually(waits_of_each)
+        assert number < 1000, "threads that idle are forgotten"
     threads.stop()
 
 
