@@ -43,6 +43,7 @@ class Room:
         self.asked: list[int] = []
 
     def newest_collected_ms(self, wall_ms: int) -> int:
+        assert wall_ms > 0, "the time of day"
         return self.newest_ms
 
     def has_room_for(self, batches: list[RecordBatch], wall_ms: int) -> bool:
