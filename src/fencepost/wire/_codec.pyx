@@ -12,7 +12,7 @@ Two conventions keep it short:
 * Every `PyObject *` that is returned is a new reference, every one that is passed is borrowed.
 
 The parts are included below: `_codec_plan.pxi`, `_codec_read.pxi`, `_codec_sink.pxi`,
-`_codec_write.pxi` and `_codec_tags.pxi`. Under them lies `_codec_objects.h`, which makes objects
+`_codec_write.pxi`, `_codec_tags.pxi` and `_codec_methods.pxi`. Under them lies `_codec_objects.h`, which makes objects
 and looks into them.
 
 Limits of the input are checked before each read and before each allocation. Lists of structs and
@@ -44,7 +44,7 @@ from fencepost.wire.types import (
     Uuid,
 )
 
-INTERFACE = 4  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 5  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "Python.h":
@@ -182,6 +182,7 @@ fpost_share_numbers()
 
 cdef Py_ssize_t STRING_BYTES_MAX = MAX_STRING_BYTES
 cdef int64_t ELEMENTS_MAX = ELEMENTS_UNLIMITED
+cdef object UNLIMITED = ELEMENTS_UNLIMITED
 cdef object ZERO_UUID = Uuid.ZERO
 cdef object UUID_CLASS = Uuid
 cdef object BOOL_BYTE = runtime.BOOL_BYTE
@@ -216,7 +217,10 @@ cdef int raise_pending() except -1:
 cdef int64_t bound_of(str name, object value) except -1:
     """A number that is not negative; what is too large to matter comes as the largest."""
     cdef int overflow = 0
-    cdef int64_t number = PyLong_AsLongLongAndOverflow(<PyObject *>value, &overflow)
+    cdef int64_t number
+    if value is UNLIMITED:
+        return ELEMENTS_MAX
+    number = PyLong_AsLongLongAndOverflow(<PyObject *>value, &overflow)
     if number == -1 and not overflow:
         raise_if_pending()
     if number < 0 and overflow <= 0:
@@ -237,12 +241,7 @@ cdef class CompiledCodec:
 
     def decode(self, data, max_elements=ELEMENTS_UNLIMITED):
         """The message that fills `data`."""
-        cdef Py_ssize_t end = 0
-        cdef Py_ssize_t size = 0
-        message = self._read(data, 0, bound_of("max_elements", max_elements), &end, &size)
-        if end != size:
-            raise trailing_bytes(end, size)
-        return message
+        return self._whole(data, max_elements, False)
 
     def read(self, data, pos, max_elements=ELEMENTS_UNLIMITED):
         """The message that begins at `pos`, and the position behind it."""
@@ -254,6 +253,21 @@ cdef class CompiledCodec:
 
     def encode(self, message):
         """The message in one piece."""
+        return self._joined(message)
+
+    def encode_parts(self, message):
+        """The message in pieces, with records uncopied."""
+        return self._write(message, 1, True)
+
+    cdef object _whole(self, object data, object max_elements, bint allow_trailing):
+        cdef Py_ssize_t end = 0
+        cdef Py_ssize_t size = 0
+        message = self._read(data, 0, bound_of("max_elements", max_elements), &end, &size)
+        if end != size and not allow_trailing:
+            raise trailing_bytes(end, size)
+        return message
+
+    cdef object _joined(self, object message):
         result = self._write(message, SPLIT_BYTES, False)
         if type(result) is bytes:
             return result
@@ -261,10 +275,6 @@ cdef class CompiledCodec:
             return EMPTY_JOIN(result)
         except ENCODE_FAILURES as error:  # a view in it was released meanwhile
             raise explain_encode(self._layout, message, error) from None
-
-    def encode_parts(self, message):
-        """The message in pieces, with records uncopied."""
-        return self._write(message, 1, True)
 
     cdef object _read(
         self,
@@ -340,3 +350,6 @@ cdef class CompiledCodec:
         found = <object>written
         Py_DECREF(written)
         return found
+
+
+include "_codec_methods.pxi"

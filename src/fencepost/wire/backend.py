@@ -7,9 +7,10 @@ on without being installed again). Both follow the same layouts and pass the sam
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from fencepost.extensions import Reason, load
+from fencepost.extensions import load
 from fencepost.wire.layout import Layout
 from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-COMPILED_INTERFACE = 4
+COMPILED_INTERFACE = 5
 
 
 class Codec(Protocol):
@@ -38,16 +39,30 @@ class Codec(Protocol):
         """The message in pieces, with records uncopied."""
 
 
-def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec], Reason]:
-    compiled, why = load("fencepost.wire._codec", COMPILED_INTERFACE)
-    if compiled is not None:
-        return "c", compiled.CompiledCodec, why
+_compiled, why_python = load("fencepost.wire._codec", COMPILED_INTERFACE)
+
+
+def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec]]:
+    if _compiled is not None:
+        return "c", _compiled.CompiledCodec
     from fencepost.wire.generated import GeneratedCodec
 
-    return "python", GeneratedCodec, why
+    return "python", GeneratedCodec
 
 
-_NAME, make_codec, why_python = _choose()
+_NAME, make_codec = _choose()
+
+Method = TypeVar("Method", bound="Callable[..., Any]")
+
+
+def shortened(method: Method) -> Method:
+    """`method` of a message, or the compiled function of its name where there is one.
+
+    That does the same, whatever codec the version has, and looks the same to `help`.
+    """
+    if _compiled is None:
+        return method
+    return update_wrapper(getattr(_compiled, method.__name__), method)  # type: ignore[return-value]
 
 
 def name() -> Literal["c", "python"]:

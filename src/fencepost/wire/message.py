@@ -323,6 +323,7 @@ class Message(Struct, metaclass=MessageMeta):
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     @classmethod
+    @backend.shortened
     def decode(
         cls,
         data: Buffer,
@@ -344,6 +345,7 @@ class Message(Struct, metaclass=MessageMeta):
         return codec.decode(data, max_elements)  # type: ignore[no-any-return]
 
     @classmethod
+    @backend.shortened
     def read(
         cls, data: Buffer, pos: int, version: int, *, max_elements: int = ELEMENTS_UNLIMITED
     ) -> tuple[Self, int]:
@@ -351,10 +353,12 @@ class Message(Struct, metaclass=MessageMeta):
         message: tuple[Self, int] = cls._codecs[version].read(data, pos, max_elements)
         return message
 
+    @backend.shortened
     def encode(self, version: int) -> bytes:
         """The message as bytes; EncodeError when it cannot be written at `version`."""
         return self._codecs[version].encode(self)
 
+    @backend.shortened
     def encode_parts(self, version: int) -> list[Buffer]:
         """The message in pieces for a gathering write; records are not copied."""
         return self._codecs[version].encode_parts(self)
