@@ -113,8 +113,10 @@ cdef extern from "Python.h":
 cdef extern from "_codec_objects.h":
     int fpost_share_numbers() except -1
     Py_ssize_t fpost_slot_offset(PyObject *)
-    void fpost_adopt(PyTypeObject *, Py_ssize_t, destructor)
+    Py_ssize_t fpost_slot_index(Py_ssize_t)
+    bint fpost_adopt(PyTypeObject *, Py_ssize_t, destructor)
     PyObject *fpost_new_struct(PyTypeObject *, Py_ssize_t)
+    PyObject *fpost_copy_struct(PyTypeObject *, Py_ssize_t, PyObject **)
     PyObject *fpost_track_struct(PyObject *)
     PyObject *FPOST_SLOT(PyObject *, Py_ssize_t)
     void fpost_fill_slot(PyObject *, Py_ssize_t, PyObject *)
@@ -127,6 +129,7 @@ cdef extern from "_codec_objects.h":
     uint16_t fpost_load16(const uint8_t *)
     uint32_t fpost_load32(const uint8_t *)
     uint64_t fpost_load64(const uint8_t *)
+    int64_t fpost_load_signed(const uint8_t *, int)
     void fpost_store16(uint8_t *, uint64_t)
     void fpost_store32(uint8_t *, uint64_t)
     void fpost_store64(uint8_t *, uint64_t)
@@ -137,6 +140,7 @@ cdef enum Kind:
     INT16
     INT32
     INT64
+    SIGNED_END  # all above are integers in two's complement
     UINT16
     UINT32
     NUMBERS_END  # all above are integers

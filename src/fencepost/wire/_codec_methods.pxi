@@ -1,7 +1,7 @@
-"""The methods of messages, in C for short messages' sake. Part of `_codec`.
+"""The methods of messages, for the sake of short ones. Part of `_codec`.
 
-What they do and take is said where `message` declares them, in Python. A step through the
-interpreter of Python costs as much as twenty fields, and these would be three.
+What they take and do is said where `message` declares them: in Python, which costs a short message
+as much again as being read. They do the same for whatever codec a version has.
 """
 
 cdef object codec_of(object codecs, object version):

@@ -11,11 +11,13 @@ cdef struct PlanC:
     int absent_end
     Op *ops
     PyObject *declared
+    PyObject **blank  # what a default object has in its slots; NULL where some of it is made anew
 
 cdef struct Op:
     int kind
     int step  # the kind of single values, ARRAY for any array
     int width  # bytes of a single value, where that is always the same
+    int spare_bits  # of eight bytes, behind a signed integer that they begin with
     bint is_array
     bint is_nullable
     bint is_compact
@@ -65,10 +67,26 @@ cdef class Plan:
             self._set(&self.c.ops[index], struct, field, inner)
             index += 1
         self.c.slots = total + 1
-        fpost_adopt(self.c.type, self.c.slots, common.tp_dealloc)
+        if fpost_adopt(self.c.type, self.c.slots, common.tp_dealloc):
+            self._set_blank()
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
+        PyMem_Free(self.c.blank)
+
+    cdef int _set_blank(self) except -1:
+        """The values of default objects, where all of them can be shared."""
+        cdef int index
+        for index in range(self.c.absent_end):
+            if self.c.ops[index].default == NULL:
+                return 0
+        self.c.blank = <PyObject **>PyMem_Malloc(self.c.slots * sizeof(PyObject *))
+        if self.c.blank == NULL:
+            raise MemoryError
+        for index in range(self.c.absent_end):
+            self.c.blank[fpost_slot_index(self.c.ops[index].offset)] = self.c.ops[index].default
+        self.c.blank[fpost_slot_index(self.c.unknown_tags)] = Py_None
+        return 0
 
     cdef Py_ssize_t _offset(self, object struct, str name) except -1:
         descriptor = getattr(struct, name)
@@ -80,6 +98,7 @@ cdef class Plan:
         op.kind = STRUCT if field.primitive is None else KINDS[field.primitive]
         op.step = ARRAY if field.is_array else op.kind
         op.width = WIDTHS.get(op.kind, 0)
+        op.spare_bits = 64 - 8 * op.width
         op.is_array = field.is_array
         op.is_nullable = False
         op.is_compact = False

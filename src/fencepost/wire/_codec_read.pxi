@@ -230,7 +230,11 @@ cdef inline int fill_defaults(const PlanC *plan, int first, PyObject *self) noex
 
 
 cdef PyObject *make_default(const PlanC *plan) noexcept:
-    cdef PyObject *self = fpost_new_struct(plan.type, plan.slots)
+    cdef PyObject *self
+    if plan.blank != NULL:
+        self = fpost_copy_struct(plan.type, plan.slots, plan.blank)
+        return NULL if self == NULL else fpost_track_struct(self)
+    self = fpost_new_struct(plan.type, plan.slots)
     if self == NULL:
         return NULL
     if fill_defaults(plan, 0, self) < 0:
@@ -247,7 +251,10 @@ cdef inline int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcep
     cdef const uint8_t *stop = c.end
     cdef PyObject *value
     while op < end:
-        if op.step < FIXED_END:
+        if op.step < SIGNED_END and stop - p >= 8:
+            value = fpost_number_of(fpost_load_signed(p, op.spare_bits))
+            p += op.width
+        elif op.step < FIXED_END:
             if stop - p < op.width:
                 return leave_empty(plan, op, self)
             value = read_fixed(op.step, p)
@@ -270,7 +277,9 @@ cdef PyObject *read_struct(const PlanC *plan, Cursor *c) noexcept:
     if self == NULL:
         return NULL
     failed = fill_plain(plan, c, self)
-    if failed == 0:
+    if failed == 0 and plan.plain_end == plan.absent_end:
+        fpost_fill_slot(self, plan.unknown_tags, Py_NewRef(Py_None))
+    elif failed == 0:
         failed = fill_defaults(plan, plan.plain_end, self)
     if failed == 0 and plan.is_flexible:
         if c.pos < c.end and c.pos[0] == 0:

@@ -56,9 +56,9 @@ Method = TypeVar("Method", bound="Callable[..., Any]")
 
 
 def shortened(method: Method) -> Method:
-    """`method` of a message, or the compiled function of its name where there is one.
+    """`method` of a message, or the compiled backend's function of that name, which does the same.
 
-    That does the same, whatever codec the version has, and looks the same to `help`.
+    Whoever asks for its signature or its docstring gets those of `method`.
     """
     if _compiled is None:
         return method
