@@ -29,6 +29,8 @@ SOURCES = [
     "fencepost/wire/_codec.pyx",
 ]
 MODULES = [source.removesuffix(".pyx").replace("/", ".") for source in SOURCES]
+# What modules call most lies in libpython, and may be called there without a stub in between.
+COMPILE_ARGS = ["-O3", *(["-fno-plt"] if sys.platform == "linux" else [])]
 PACKAGE = Path("src", "fencepost")
 NOTE = "_not_built.json"
 ANY_INTERPRETER = "any"
@@ -61,7 +63,7 @@ def extensions() -> list[Extension]:
                 for kind in ("*.h", "*.pxi")
                 for path in Path("src", source).parent.glob(kind)
             ],
-            extra_compile_args=["-O3"],
+            extra_compile_args=COMPILE_ARGS,
         )
         for name, source in zip(MODULES, SOURCES, strict=True)
     ]
