@@ -11,14 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fencepost.machines.group import (
-    Caller,
-    Decision,
-    GroupCodec,
-    GroupConfig,
-    GroupCoordinator,
-    GroupMemory,
-)
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.membership import Caller
+from fencepost.machines.group.memory import GroupMemory
+from fencepost.machines.group.records import GroupCodec
+from fencepost.machines.group.shard import Decision
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.wire.api.leave_group import LeaveGroupRequest, MemberIdentity

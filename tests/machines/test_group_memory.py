@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.group import GroupMemory
 from fencepost.machines.group.membership import RECORD_ALLOWANCE_BYTES
 from fencepost.machines.group.memory import (
     GROUP_BYTES,
     MEMBER_BYTES,
     RESERVED_PART,
     SMALL_MEMBER_BYTES,
+    GroupMemory,
     member_bytes,
 )
 from fencepost.machines.group.model import GroupState

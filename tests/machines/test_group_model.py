@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fencepost.machines.group import GroupState
+from fencepost.machines.group.model import GroupState
 from fencepost.wire.api.join_group import JoinGroupResponse
 from fencepost.wire.api.offset_commit import OffsetCommitResponse
 from fencepost.wire.api.sync_group import SyncGroupResponse

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.group import GroupCodec, GroupState
+from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.records import GroupCodec
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,

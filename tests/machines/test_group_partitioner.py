@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.machines.group import java_string_hash, partition_for
-from fencepost.machines.group.partitioner import utf16_length
+from fencepost.machines.group.partitioner import java_string_hash, partition_for, utf16_length
 
 
 @pytest.mark.parametrize(

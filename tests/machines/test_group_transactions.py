@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from fencepost.machines.coordinator import Producer, TransactionEnd, UndoLog
-from fencepost.machines.group import Decision, GroupConfig, TxnOffset
+from fencepost.machines.group.commits import TxnOffset
+from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.offsets import OffsetStore
+from fencepost.machines.group.shard import Decision
 from fencepost.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

@@ -7,21 +7,20 @@ from itertools import product
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.transaction import (
-    AddPartitions,
-    Ended,
-    Granted,
-    Transaction,
-    TransactionCodec,
-    TransactionMemory,
-    TransactionRecord,
-    TransactionState,
-    filters_for,
-)
 from fencepost.machines.transaction.coordinator import ABORTS_AT_ONCE, ABORTS_PAUSE_MS
+from fencepost.machines.transaction.ending import Ended
 from fencepost.machines.transaction.epochs import EPOCH_MAX, EXHAUSTED, Identity
-from fencepost.machines.transaction.model import NEVER_MS, STATE_NAMES
-from fencepost.machines.transaction.partitions import END_BYTES
+from fencepost.machines.transaction.initialization import Granted
+from fencepost.machines.transaction.listing import filters_for
+from fencepost.machines.transaction.memory import TransactionMemory
+from fencepost.machines.transaction.model import (
+    NEVER_MS,
+    STATE_NAMES,
+    Transaction,
+    TransactionState,
+)
+from fencepost.machines.transaction.partitions import END_BYTES, AddPartitions
+from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
 from fencepost.machines.transaction.shard import EXPIRY_TIMER, TIMEOUT_TIMER
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.transaction import (

@@ -11,16 +11,17 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.machines.transaction import NEEDS_PRODUCER_ID, Transaction, TransactionState
 from fencepost.machines.transaction.epochs import (
     EPOCH_MAX,
     EXHAUSTED,
+    NEEDS_PRODUCER_ID,
     Claim,
     Identity,
     NeedsProducerId,
     ended,
     fenced,
 )
+from fencepost.machines.transaction.model import Transaction, TransactionState
 from fencepost.machines.transaction.rules import RULE_NAMES, RULES, TransactionRules
 from fencepost.machines.transaction.shard import TIMEOUT_TIMER
 from fencepost.wire.errors import ErrorCode

@@ -9,25 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fencepost.machines.transaction import (
-    NEEDS_PRODUCER_ID,
-    AbortTimedOut,
-    AddPartitions,
-    CompleteWith,
-    Decision,
-    Ended,
-    EndTxn,
-    Granted,
-    InitProducerId,
-    SendMarkers,
-    TopicPartition,
-    Transaction,
-    TransactionCodec,
-    TransactionConfig,
-    TransactionCoordinator,
-    TransactionMemory,
-)
+from fencepost.machines.transaction.config import TransactionConfig
+from fencepost.machines.transaction.coordinator import TransactionCoordinator
+from fencepost.machines.transaction.ending import Ended, EndTxn
+from fencepost.machines.transaction.epochs import NEEDS_PRODUCER_ID
+from fencepost.machines.transaction.initialization import Granted, InitProducerId
+from fencepost.machines.transaction.memory import TransactionMemory
+from fencepost.machines.transaction.model import TopicPartition, Transaction
+from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.records import TransactionCodec
 from fencepost.machines.transaction.rules import RULES, TransactionRules
+from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
+from fencepost.machines.transaction.shard import Decision
 from fencepost.wire.errors import ErrorCode
 
 ID = "payments"

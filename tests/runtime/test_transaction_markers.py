@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionImage, TopicImage, diff
-from fencepost.machines.transaction import TopicPartition, Transaction, TransactionState
 from fencepost.machines.transaction.epochs import Identity
+from fencepost.machines.transaction.model import TopicPartition, Transaction, TransactionState
 from fencepost.runtime.transaction_markers import (
     FIRST_RETRY_MS,
     MAX_IN_FLIGHT,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.config.keys import BROKER_CONFIGS
-from fencepost.machines.group import partition_for
+from fencepost.machines.group.partitioner import partition_for
 from fencepost.runtime.verification import (
     ADDITIONS_MAX,
     CLAIMS_MAX,

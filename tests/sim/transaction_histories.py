@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.machines.transaction import Transaction as Coordinated, TransactionState
 from fencepost.machines.transaction.epochs import Identity
+from fencepost.machines.transaction.model import Transaction as Coordinated, TransactionState
 from fencepost.machines.transaction.records import TransactionRecord
 from fencepost.sim.checks import Check
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite

@@ -234,7 +234,7 @@ class TransactionAdmin:
         """The epoch that an id's coordinator stamps its markers with: the leader epoch of its
         partition of `__transaction_state`, -1 where brokers do not tell leader epochs."""
         # The machines of groups take as long to import as the rest of a client.
-        from fencepost.machines.group import partition_for
+        from fencepost.machines.group.partitioner import partition_for
 
         epochs = self._coordinator_epochs()
         return epochs[partition_for(transactional_id, len(epochs))] if epochs else UNSET

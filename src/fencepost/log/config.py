@@ -17,8 +17,10 @@ and so have we.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Final
+
+from msgspec import Struct
 
 from fencepost.batch.compression import Codec, codec_of
 from fencepost.batch.produced import UNBOUNDED_MS, ProduceRules
@@ -369,8 +371,7 @@ TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
 """Every topic config of Kafka 4.3 by name, `internal.segment.bytes` among them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
     """One topic's configs, resolved and typed; attributes are Kafka's names in snake_case.
 
     Made by `from_props`. Times are milliseconds and sizes bytes, as the names say.
@@ -410,13 +411,13 @@ class LogConfig:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
-    overridden: frozenset[str] = field(default=frozenset(), compare=False)
+    overridden: frozenset[str] = frozenset()
     """Names of the configs the topic itself sets."""
-    produce_rules: ProduceRules = field(init=False, compare=False, repr=False)
-    """What these configs say about the batches that producers send."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "produce_rules", _produce_rules(self))
+    @cached_property
+    def produce_rules(self) -> ProduceRules:
+        """What these configs say about the batches that producers send."""
+        return _produce_rules(self)
 
     @classmethod
     def from_props(
@@ -537,7 +538,7 @@ def _compression_level(config: LogConfig, codec: Codec | None) -> int | None:
     return config.compression_zstd_level if codec is Codec.ZSTD else None
 
 
-_TYPED = {item.name for item in fields(LogConfig)} - {"overridden", "produce_rules"}
+_TYPED = set(LogConfig.__struct_fields__) - {"overridden"}
 assert {definition.attribute for definition in TOPIC_CONFIGS.values()} == _TYPED, (
     "TOPIC_CONFIGS and LogConfig name different configs"
 )

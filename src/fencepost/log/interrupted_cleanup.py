@@ -27,7 +27,8 @@ Snapshots of the metadata log (`<offset>-<epoch>.checkpoint`) are not touched.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from fencepost.log.disk import Disk
 from fencepost.log.names import (
@@ -53,8 +54,7 @@ _UNFINISHED_NAMES = frozenset(
 )
 
 
-@dataclass(slots=True)
-class FoundFiles:
+class FoundFiles(Struct):
     """What there is once everything is settled."""
 
     base_offsets: list[int] = field(default_factory=list)

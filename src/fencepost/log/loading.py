@@ -14,7 +14,7 @@ ten thousand partitions waits for three new names each, and for no more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
@@ -40,8 +40,7 @@ from fencepost.log.segment_row import SegmentRow
 from fencepost.wire.types import Uuid
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(Struct):
     """A log as it was found, after recovery."""
 
     row: SegmentRow

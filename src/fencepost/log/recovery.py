@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import Final
+
+from msgspec import Struct
 
 from fencepost.batch.header import (
     BatchHeader,
@@ -61,8 +62,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 _NAMES_AS_CREATED: Final = frozenset((offset_file(0, LOG_SUFFIX), PARTITION_METADATA_FILE))
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """What opening a log found and did."""
 
     was_unclean: bool = False

@@ -23,8 +23,9 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from fencepost.machines.fetcher import (
     Fetcher,
@@ -97,8 +98,7 @@ class FetcherKey(NamedTuple):
     life: int
 
 
-@dataclass(slots=True)
-class _Following:
+class _Following(Struct):
     """A partition that a fetcher fetches for."""
 
     hosted: HostedPartition

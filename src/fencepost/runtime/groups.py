@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.machines.group import Decision, GroupCoordinator
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage, ImageDelta
 from fencepost.runtime.coordinator import Coordinator, CoordinatorKind
 from fencepost.runtime.coordinator.topic import TopicCoordinators
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 Decide = Callable[[GroupCoordinator, Any], Decision]
 """Decides about a request, given the coordinator and the token to decide with."""

@@ -30,9 +30,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from fencepost.log import future_logs
 from fencepost.log.checkpoints import TopicPartition
@@ -98,8 +99,7 @@ class FutureReplica(NamedTuple):
     offset_lag: int
 
 
-@dataclass(slots=True, eq=False)
-class Move:
+class Move(Struct, eq=False):
     """One replica on its way."""
 
     hosted: HostedPartition

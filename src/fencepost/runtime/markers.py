@@ -37,10 +37,10 @@ from fencepost.machines.coordinator import TransactionEnd
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import ProduceResult, WriteMarker
 from fencepost.runtime.cooperative import Lane, Pieces
-from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
-from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
 from fencepost.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

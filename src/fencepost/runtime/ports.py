@@ -20,8 +20,9 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
@@ -79,8 +80,7 @@ class SnapshotPort(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Hosted:
+class Hosted(Struct):
     """What belongs to one hosted machine."""
 
     log_or_none: PartitionLog | None

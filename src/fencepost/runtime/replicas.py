@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
@@ -71,8 +72,7 @@ TopicConfigs = Callable[[str], TopicConfig]
 """The configs in force for each topic, under one image."""
 
 
-@dataclass(slots=True, eq=False)
-class HostedPartition:
+class HostedPartition(Struct, eq=False):
     """One partition on this node."""
 
     topic: str

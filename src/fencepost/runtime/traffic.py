@@ -7,12 +7,12 @@ this node its counts go, and what they came to stays in the totals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Self
 
+from msgspec import Struct
 
-@dataclass(slots=True)
-class TopicTraffic:
+
+class TopicTraffic(Struct):
     """The counts of one topic. Requests count once for each partition in them, as in Kafka; but
     those of a fetch session not for partitions with nothing new (`machines.fetch.quiet`)."""
 
@@ -61,8 +61,8 @@ class TopicTraffic:
 
     def add(self, other: Self) -> None:
         """Add what another one has counted."""
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Traffic:

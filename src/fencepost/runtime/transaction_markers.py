@@ -32,8 +32,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.machines.backoff import backoff_ms
 from fencepost.machines.image import ClusterImage, ImageDelta
-from fencepost.machines.transaction import TopicPartition, Transaction, grouped
 from fencepost.machines.transaction.markers import Reaction, marker_for, reaction_to
+from fencepost.machines.transaction.model import TopicPartition, Transaction
+from fencepost.machines.transaction.partition_set import grouped
 from fencepost.runtime.ports import TimerQueue
 from fencepost.wire.api.write_txn_markers import (
     WriteTxnMarkersRequest,

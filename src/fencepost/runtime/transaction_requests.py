@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from fencepost.machines.image import ClusterImage
-from fencepost.machines.transaction import AddPartitions, PartitionSet, TopicPartition
+from fencepost.machines.transaction.model import TopicPartition
+from fencepost.machines.transaction.partition_set import PartitionSet
+from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.add_partitions_to_txn import (

@@ -18,11 +18,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import Producer
-from fencepost.machines.group import Decision, GroupCoordinator, TxnOffset
+from fencepost.machines.group.commits import TxnOffset
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.coordinator import Coordinator
 from fencepost.runtime.coordinator.coordinator import FOR_CLIENTS
-from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.transactional_writes import Asking, Permission, TransactionalWrites, Write
 from fencepost.wire.api.txn_offset_commit import (

@@ -15,21 +15,17 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from fencepost.machines.transaction import (
-    NEEDS_PRODUCER_ID,
-    AbortTimedOut,
-    AddPartitions,
-    CompleteWith,
-    Decision,
-    EndTxn,
-    InitProducerId,
-    SendMarkers,
-    TopicPartition,
-    Transaction,
-    TransactionCoordinator,
-)
+from fencepost.machines.transaction.coordinator import TransactionCoordinator
+from fencepost.machines.transaction.ending import EndTxn
+from fencepost.machines.transaction.epochs import NEEDS_PRODUCER_ID
+from fencepost.machines.transaction.initialization import InitProducerId
+from fencepost.machines.transaction.model import TopicPartition, Transaction
+from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.machines.transaction.sends import AbortTimedOut, CompleteWith, SendMarkers
+from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime.coordinator import Coordinator, CoordinatorKind, OnReply
 from fencepost.runtime.coordinator.topic import TopicCoordinators
+from fencepost.runtime.internal_topics import TRANSACTIONS_TOPIC
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.producer_ids import ProducerIds
@@ -38,8 +34,6 @@ from fencepost.runtime.transaction_markers import MarkerSender
 from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
-
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """The feature whose level says which records are written, and how the coordinator aborts."""

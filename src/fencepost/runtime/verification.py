@@ -36,8 +36,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from fencepost.machines.group import partition_for
+from fencepost.machines.group.partitioner import partition_for
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.internal_topics import TRANSACTIONS_TOPIC
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -49,7 +50,6 @@ from fencepost.wire.errors import ErrorCode, known_error
 
 log = logging.getLogger(__name__)
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 CLAIMS_MAX: Final = 10_000
 """Transactional ids that wait for one node."""
 CLAIMS_PER_REQUEST: Final = 1_000

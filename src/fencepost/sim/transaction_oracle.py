@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fencepost.machines.transaction import Transaction as Coordinated, TransactionRecord
-from fencepost.machines.transaction.model import ENDING
+from fencepost.machines.transaction.model import ENDING, Transaction as Coordinated
+from fencepost.machines.transaction.records import TransactionRecord
 from fencepost.sim.group_oracle import OffsetWrite
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 

@@ -16,8 +16,7 @@ from typing import Any, Final
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import FIRST_VERSION_WITH_TYPES, UPGRADE
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.groups import OFFSETS_TOPIC
-from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.node import SimNode
 from fencepost.sim.oracle import Violation

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.broker.apis import offset_fetch
 from fencepost.broker.apis.offset_fetch import PARTITIONS_PER_PIECE
-from fencepost.machines.group import GroupCoordinator
+from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.wire.api import OffsetFetchRequest
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,

@@ -7,13 +7,13 @@ disconnections, logs and counts are compared; frames are usual, unusual, mutated
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import asdict
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import event, given, settings, strategies as st
+from msgspec.structs import asdict
 
 from fencepost.batch import backend
 from fencepost.batch.control import build_end_txn_marker

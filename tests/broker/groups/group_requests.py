@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fencepost.machines.group import GroupCoordinator
+from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.runtime.cooperative import Lane
 from fencepost.runtime.coordinator import Coordinator, CoordinatorState
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api import (
     FindCoordinatorRequest,

@@ -14,8 +14,9 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.log_limit import BURST_LINES, NOTE_CHARACTERS
-from fencepost.machines.group import Decision, GroupCoordinator
+from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import MEMBER_BYTES
+from fencepost.machines.group.shard import Decision
 from fencepost.runtime.coordinator import CoordinatorState
 from fencepost.runtime.coordinator.loader import BATCHES_PER_READ
 from fencepost.runtime.replicas import HostedPartition

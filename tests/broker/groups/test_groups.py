@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fencepost.machines.group import partition_for
+from fencepost.machines.group.partitioner import partition_for
 from fencepost.wire.api import (
     DeleteGroupsRequest,
     DeleteTopicsRequest,

@@ -127,9 +127,11 @@ def test_transactions(watched, port):
     watched.call(watched.node.broker_part.verifications.told, 12, 3)
     found = scrape(port)
     assert found.value("fencepost_transactional_ids") == 1
-    memory = watched.node.broker_part.transactions.memory
+    memory = watched.node.broker_part.coordinators.transactions.memory
     assert found.value("fencepost_transaction_memory_bytes") == memory.used_bytes > 0
-    coordinators = watched.call(lambda: list(watched.node.broker_part.transactions.coordinators()))
+    coordinators = watched.call(
+        lambda: list(watched.node.broker_part.coordinators.transactions.coordinators())
+    )
     active = found.value("fencepost_transaction_partitions", state="active")
     assert active == len(coordinators) > 0
     assert found.value("fencepost_transaction_partitions", state="loading") == 0

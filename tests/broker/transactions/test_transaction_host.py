@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.transaction import Decision, SendMarkers, Transaction, TransactionState
 from fencepost.machines.transaction.epochs import EPOCH_MAX, Identity
+from fencepost.machines.transaction.model import Transaction, TransactionState
 from fencepost.machines.transaction.records import TransactionRecord
+from fencepost.machines.transaction.sends import SendMarkers
+from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime import transactions
 from fencepost.runtime.coordinator import Coordinator
-from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import TRANSACTIONS_TOPIC
 from fencepost.wire.api import InitProducerIdRequest
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 from fencepost.wire.errors import ErrorCode
@@ -71,7 +73,7 @@ def test_an_end_that_needs_a_producer_id_waits_for_it(
     node: RunningNode, client: Client, txn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "PRODUCER_ID_RETRY_MS", 5)
-    host, topic = node.node.broker_part.transactions, make_topic(client)
+    host, topic = node.node.broker_part.coordinators.transactions, make_topic(client)
     prepared = Transaction(
         txn,
         Identity(4_711, EPOCH_MAX),
@@ -110,7 +112,7 @@ def test_markers_belong_to_the_lead_in_which_they_were_sent(
     node: RunningNode, client: Client, txn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part, topic = node.node.broker_part, make_topic(client)
-    host = part.transactions
+    host = part.coordinators.transactions
     sent: list[int] = []
     held: list[Any] = []
 
@@ -166,7 +168,7 @@ def test_what_leaders_add_is_of_version_2(
     topic = make_topic(client)
     producer = initialized(client, txn)
     asked_by_leader(client, (txn, producer, topic.name, [0]), version=version)
-    coordinator = node.node.broker_part.transactions.coordinator_of(txn)
+    coordinator = node.node.broker_part.coordinators.transactions.coordinator_of(txn)
     assert isinstance(coordinator, Coordinator)
     assert coordinator.machine.transactions[txn].client_version == 2
     add(client, txn, producer, topic.name, 0, version=3)

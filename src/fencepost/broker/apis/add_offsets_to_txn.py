@@ -11,8 +11,8 @@ from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions.transaction_host import TransactionHost
-from fencepost.machines.transaction import AddPartitions
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.transaction_requests import fenced_for
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.wire.errors import ErrorCode

@@ -7,7 +7,8 @@ from typing import Any
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions.transaction_host import TransactionHost
-from fencepost.machines.transaction import Decision, TransactionCoordinator
+from fencepost.machines.transaction.coordinator import TransactionCoordinator
+from fencepost.machines.transaction.shard import Decision
 from fencepost.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

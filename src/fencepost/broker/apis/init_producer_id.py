@@ -14,7 +14,7 @@ from typing import Final
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions.transaction_host import TransactionHost
-from fencepost.machines.transaction import Granted, InitProducerId
+from fencepost.machines.transaction.initialization import Granted, InitProducerId
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode

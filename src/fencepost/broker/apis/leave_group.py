@@ -11,7 +11,9 @@ from typing import Any, Final
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.machines.group import Caller, Decision, GroupCoordinator
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.membership import Caller
+from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fencepost.wire.errors import ErrorCode

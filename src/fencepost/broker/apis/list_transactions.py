@@ -15,7 +15,9 @@ from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions import id_pattern
 from fencepost.broker.transactions.transaction_host import TransactionHost
-from fencepost.machines.transaction import Decision, TransactionCoordinator, filters_for
+from fencepost.machines.transaction.coordinator import TransactionCoordinator
+from fencepost.machines.transaction.listing import filters_for
+from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.wire.api.list_transactions import (
     ListTransactionsRequest,

@@ -24,7 +24,6 @@ from typing import NamedTuple, TypeVar
 
 from fencepost.broker.cluster.cluster_view import (
     CLUSTER_OPERATIONS,
-    INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
     admin_broker_id,
@@ -50,6 +49,7 @@ from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

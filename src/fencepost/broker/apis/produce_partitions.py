@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
+from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid

@@ -24,11 +24,6 @@ TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8,
 GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""Topics that belong to the brokers; clients may read but not write or trim them."""
-
 
 def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage | None:
     """Where the broker is reached on the listener, or None if it is not."""

@@ -21,8 +21,7 @@ from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import topic_entries
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.groups import OFFSETS_TOPIC
-from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -16,7 +16,6 @@ import logging
 import os
 import resource
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -62,8 +61,7 @@ class FileShares(Struct, frozen=True):
         return ConnectionCount(self.connections, self.limit, self.kept_free // 2)
 
 
-@dataclass(slots=True)
-class ConnectionCount:
+class ConnectionCount(Struct):
     """The connections of all listeners of a node, and how many of them its files allow."""
 
     most: int = sys.maxsize

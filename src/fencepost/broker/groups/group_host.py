@@ -14,7 +14,10 @@ from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
-from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.memory import GroupMemory
+from fencepost.machines.group.records import GroupCodec
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost

@@ -7,7 +7,7 @@ from typing import Final
 
 from fencepost.broker.metrics.catalogue import COORDINATOR, GROUPS
 from fencepost.broker.metrics.sheet import Sheet
-from fencepost.machines.group import GroupMemory
+from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.model import GroupState
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator.coordinator import CoordinatorState

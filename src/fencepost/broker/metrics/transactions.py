@@ -8,7 +8,7 @@ from typing import Final
 from fencepost.broker.metrics.catalogue import MARKERS, TRANSACTION_COORDINATOR, VERIFICATION
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.verifications import Verifications
-from fencepost.machines.transaction import TransactionMemory
+from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator.coordinator import CoordinatorState
 from fencepost.runtime.transactions import TransactionCoordinators

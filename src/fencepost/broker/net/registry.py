@@ -95,6 +95,26 @@ class Route(Struct, frozen=True):
         return self.advertised_min_version, self.max_version
 
 
+class MoreParts(Mapping[Any, object]):
+    """Parts, and more that are made when somebody first asks for what is not among those."""
+
+    def __init__(self, parts: Parts, make_more: Callable[[], Parts]) -> None:
+        self._parts = dict(parts)
+        self._make_more: Callable[[], Parts] | None = make_more
+
+    def __getitem__(self, key: Any) -> object:
+        if key not in self._parts and self._make_more is not None:
+            make_more, self._make_more = self._make_more, None
+            self._parts |= make_more()
+        return self._parts[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
 class DuplicateRouteError(Exception):
     """Two handlers want the same API: a mistake of ours."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fencepost.batch import backend
 from fencepost.broker.apis.produce_runs import ProduceRuns
@@ -26,11 +26,11 @@ from fencepost.broker.cluster.transaction_link import TransactionLink
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.metrics.verifications import Verifications
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import BROKER, Parts, served_routes
+from fencepost.broker.net.registry import BROKER, MoreParts, Parts, served_routes
+from fencepost.broker.node.coordination import Coordination
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.fetch_channel import FetchChannel
@@ -40,7 +40,6 @@ from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
-from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.fetcher import FetcherConfig
@@ -52,15 +51,15 @@ from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FollowerFetchers
 from fencepost.runtime.log_dir_moves import LogDirMoves
-from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
-from fencepost.runtime.transaction_requests import add_partitions
-from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.verification import OnResponse as OnVerified, Verifier
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.coordinators import Coordinators
 
 log = logging.getLogger(__name__)
 
@@ -85,12 +84,9 @@ class BrokerPart:
     lifecycle: LifecycleHandle
     alter_partitions: AlterPartitions
     producer_ids: ProducerIds
-    groups: GroupHost
-    markers: MarkerWriter
     channel: BrokerChannel
     writes: TransactionalWrites
-    commits: TransactionalCommits
-    transactions: TransactionHost
+    coordination: Coordination
     appends: CombinedAppends
     compactor: Compactor
     moves: LogDirMoves
@@ -113,6 +109,11 @@ class BrokerPart:
         self.decompression = Decompression()
         self.encoded_topics = EncodedTopics()
         self._has_caught_up = False
+
+    @property
+    def coordinators(self) -> Coordinators:
+        """The coordinators of groups and transactions; asked for the first time, they are made."""
+        return self.coordination.coordinators
 
     @property
     def advertised(self) -> list[Endpoint]:
@@ -178,8 +179,6 @@ class BrokerPart:
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
-        self.groups = GroupHost(config, ports, core.metadata, self.cold_reads, self.decompression)
-        self.replicas.watchers.append(self.groups)
         self._wire_transactions()
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
@@ -235,35 +234,11 @@ class BrokerPart:
         self.replicas.on_step = self.followers.looked_at
 
     def _wire_transactions(self) -> None:
-        """What coordinates transactions, and what leaders and groups do for them."""
-        core = self._core
-        self.markers = MarkerWriter(
-            core.ports,
-            core.ports.scheduler.lane(),
-            self.replicas,
-            self.groups,
-            lambda: core.image,
-            core.config.get("request.timeout.ms"),
-        )
+        """What asks coordinators before something is written in a transaction; coordinators."""
+        core, get = self._core, self._core.config.get
         self.channel = BrokerChannel(
             core.peers, core.config.inter_broker_listener, lambda: core.image
         )
-        self.transactions = TransactionHost(
-            core.config,
-            core.ports,
-            core.metadata,
-            self.cold_reads,
-            self.decompression,
-            self.producer_ids,
-            self.channel,
-            self.markers.write,
-        )
-        self.replicas.watchers.append(self.transactions)
-        self._wire_verification()
-
-    def _wire_verification(self) -> None:
-        """What asks coordinators of transactions before something is written in one."""
-        core, get = self._core, self._core.config.get
         self._verifications = core.ports.scheduler.lane()
         verifier = Verifier(
             core.config.node_id,
@@ -278,16 +253,24 @@ class BrokerPart:
         self.writes = TransactionalWrites(
             core.driver, verifier, lambda: bool(core.settings.get(VERIFICATION_KEY))
         )
-        self.commits = TransactionalCommits(
-            core.ports, self.groups, self.writes, lambda: core.image
+        self.coordination = Coordination(self._make_coordinators)
+        self.replicas.watchers.append(self.coordination)
+
+    def _make_coordinators(self) -> Coordinators:
+        from fencepost.broker.node.coordinators import Coordinators
+
+        return Coordinators(
+            self._core,
+            self.replicas,
+            self.cold_reads,
+            self.decompression,
+            self.producer_ids,
+            self.channel,
+            self.writes,
         )
 
     def _verify_here(self, request: AddPartitionsToTxnRequest, on_response: OnVerified) -> None:
-        image = self._core.image
-        version = AddPartitionsToTxnRequest.max_version
-        self._verifications.begin(
-            add_partitions(self.transactions, image, request, version, on_response)
-        )
+        self._verifications.begin(self.coordinators.verify(request, on_response))
 
     def _wire_moves(self) -> None:
         """What moves replicas between directories."""
@@ -350,7 +333,7 @@ class BrokerPart:
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
         core = self._core
-        return {
+        parts: Parts = {
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
@@ -362,19 +345,16 @@ class BrokerPart:
             Driver: core.driver,
             FetchHost: self.fetches,
             Forwarder: self.forwarder,
-            GroupHost: self.groups,
             LogDirMoves: self.moves,
             LeaderThrottle: self.leader_throttle,
-            MarkerWriter: self.markers,
             MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,
             Storage: core.storage,
-            TransactionalCommits: self.commits,
             TransactionalWrites: self.writes,
-            TransactionHost: self.transactions,
         }
+        return MoreParts(parts, lambda: self.coordinators.parts())
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
@@ -383,8 +363,7 @@ class BrokerPart:
         self.compactor.close()
         self.moves.close()
         self.replicas.close()
-        self.groups.close()
-        self.transactions.close()
+        self.coordination.close()
         self.decompression.close()
         self.cold_reads.close()
 

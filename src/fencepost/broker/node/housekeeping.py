@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.core import NodeCore
-from fencepost.broker.node.memory_trim import MemoryTrim
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import AdvanceLogStart
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.memory_trim import MemoryTrim
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ class Housekeeping:
         self._timers: dict[str, Timer] = {}
         self._running = False
         self._work = core.ports.scheduler.lane()
-        self._memory_trim = MemoryTrim()
+        self._memory_trim: MemoryTrim | None = None
         self._written_moves = -1
         """`ReplicaManager.high_watermark_moves` when the high watermarks were last written down."""
 
@@ -118,6 +121,10 @@ class Housekeeping:
             yield None
 
     def _trim_memory(self) -> None:
+        if self._memory_trim is None:  # what it takes, a start can do without
+            from fencepost.broker.node.memory_trim import MemoryTrim
+
+            self._memory_trim = MemoryTrim()
         self._memory_trim.trim_if_due()
 
     def retain(self) -> None:

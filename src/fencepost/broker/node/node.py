@@ -34,7 +34,6 @@ from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.file_limit import FileShares
-from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.cluster_log import ClusterLog
@@ -51,6 +50,7 @@ from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
 
 if TYPE_CHECKING:
+    from fencepost.broker.groups.group_host import GroupHost
     from fencepost.broker.node.observation import Observation
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Node(NodeCore):
     @property
     def groups(self) -> GroupHost:
         """The group coordinators of this broker."""
-        return self.broker_part.groups
+        return self.broker_part.coordinators.groups
 
     @property
     def lifecycle(self) -> LifecycleHandle:

@@ -92,13 +92,15 @@ class Observation:
             partitions = self._partitions
             collectors.append(lambda sheet: partitions.collect(sheet, core.image, core.wall_ms()))
             collectors.append(
-                lambda sheet: collect_groups(sheet, broker.groups, broker.groups.memory)
+                lambda sheet: collect_groups(
+                    sheet, broker.coordinators.groups, broker.coordinators.groups.memory
+                )
             )
             collectors.append(
                 lambda sheet: collect_transactions(
                     sheet,
-                    broker.transactions,
-                    broker.transactions.memory,
+                    broker.coordinators.transactions,
+                    broker.coordinators.transactions.memory,
                     broker.verifications,
                 )
             )

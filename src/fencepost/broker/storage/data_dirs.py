@@ -15,7 +15,8 @@ it there is no cluster to be part of.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import SEGMENT_FILES_MAX
@@ -47,8 +48,7 @@ HARMLESS_FILES = frozenset({"lost+found", LOCK_FILE, META_PROPERTIES_FILE + TEMP
 """What an empty directory may have in it; a crash in the midst of formatting leaves the last."""
 
 
-@dataclass(slots=True, eq=False)
-class DataDir:
+class DataDir(Struct, eq=False):
     """One directory of the node's."""
 
     path: str
@@ -82,8 +82,7 @@ class DataDir:
             log.error("the log directory %s is offline: %s", self.path, self.offline_reason)
 
 
-@dataclass(slots=True)
-class DataDirs:
+class DataDirs(Struct):
     """All of them, that of the metadata log among them."""
 
     all: list[DataDir]

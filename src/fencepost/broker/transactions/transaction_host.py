@@ -16,12 +16,10 @@ from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
-from fencepost.machines.transaction import (
-    TransactionCodec,
-    TransactionConfig,
-    TransactionCoordinator,
-    TransactionMemory,
-)
+from fencepost.machines.transaction.config import TransactionConfig
+from fencepost.machines.transaction.coordinator import TransactionCoordinator
+from fencepost.machines.transaction.memory import TransactionMemory
+from fencepost.machines.transaction.records import TransactionCodec
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds

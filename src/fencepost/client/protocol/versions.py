@@ -6,8 +6,9 @@ Pure arithmetic over the ranges a broker sent in ApiVersions; `negotiation` asks
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from fencepost.client.errors import UnsupportedApi
 from fencepost.wire.api import api_name
@@ -38,8 +39,7 @@ class KeyedApi(NamedTuple):
         return self.version
 
 
-@dataclass(slots=True)
-class FinalizedFeatures:
+class FinalizedFeatures(Struct):
     """The levels at which a cluster runs its features, as of a version of its metadata (`epoch`; -1
     while none is known)."""
 

@@ -35,9 +35,10 @@ get a horizon like all others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from fencepost.batch.header import (
     CODEC_MASK,
@@ -78,8 +79,7 @@ class ProducerTail(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True)
-class FilterCounts:
+class FilterCounts(Struct):
     """What a filter has seen and kept."""
 
     records_read: int = 0

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -47,8 +46,7 @@ class CleaningAbortedError(LogError):
     """The log's owner has called the cleaning off; nothing is wrong."""
 
 
-@dataclass(slots=True)
-class CleaningStats:
+class CleaningStats(Struct):
     """What a cleaning did."""
 
     segments_before: int = 0
@@ -76,8 +74,7 @@ class CleaningStats:
         )
 
 
-@dataclass(slots=True)
-class Copied:
+class Copied(Struct):
     """A finished copy and the segments it is to replace."""
 
     sources: Sequence[Source]

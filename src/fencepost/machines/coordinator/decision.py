@@ -20,8 +20,9 @@ The next decision is made when step 2 is done, never between.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from fencepost.machines.partition.inputs import NO_TICKET
 from fencepost.wire.errors import ErrorCode
@@ -54,8 +55,7 @@ class TransactionEnd(NamedTuple):
     transaction_version: int = 0
 
 
-@dataclass(slots=True)
-class Decision(Generic[R]):
+class Decision(Struct, Generic[R]):
     """See the module docstring."""
 
     records: list[R] = field(default_factory=list)

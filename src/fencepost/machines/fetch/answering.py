@@ -51,8 +51,9 @@ of a higher high watermark at once (KIP-1166); its table is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
 
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.machines.fetch.sessions import FetchWanted
@@ -167,8 +168,7 @@ Key = TypeVar("Key", bound=Hashable)
 Partition = TypeVar("Partition", bound=Fetchable)
 
 
-@dataclass(slots=True)
-class Look(Generic[Partition, Key]):
+class Look(Struct, Generic[Partition, Key]):
     """What can be said of one partition without reading: an error, or bounds within which to."""
 
     wanted: FetchWanted[Key]

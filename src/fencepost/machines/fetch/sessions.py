@@ -47,8 +47,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from fencepost.machines.fetch.rules import RULES
 from fencepost.wire.errors import ErrorCode
@@ -81,8 +82,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-@dataclass(slots=True)
-class FetchWanted(Generic[Key]):
+class FetchWanted(Struct, Generic[Key]):
     """A partition as a client asks for it: the fields of the wire's FetchPartition.
 
     In a session it also keeps what was last answered of the partition: sessions may have very

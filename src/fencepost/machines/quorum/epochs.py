@@ -9,7 +9,7 @@ slept through some, to `EPOCH_STEP_MAX`. Kafka has no such rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.machines.quorum.state import EPOCH_MAX
@@ -23,8 +23,7 @@ EPOCH_STEP_MAX = 1_000
 _FREE = EPOCH_MAX - EPOCHS_KEPT_BACK
 
 
-@dataclass(slots=True)
-class EpochAllowance:
+class EpochAllowance(Struct):
     """`election_ms` is the least time between two elections; the time of those that were believed
     reaches to `used_until_ms`."""
 

@@ -7,14 +7,14 @@ begin is decided in `reconfiguration.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fencepost.machines.quorum.voters import Endpoint, Voter, VoterSet
 
 
-@dataclass(slots=True)
-class PendingChange:
+class PendingChange(Struct):
     """An AddRaftVoter or RemoveRaftVoter; whoever asked for it waits, up to `deadline_ms`.
 
     `added` is the new voter, or None for a removal. `record_offset` is where the new set stands in
@@ -38,8 +38,7 @@ class PendingChange:
         return 0 <= self.record_offset < high_watermark
 
 
-@dataclass(slots=True)
-class VoterChanges:
+class VoterChanges(Struct):
     """`pending` is the change under way, if there is one.
 
     `described` are the voters that have told this leader their directory and endpoints: what a

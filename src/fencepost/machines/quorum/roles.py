@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
+
+from msgspec import Struct, field
 
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.quorum.pending_change import VoterChanges
@@ -26,16 +27,14 @@ class Role(Enum):
     FAILED = "failed"
 
 
-@dataclass(slots=True)
-class Unattached:
+class Unattached(Struct):
     """Knows no leader. An observer asks the voters in turn; `probed` counts how many it asked."""
 
     role: ClassVar[Role] = Role.UNATTACHED
     probed: int = 0
 
 
-@dataclass(slots=True)
-class Nominee:
+class Nominee(Struct):
     """Stands for election: the voters that said yes, this node among them, and no."""
 
     role: Role
@@ -62,8 +61,7 @@ class Nominee:
         return voters - len(self.rejected) < majority
 
 
-@dataclass(slots=True)
-class PendingAppend:
+class PendingAppend(Struct):
     """An append that waits until everything below `end_offset` is committed."""
 
     base_offset: int
@@ -71,8 +69,7 @@ class PendingAppend:
     token: Any
 
 
-@dataclass(slots=True)
-class Leader:
+class Leader(Struct):
     """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`."""
 
     role: ClassVar[Role] = Role.LEADER
@@ -84,8 +81,7 @@ class Leader:
     changes: VoterChanges = field(default_factory=VoterChanges)
 
 
-@dataclass(slots=True)
-class FetchingSnapshot:
+class FetchingSnapshot(Struct):
     """A snapshot that is fetched piece by piece; `size_bytes` is -1 until the leader has told."""
 
     snapshot_id: SnapshotId
@@ -93,8 +89,7 @@ class FetchingSnapshot:
     size_bytes: int = -1
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(Struct):
     """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role.
     `misses`: requests since that last happened which led nowhere.
 
@@ -115,8 +110,7 @@ class Follower:
         return self.fetching is not None and self.fetching.snapshot_id == snapshot_id
 
 
-@dataclass(slots=True)
-class Resigned:
+class Resigned(Struct):
     """Led this epoch, before it resigned or stopped, and will not again. Tells the voters so.
 
     `candidates` are the other voters, the most advanced first; `unacknowledged` those that have not
@@ -128,8 +122,7 @@ class Resigned:
     unacknowledged: set[int] = field(default_factory=set)
 
 
-@dataclass(slots=True)
-class Failed:
+class Failed(Struct):
     """The disk refused, the image cannot be made, or an invariant is broken: no to everything."""
 
     role: ClassVar[Role] = Role.FAILED

@@ -8,8 +8,9 @@ committed with that is decided in `replication.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet
 
@@ -19,8 +20,7 @@ NEVER_MS: Final = -(1 << 62)
 IsReplica = Callable[[Voter, ReplicaKey], bool]
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """What a leader knows of a replica that fetches from it. -1 means unknown.
 
     `key` is what the replica called itself when it last fetched, or is expected to. It has caught
@@ -59,8 +59,7 @@ def reached_by(values: Iterable[int], count: int) -> int:
     return sorted(values, reverse=True)[count - 1]
 
 
-@dataclass(slots=True)
-class Tracker:
+class Tracker(Struct):
     """`voters` are the other voters by node id, `observers` everybody else that fetches.
 
     `unacknowledged` are the voters that do not know their leader yet, or have not been heard of.

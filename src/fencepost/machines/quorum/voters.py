@@ -9,11 +9,11 @@ directory ids; there the zero id stands for whatever the node has.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from fencepost.wire.records import control
 from fencepost.wire.types import Uuid
@@ -99,8 +99,7 @@ class Voter(Struct, frozen=True):
         return self.key.id == key.id and self.key.directory_id in (Uuid.ZERO, key.directory_id)
 
 
-@dataclass(frozen=True)
-class VoterSet:
+class VoterSet(Struct, frozen=True, dict=True):
     """An immutable set of voters, ascending by id; no id is in it twice.
 
     Empty for a node that has been told nothing but where to ask. Raises ValueError for ids that
@@ -117,7 +116,7 @@ class VoterSet:
             raise ValueError(f"ids of voters are distinct: {ids}")
         if ids != sorted(ids):
             in_order = tuple(sorted(self.voters, key=lambda voter: voter.id))
-            object.__setattr__(self, "voters", in_order)
+            force_setattr(self, "voters", in_order)
 
     @classmethod
     def of_ids(cls, ids: Iterable[int]) -> VoterSet:

@@ -6,14 +6,14 @@ There may be thousands, and every fetch is a step: they are looked at after an u
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fencepost.wire.api.fetch import FetchPartition
 
 
-@dataclass(slots=True)
-class WaitingFetch:
+class WaitingFetch(Struct):
     """Who waits (`token`), as which replica, for what, and until when."""
 
     token: Any
@@ -24,8 +24,7 @@ class WaitingFetch:
     loads_snapshots: bool = True
 
 
-@dataclass(slots=True)
-class WaitingFetches:
+class WaitingFetches(Struct):
     """`seen` is what there was to hear when the fetches were last looked at."""
 
     fetches: list[WaitingFetch] = field(default_factory=list)

@@ -9,9 +9,10 @@ that are there: a stranger who makes up ids stops no producer that is at work.
 from __future__ import annotations
 
 from sys import getsizeof
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from fencepost.machines.transaction.model import Transaction
+if TYPE_CHECKING:
+    from fencepost.machines.transaction.model import Transaction
 
 DEFAULT_BYTES_MAX: Final = 512 * 1024 * 1024
 TRANSACTION_BYTES: Final = 1024

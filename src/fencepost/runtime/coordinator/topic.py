@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from fencepost.machines.coordinator import CoordinatorMachine, Decision
-from fencepost.machines.group import partition_for
+from fencepost.machines.group.partitioner import partition_for
 from fencepost.runtime.coordinator.coordinator import Coordinator, CoordinatorKind, OnReply
 from fencepost.runtime.coordinator.partition import LedPartition
 from fencepost.runtime.coordinator.runtime import CoordinatorRuntime

@@ -26,7 +26,10 @@ from fencepost.machines.broker import (
     ReplicasPlaced,
     Start,
 )
-from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.memory import GroupMemory
+from fencepost.machines.group.records import GroupCodec
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
@@ -34,7 +37,8 @@ from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
-from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations

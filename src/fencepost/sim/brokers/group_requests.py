@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.machines.group import Caller, Decision, GroupCoordinator
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.membership import Caller
+from fencepost.machines.group.shard import Decision
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse

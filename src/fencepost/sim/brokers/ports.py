@@ -10,12 +10,11 @@ from fencepost.batch.records import read_batch
 from fencepost.log.disk import Buffer
 from fencepost.machines.effects import Append, DropPrefix, Machine, Truncate
 from fencepost.machines.fetcher import LeaderRequest
-from fencepost.machines.group import GroupCodec
+from fencepost.machines.group.records import GroupCodec
 from fencepost.machines.partition import AlterPartition
-from fencepost.machines.transaction import TransactionCodec, TransactionRecord
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.metadata.host import METADATA_KEY
-from fencepost.runtime.transactions import TRANSACTIONS_TOPIC
 from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.group_oracle import (

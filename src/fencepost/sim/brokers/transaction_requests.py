@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.machines.transaction import AddPartitions, Ended, EndTxn, Granted, InitProducerId
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.machines.transaction.ending import Ended, EndTxn
+from fencepost.machines.transaction.initialization import Granted, InitProducerId
+from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.transaction_requests import fenced_for
 from fencepost.runtime.transactional_writes import Asking, Permission, Write, for_producer

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from fencepost.machines.coordinator import Decision
-from fencepost.machines.transaction import (
-    TransactionCodec,
-    TransactionConfig,
-    TransactionCoordinator,
-    TransactionMemory,
-)
+from fencepost.machines.transaction.config import TransactionConfig
+from fencepost.machines.transaction.coordinator import TransactionCoordinator
+from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.machines.transaction.model import IDLE
-from fencepost.machines.transaction.records import FLEXIBLE_FROM, TransactionRecord
+from fencepost.machines.transaction.records import (
+    FLEXIBLE_FROM,
+    TransactionCodec,
+    TransactionRecord,
+)
 from fencepost.runtime.coordinator import Coordinator, CoordinatorKind
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.transaction_markers import MarkerSender

@@ -8,7 +8,7 @@ has asked for its transactional id, or if it has lasted too long by its coordina
 
 from __future__ import annotations
 
-from fencepost.machines.transaction import TransactionState
+from fencepost.machines.transaction.model import TransactionState
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.transaction_oracle import Decided, Marked, Transaction

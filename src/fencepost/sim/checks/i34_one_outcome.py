@@ -7,7 +7,7 @@ partition: the next one begins behind the marker of the last.
 
 from __future__ import annotations
 
-from fencepost.machines.transaction import TransactionState
+from fencepost.machines.transaction.model import TransactionState
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey

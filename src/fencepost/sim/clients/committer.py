@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey
 from fencepost.sim.oracle import Violation

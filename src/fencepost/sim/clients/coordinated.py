@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.machines.group import partition_for
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.machines.group.partitioner import partition_for
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.clients.client import Client
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings

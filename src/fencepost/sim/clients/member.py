@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation

@@ -32,10 +32,10 @@ from fencepost.client.protocol.transaction_manager import (
     TransactionManager,
 )
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
-from fencepost.machines.group import partition_for
+from fencepost.machines.group.partitioner import partition_for
 from fencepost.machines.transaction.epochs import EXHAUSTED
-from fencepost.runtime.groups import OFFSETS_TOPIC
-from fencepost.runtime.transactions import TRANSACTION_VERSION, TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.keys import Keys
 from fencepost.sim.clock import EPOCH_MS

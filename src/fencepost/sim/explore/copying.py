@@ -15,9 +15,12 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.machines.quorum import QuorumConfig, QuorumMachine
@@ -73,6 +76,8 @@ def _changing_fields(kind: type) -> tuple[str, ...]:
     """The fields of a class whose instances change; empty for one whose instances do not."""
     if is_frozen(kind):
         return ()
+    if issubclass(kind, Struct):
+        return kind.__struct_fields__
     if is_dataclass(kind):
         return tuple(each.name for each in fields(kind))
     if kind is VoterHistory:
@@ -82,14 +87,21 @@ def _changing_fields(kind: type) -> tuple[str, ...]:
     return ()
 
 
+def new_like(value: Any) -> Any:
+    """Another object of the class of `value`, whose fields are still to be set."""
+    if isinstance(value, Struct):  # which cannot be made without them
+        return copy(value)
+    return object.__new__(type(value))
+
+
 def _fields_copier(kind: type, names: tuple[str, ...]) -> Callable[[Any], Any]:
-    def copy(value: Any) -> Any:
-        made: Any = object.__new__(kind)
+    def copied(value: Any) -> Any:
+        made = new_like(value)
         for name in names:
-            object.__setattr__(made, name, clone(getattr(value, name)))
+            setattr(made, name, clone(getattr(value, name)))
         return made
 
-    return copy
+    return copied
 
 
 def freeze(value: Any, skip: frozenset[str] = frozenset()) -> Any:

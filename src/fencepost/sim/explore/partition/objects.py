@@ -19,7 +19,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 from fencepost.log.epochs import LeaderEpochCache
-from fencepost.sim.explore.copying import is_frozen
+from fencepost.sim.explore.copying import is_frozen, new_like
 from fencepost.wire.message import Message
 
 Memo = dict[int, Any]
@@ -127,10 +127,10 @@ def _clone_object(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
         kind = type(value)
-        made = memo[id(value)] = object.__new__(kind)
+        made = memo[id(value)] = new_like(value)
         for name in names_of(kind):
             if hasattr(value, name):
-                object.__setattr__(made, name, clone(getattr(value, name), memo))
+                setattr(made, name, clone(getattr(value, name), memo))
         if _has_dict(kind):
             fields = made.__dict__
             for name, each in value.__dict__.items():
