@@ -80,7 +80,7 @@ def test_a_metadata_version_without_such_registrations_is_waited_for(
 
 
 def test_a_node_without_a_listener_has_nothing_to_say() -> None:
-    controller = MachineFixture(ControllerRegistration(OWN._replace(listeners=())))
+    controller = MachineFixture(ControllerRegistration(replace(OWN, listeners=())))
     assert controller.step(metadata()) == []
 
 

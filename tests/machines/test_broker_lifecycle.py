@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.broker import (
     BeginControlledShutdown,
@@ -415,7 +416,7 @@ def test_a_failed_directory_that_no_controller_hears_of_ends_the_broker(
 
 def test_a_failed_directory_waits_for_the_registration(broker: LifecycleFixture) -> None:
     broker.step(LogDirFailed(DIRECTORY))
-    request = broker.start(OWN._replace(offline_log_dirs=(Uuid(b"directory-old-00"),)))
+    request = broker.start(replace(OWN, offline_log_dirs=(Uuid(b"directory-old-00"),)))
     assert request.log_dirs == [OTHER_DIRECTORY]
     (beat,) = broker.answer(BrokerRegistrationResponse(broker_epoch=EPOCH))
     assert set(beat.offline_log_dirs) == {DIRECTORY, Uuid(b"directory-old-00")}

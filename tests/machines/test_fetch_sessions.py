@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Iterable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.fetch import (
     FetchContext,
@@ -117,7 +118,7 @@ def test_an_incremental_answer_has_only_what_changed(outcome: FetchOutcome, incl
 
 @pytest.mark.parametrize(
     "outcome",
-    [QUIET._replace(error_code=6), QUIET._replace(has_diverging_epoch=True)],
+    [replace(QUIET, error_code=6), replace(QUIET, has_diverging_epoch=True)],
     ids=["error", "diverging"],
 )
 def test_what_comes_behind_an_error_or_a_divergence_is_answered(outcome: FetchOutcome) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.partition import (
     NOT_LISTED,
@@ -49,8 +50,8 @@ BOUNDS = FetchBounds(12, 12, 12, 2, 20, leader_epoch=5)
         # in front of the log's start, wherever the epochs part
         ({"fetch_offset": 1, "last_fetched_epoch": 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
         # followers
-        ({"fetch_offset": 5, "replica_id": 2}, BOUNDS._replace(upper_bound=20)),
-        ({"fetch_offset": 5, "replica_id": -3}, BOUNDS._replace(upper_bound=20)),
+        ({"fetch_offset": 5, "replica_id": 2}, replace(BOUNDS, upper_bound=20)),
+        ({"fetch_offset": 5, "replica_id": -3}, replace(BOUNDS, upper_bound=20)),
         ({"fetch_offset": 5, "replica_id": -2}, BOUNDS),
         ({"fetch_offset": 5, "replica_id": 7}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (
@@ -63,7 +64,7 @@ BOUNDS = FetchBounds(12, 12, 12, 2, 20, leader_epoch=5)
         ),
         (
             {"fetch_offset": 5, "replica_id": 2, "broker_epoch": 103},
-            BOUNDS._replace(upper_bound=20),
+            replace(BOUNDS, upper_bound=20),
         ),
         # offsets
         ({"fetch_offset": 1}, ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -77,19 +78,19 @@ BOUNDS = FetchBounds(12, 12, 12, 2, 20, leader_epoch=5)
         ({"fetch_offset": 20, "last_fetched_epoch": 5}, BOUNDS),
         (
             {"fetch_offset": 12, "last_fetched_epoch": 1},
-            BOUNDS._replace(diverging=EpochEndOffset(1, 10)),
+            replace(BOUNDS, diverging=EpochEndOffset(1, 10)),
         ),
         (
             {"fetch_offset": 12, "last_fetched_epoch": 2},
-            BOUNDS._replace(diverging=EpochEndOffset(1, 10)),
+            replace(BOUNDS, diverging=EpochEndOffset(1, 10)),
         ),
         (
             {"fetch_offset": 16, "last_fetched_epoch": 4},
-            BOUNDS._replace(diverging=EpochEndOffset(3, 15)),
+            replace(BOUNDS, diverging=EpochEndOffset(3, 15)),
         ),
         (
             {"fetch_offset": 25, "last_fetched_epoch": 5},
-            BOUNDS._replace(diverging=EpochEndOffset(5, 20)),
+            replace(BOUNDS, diverging=EpochEndOffset(5, 20)),
         ),
         ({"fetch_offset": 20, "last_fetched_epoch": 6}, ErrorCode.OFFSET_OUT_OF_RANGE),
         ({"fetch_offset": 1, "last_fetched_epoch": 1}, ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -137,8 +138,8 @@ def test_committed_readers_stop_at_the_first_open_transaction() -> None:
     producers = leader.log.producers
     producers._ongoing[4] = 9  # a transaction that began at 4
     bounds = leader.machine.check_fetch(fetch_offset=3, isolation=1)
-    assert bounds == BOUNDS._replace(upper_bound=4, last_stable_offset=4)
-    assert leader.machine.check_fetch(fetch_offset=3) == BOUNDS._replace(last_stable_offset=4)
+    assert bounds == replace(BOUNDS, upper_bound=4, last_stable_offset=4)
+    assert leader.machine.check_fetch(fetch_offset=3) == replace(BOUNDS, last_stable_offset=4)
     producers._ongoing.clear()
     producers._ongoing[17] = 9  # beyond the high watermark: that one bounds
     assert leader.machine.last_stable_offset == 12

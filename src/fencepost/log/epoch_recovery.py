@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.disk import Disk
@@ -23,7 +25,7 @@ BOUNDARIES_CHECKED_MAX: Final = 512
 """Newest entries of the file that are compared with the log."""
 
 
-class RecoveredEpochs(NamedTuple):
+class RecoveredEpochs(Struct, frozen=True):
     """The cache, whether it differs from the file, and whether it had to be made from the log."""
 
     cache: LeaderEpochCache

@@ -29,6 +29,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from fencepost.batch.header import (
     LENGTH_OVERHEAD_BYTES,
     BatchHeader,
@@ -75,7 +77,7 @@ class AppendResult(NamedTuple):
     log_start_offset: int
 
 
-class ExpiredSegments(NamedTuple):
+class ExpiredSegments(Struct, frozen=True):
     """The oldest segments are to go, so many: the log then starts at `end_offset`."""
 
     segments: int

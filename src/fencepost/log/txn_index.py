@@ -24,7 +24,9 @@ makes them anew (`replay`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from fencepost.log.errors import CorruptFileError
 from fencepost.wire.errors import DecodeError
@@ -33,7 +35,7 @@ from fencepost.wire.records.txn_index import ENTRY_BYTES, AbortedTxn, encode_ent
 _NO_PRODUCER_ID: Final = -1
 
 
-class FoundAborted(NamedTuple):
+class FoundAborted(Struct, frozen=True):
     """Aborted transactions of a range; `is_complete` when later segments have no more of them."""
 
     transactions: list[AbortedTxn]

@@ -31,7 +31,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -91,7 +91,7 @@ class MovingDir(Protocol):
         ...
 
 
-class FutureReplica(NamedTuple):
+class FutureReplica(Struct, frozen=True):
     """A copy on its way, as DescribeLogDirs tells of it."""
 
     hosted: HostedPartition

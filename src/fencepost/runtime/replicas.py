@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
@@ -61,7 +61,7 @@ OPENED_PER_STEP: Final = 50
 """How many logs are looked at in one step to see whether they need recovery."""
 
 
-class TopicConfig(NamedTuple):
+class TopicConfig(Struct, frozen=True):
     """What is in force for a topic, for the log and for the machine."""
 
     log: LogConfig

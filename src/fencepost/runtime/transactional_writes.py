@@ -25,6 +25,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import (
     NO_TICKET,
@@ -55,7 +58,7 @@ class Asking(IntEnum):
         return cls.KNOWS_ABORTABLE if api_version >= abortable_from else cls.VERIFIES
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """A batch that is to be appended: where to, and its first sequence (-1 for offsets)."""
 
     key: Hashable
@@ -173,7 +176,7 @@ class TransactionalWrites:
             )
 
         if asked:
-            self._verifier.ask(claim._replace(partitions=asked), told)
+            self._verifier.ask(replace(claim, partitions=asked), told)
         else:
             told({})
 

@@ -34,7 +34,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.machines.group.partitioner import partition_for
 from fencepost.machines.image import ClusterImage
@@ -66,7 +69,7 @@ OnOutcome = Callable[[Outcome], None]
 OnResponse = Callable[[AddPartitionsToTxnResponse], None]
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True):
     """Who is about to write where; see the module docstring."""
 
     transactional_id: str
@@ -157,7 +160,7 @@ class Verifier:
         if not claim.adds:
             self._ask_once(claim, on_outcome)
             return
-        producer = claim._replace(partitions=())
+        producer = replace(claim, partitions=())
         behind = self._adding.get(producer)
         if behind is None:
             self._adding[producer] = []
@@ -271,7 +274,7 @@ def _take(node: _Node) -> dict[str, _Waiting]:
 
 
 def _are_one(before: Claim, claim: Claim) -> bool:
-    return before._replace(partitions=()) == claim._replace(partitions=())
+    return replace(before, partitions=()) == replace(claim, partitions=())
 
 
 def _in_order(before: _Waiting, after: _Waiting) -> tuple[_Waiting, _Waiting]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.broker.apis.fetch import PARTITIONS_PER_PIECE
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -131,8 +132,8 @@ def test_who_is_sent_on_to_other_replicas_is_never_quiet(tmp_path: Path) -> None
     one = Round(tmp_path, replica_id=CONSUMER)
     (session,) = one.node.fetches.sessions._sessions.values()
     asked = FetchTerms(1, 1)
-    sent_on = asked._replace(choose_replica=lambda *_: -1)
-    for terms in (sent_on, asked._replace(knows_zstd=False)):
+    sent_on = replace(asked, choose_replica=lambda *_: -1)
+    for terms in (sent_on, replace(asked, knows_zstd=False)):
         for key, hosted in zip(list(session.stirring), one.hosted, strict=True):
             assert not one.node.fetches.settle(session, hosted, key, Asker.of(terms))
     assert len(one.node.fetches._quiet) == 0

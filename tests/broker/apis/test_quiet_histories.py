@@ -16,6 +16,7 @@ from unittest import mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.machines.effects import Persisted, TimerFired
@@ -227,8 +228,8 @@ class World:
         elif step == "grow":
             self.lead(index, (1, FOLLOWER), is_new_epoch=False)
         elif step == "min isr":
-            changed = machine.config._replace(
-                min_insync_replicas=3 - machine.config.min_insync_replicas
+            changed = replace(
+                machine.config, min_insync_replicas=3 - machine.config.min_insync_replicas
             )
             driver.feed(hosted.key, ConfigChanged(changed))
         elif step == "gone":

@@ -101,8 +101,8 @@ def test_bytes_are_kept_until_the_topic_or_a_broker_changes():
     assert kept.get(key(), image, replace(known)) is None
     assert kept.get(key(), replace(image, brokers=image.brokers.set(1, "b")), known) is None
     assert kept.get(key(11), image, known) is None
-    assert kept.get(key()._replace(listener_name="X"), image, known) is None
-    assert kept.get(key()._replace(with_operations=True), image, known) is None
+    assert kept.get(replace(key(), listener_name="X"), image, known) is None
+    assert kept.get(replace(key(), with_operations=True), image, known) is None
 
 
 def test_memory_is_bounded_and_who_was_not_asked_for_goes_first():

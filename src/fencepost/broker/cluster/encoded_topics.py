@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from fencepost.machines.image import ClusterImage, TopicImage
 from fencepost.wire.api.metadata import (
@@ -38,14 +40,14 @@ _CLUSTER_OPERATIONS_TO: Final = 10
 _TOP_ERROR_FROM: Final = 13
 
 
-class EncodedTopic(NamedTuple):
+class EncodedTopic(Struct, frozen=True):
     """A topic's bytes in a response, and the error codes in them that are not 0."""
 
     data: bytes
     errors: tuple[int, ...] = ()
 
 
-class TopicKey(NamedTuple):
+class TopicKey(Struct, frozen=True):
     """What the bytes depend on besides the image."""
 
     topic_id: Uuid
@@ -54,7 +56,7 @@ class TopicKey(NamedTuple):
     with_operations: bool
 
 
-class _Entry(NamedTuple):
+class _Entry(Struct, frozen=True):
     encoded: EncodedTopic
     topic: TopicImage
     brokers: object

@@ -3,14 +3,14 @@ request (KIP-951)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.machines.image import ClusterImage, PartitionImage
 from fencepost.wire.types import Uuid
 
 
-class NodeAddress(NamedTuple):
+class NodeAddress(Struct, frozen=True):
     """A broker's address on one listener."""
 
     node_id: int
@@ -48,6 +48,6 @@ class LeaderHints:
         return found
 
 
-class _Leader(NamedTuple):
+class _Leader(Struct, frozen=True):
     leader_id: int
     leader_epoch: int

@@ -7,10 +7,10 @@ come and go (KIP-853), `eligible.leader.replicas.version` 1 the eligible leader 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 
-class Feature(NamedTuple):
+class Feature(Struct, frozen=True):
     """A feature and the levels of it that this node can run."""
 
     name: str

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.quorum.voters import Endpoint as VoterEndpoint, ReplicaKey, Voter, VoterSet
@@ -40,7 +42,7 @@ class Server(NamedTuple):
         return str(Endpoint("", self.host, self.port))
 
 
-class QuorumPart(NamedTuple):
+class QuorumPart(Struct, frozen=True):
     """One node's part in the quorum, as configured."""
 
     node_id: int

@@ -18,7 +18,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -51,7 +51,7 @@ _SYNONYMS: Final = {
 """For a broker config that has forms in other units: all of them, the finest first."""
 
 
-class ConfigValue(NamedTuple):
+class ConfigValue(Struct, frozen=True):
     """One of the places a config has a value in; `text` is None for a secret."""
 
     key: str

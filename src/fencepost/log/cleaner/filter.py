@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -71,7 +70,7 @@ _KEPT_BITS = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """Attributes of an emptied batch that still mean something."""
 
 
-class ProducerTail(NamedTuple):
+class ProducerTail(Struct, frozen=True):
     """The last that a log knows of a producer."""
 
     last_offset: int

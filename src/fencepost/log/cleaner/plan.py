@@ -21,14 +21,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from fencepost.log.config import LogConfig
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import Segment
 
 
-class Dirt(NamedTuple):
+class Dirt(Struct, frozen=True):
     """How dirty a log is, and between which offsets."""
 
     first_dirty: int
@@ -51,7 +52,7 @@ class Dirt(NamedTuple):
         return self.is_overdue or self.ratio > min_ratio
 
 
-class Source(NamedTuple):
+class Source(Struct, frozen=True):
     """A closed segment as a cleaner's thread may see it: numbers that do not change."""
 
     segment: Segment

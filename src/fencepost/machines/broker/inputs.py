@@ -6,14 +6,16 @@ All plain values. Times are milliseconds of the driver's clock, offsets those of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from fencepost.machines.image import ClusterImage, FeatureRange, ListenerImage
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 
-class LifecycleConfig(NamedTuple):
+class LifecycleConfig(Struct, frozen=True):
     """How often a broker speaks to the controller, and how long it waits."""
 
     heartbeat_interval_ms: int = 2_000
@@ -40,7 +42,7 @@ class LifecycleConfig(NamedTuple):
         return max(1, min(self.heartbeat_interval_ms, self.session_timeout_ms // 2))
 
 
-class Registration(NamedTuple):
+class Registration(Struct, frozen=True):
     """What a broker says of itself when it registers."""
 
     broker_id: int
@@ -60,7 +62,7 @@ class Registration(NamedTuple):
     """The epoch in the `.kafka_cleanshutdown` of all directories if they agree, else -1."""
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True):
     """The value of every `Reply` of the lifecycle: NONE, or why it did not come to it."""
 
     error: int
@@ -70,7 +72,7 @@ class Outcome(NamedTuple):
 # Effects: the message of a Send to CONTROLLER
 
 
-class ControllerRequest(NamedTuple):
+class ControllerRequest(Struct, frozen=True):
     """Ask the active controller, wherever it is, and say what it has answered.
 
     `number` comes back in `ControllerAnswered`. After `timeout_ms` milliseconds nobody waits for
@@ -85,7 +87,7 @@ class ControllerRequest(NamedTuple):
 # Inputs
 
 
-class ControllerAnswered(NamedTuple):
+class ControllerAnswered(Struct, frozen=True):
     """The controller's response to request `number`; or `error`, and None, if there is none."""
 
     number: int
@@ -93,26 +95,26 @@ class ControllerAnswered(NamedTuple):
     response: Any
 
 
-class MetadataApplied(NamedTuple):
+class MetadataApplied(Struct, frozen=True):
     """This node has applied the metadata log up to `image.offset`."""
 
     image: ClusterImage
 
 
-class ControllerChanged(NamedTuple):
+class ControllerChanged(Struct, frozen=True):
     """Another node is the active controller now; -1 as long as nobody is known to be."""
 
     controller_id: int
 
 
-class Start(NamedTuple):
+class Start(Struct, frozen=True):
     """Register. Reply(token, Outcome) when the broker has caught up with the metadata log."""
 
     registration: Registration
     token: Any = None
 
 
-class ReadyToUnfence(NamedTuple):
+class ReadyToUnfence(Struct, frozen=True):
     """The logs are loaded. Reply(token, Outcome) when the broker is unfenced.
 
     Only after `Start` was replied to.
@@ -121,25 +123,25 @@ class ReadyToUnfence(NamedTuple):
     token: Any = None
 
 
-class LogDirFailed(NamedTuple):
+class LogDirFailed(Struct, frozen=True):
     """A log directory of this broker has failed (KIP-858)."""
 
     directory_id: Uuid
 
 
-class CordonLogDirs(NamedTuple):
+class CordonLogDirs(Struct, frozen=True):
     """These of the broker's log directories, and no others, take no new replicas (KIP-1066)."""
 
     directory_ids: tuple[Uuid, ...]
 
 
-class BeginControlledShutdown(NamedTuple):
+class BeginControlledShutdown(Struct, frozen=True):
     """The broker is to stop. Reply(token, Outcome) when it may; nothing is asked any more then."""
 
     token: Any = None
 
 
-class ReplicasPlaced(NamedTuple):
+class ReplicasPlaced(Struct, frozen=True):
     """Replicas, as (topic id, partition, directory id), are in directories that the metadata does
     not have them in."""
 

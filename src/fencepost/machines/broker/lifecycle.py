@@ -49,7 +49,9 @@ Timers: "communication" (the next request), "request" (the one under way is give
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from fencepost.machines.backoff import backoff_ms
 from fencepost.machines.broker.inputs import (
@@ -99,7 +101,7 @@ _OK: Final = Outcome(ErrorCode.NONE)
 _ENDING: Final = Outcome(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is shutting down")
 
 
-class _UnderWay(NamedTuple):
+class _UnderWay(Struct, frozen=True):
     """The request that waits for an answer."""
 
     number: int

@@ -51,9 +51,10 @@ of a higher high watermark at once (KIP-1166); its table is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.machines.fetch.sessions import FetchWanted
@@ -66,7 +67,7 @@ NO_WAIT: Final = 0
 """The deadline of a fetch that does not want to wait."""
 
 
-class FetchTerms(NamedTuple):
+class FetchTerms(Struct, frozen=True):
     """What a fetch says of itself, for all of its partitions."""
 
     min_bytes: int
@@ -266,7 +267,7 @@ def look_at(
     if terms.choose_replica is not None and bounds.diverging is None:
         preferred = terms.choose_replica(partition, wanted.fetch_offset)
         if preferred >= 0:
-            bounds = bounds._replace(preferred_replica=preferred)
+            bounds = replace(bounds, preferred_replica=preferred)
     elif terms.is_held_back is not None:
         held_back = terms.is_held_back(partition)
     return Look(wanted, ErrorCode.NONE, partition, bounds, held_back)

@@ -43,6 +43,8 @@ from collections.abc import Collection, Hashable
 from itertools import islice
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
+from msgspec import Struct
+
 from fencepost.machines.fetch.answering import FetchTerms
 from fencepost.machines.fetch.sessions import FetchSession
 
@@ -58,7 +60,7 @@ LOOKS_MAX: Final = 4
 """Quiet partitions that one request looks at: what a round costs is not to grow with them."""
 
 
-class Asker(NamedTuple):
+class Asker(Struct, frozen=True):
     """How a session's request asks: what its answers depend on besides the partitions."""
 
     replica_id: int

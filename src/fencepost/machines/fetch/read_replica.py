@@ -10,12 +10,14 @@ asked about.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 NOBODY: Final = -1
 
 
-class ReadReplica(NamedTuple):
+class ReadReplica(Struct, frozen=True):
     """A replica that a consumer could read from."""
 
     broker_id: int

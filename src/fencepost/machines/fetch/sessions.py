@@ -47,7 +47,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -128,7 +128,7 @@ class FetchWanted(Struct, Generic[Key]):
         self.answered_log_start_offset = before.answered_log_start_offset
 
 
-class FetchOutcome(NamedTuple):
+class FetchOutcome(Struct, frozen=True):
     """What matters of one partition's part of an answer."""
 
     records_size_bytes: int = 0
@@ -208,7 +208,7 @@ class FetchSession(Generic[Key]):
             self.stirring[key] = self.stirring.pop(key)
 
 
-class Finished(NamedTuple):
+class Finished(Struct, frozen=True):
     """How to answer: `included` are indices of the outcomes given to `finish`, in their order."""
 
     error_code: ErrorCode

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc
@@ -34,7 +36,7 @@ def batches_of(records: Any) -> tuple[RecordBatch, ...]:
     return batches
 
 
-class LookUp(NamedTuple):
+class LookUp(Struct, frozen=True):
     """One partition's part of the answer to a look-up; `epoch` is that which ends at `offset`."""
 
     topic: str

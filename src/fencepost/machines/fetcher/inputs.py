@@ -19,7 +19,7 @@ class FollowedPartition(NamedTuple):
     partition: int
 
 
-class FetchPosition(NamedTuple):
+class FetchPosition(Struct, frozen=True):
     """Where a follower stands: everything below `offset` is in its log, and durable.
 
     `last_epoch` is the leader epoch of its last batch, -1 if it has none.
@@ -30,7 +30,7 @@ class FetchPosition(NamedTuple):
     log_start_offset: int
 
 
-class FetcherConfig(NamedTuple):
+class FetcherConfig(Struct, frozen=True):
     """The `replica.*` keys of a broker's configuration."""
 
     fetch_max_bytes: int = 1_048_576
@@ -61,13 +61,13 @@ class Follow(Struct, frozen=True):
     told: int = 0
 
 
-class Unfollow(NamedTuple):
+class Unfollow(Struct, frozen=True):
     """The partition is this fetcher's business no longer."""
 
     partition: FollowedPartition
 
 
-class Progressed(NamedTuple):
+class Progressed(Struct, frozen=True):
     """The partition's machine has done what it was told, and its log is durable up to here.
 
     `taken` is how many inputs of fetchers it has taken so far.
@@ -78,14 +78,14 @@ class Progressed(NamedTuple):
     taken: int = 0
 
 
-class LeaderAnswered(NamedTuple):
+class LeaderAnswered(Struct, frozen=True):
     """The answer to the request of that number."""
 
     number: int
     response: Any
 
 
-class LeaderFailed(NamedTuple):
+class LeaderFailed(Struct, frozen=True):
     """There will be no answer to the request of that number.
 
     `is_unsupported`: it was not sent, because the leader has no version that can say it.

@@ -48,6 +48,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from fencepost.machines.effects import Effect, Reply, Send, SetTimer, TimerFired
 from fencepost.machines.fetcher.answers import CorruptRecords, batches_of, look_ups_of
 from fencepost.machines.fetcher.followed import (
@@ -372,7 +374,7 @@ class Fetcher:
             self._short_rounds = max(0, self._short_rounds - 1)
             if self._waits_shortly:
                 wait_max_ms = min(config.wait_max_ms, STRAGGLER_WAIT_MS)
-                config = config._replace(wait_max_ms=wait_max_ms)
+                config = replace(config, wait_max_ms=wait_max_ms)
             self._send(fetch_request(who, config, asked, self._rules), versions, effects)
 
     def _send(self, request: Message, versions: VersionSpan, effects: list[Effect]) -> None:

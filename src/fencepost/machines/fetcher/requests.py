@@ -21,6 +21,8 @@ from enum import Enum
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from fencepost.machines.fetcher.followed import Followed
 from fencepost.machines.fetcher.inputs import FetcherConfig, FollowedPartition
 from fencepost.machines.fetcher.rules import RULES, FetcherRules
@@ -58,7 +60,7 @@ LIST_VERSIONS: Final = VersionSpan(4, 11)
 """ListOffsets with fencing."""
 
 
-class FetchForm(NamedTuple):
+class FetchForm(Struct, frozen=True):
     """Who asks, and in which form."""
 
     broker_id: int

@@ -22,20 +22,21 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from fencepost.machines.fetch.sessions import INITIAL_EPOCH, NO_SESSION_ID, next_epoch
 from fencepost.machines.fetcher.inputs import FetchPosition, FollowedPartition
 
 
-class Wanted(NamedTuple):
+class Wanted(Struct, frozen=True):
     """What is asked of one partition."""
 
     leader_epoch: int
     position: FetchPosition
 
 
-class SessionRequest(NamedTuple):
+class SessionRequest(Struct, frozen=True):
     """The session's part of a request."""
 
     session_id: int

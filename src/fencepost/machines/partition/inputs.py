@@ -41,7 +41,7 @@ class RecoveryState(IntEnum):
     RECOVERING = 1
 
 
-class PartitionConfig(NamedTuple):
+class PartitionConfig(Struct, frozen=True):
     """What the topic's and the broker's configuration say about replication."""
 
     min_insync_replicas: int = 1
@@ -116,7 +116,7 @@ def may_follow(first: BatchHeader, second: BatchHeader) -> bool:
     )
 
 
-class StartVerification(NamedTuple):
+class StartVerification(Struct, frozen=True):
     """A transactional producer is about to write: does its transaction coordinator have to be
     asked first? Answered `VerificationStarted`.
 
@@ -131,7 +131,7 @@ class StartVerification(NamedTuple):
     token: Any
 
 
-class WriteMarker(NamedTuple):
+class WriteMarker(Struct, frozen=True):
     """The marker that ends a transaction, for the leader: `batch` has nothing else.
 
     It is answered `ProduceResult` when it is committed, as with acks=all.
@@ -144,7 +144,7 @@ class WriteMarker(NamedTuple):
     deadline_ms: int
 
 
-class CoordinatorAppend(NamedTuple):
+class CoordinatorAppend(Struct, frozen=True):
     """A coordinator's batch for its own partition, decided while it led in `leader_epoch`.
 
     It is answered when it is in the log, not when it is committed: that, the coordinator sees by
@@ -206,7 +206,7 @@ class AdvanceLogStart(NamedTuple):
     deadline_ms: int = 0
 
 
-class StopReplica(NamedTuple):
+class StopReplica(Struct, frozen=True):
     """This broker has the partition no longer: it was deleted, or others were assigned to it.
 
     The last input: whoever waits is answered, and nothing else is done any more.
@@ -215,7 +215,7 @@ class StopReplica(NamedTuple):
     is_deleted: bool
 
 
-class FollowerFetched(NamedTuple):
+class FollowerFetched(Struct, frozen=True):
     """A follower asked for `fetch_offset`: everything below is durable in its log.
 
     To be fed for fetches that `check_fetch` found in order and not diverging. `leader_epoch` is
@@ -230,7 +230,7 @@ class FollowerFetched(NamedTuple):
     log_start_offset: int = -1
 
 
-class FollowerSeen(NamedTuple):
+class FollowerSeen(Struct, frozen=True):
     """A follower has asked for its offset again and again, the last time at `at_ms`.
 
     For fetches that nobody fed one by one, because neither they nor the log changed anything
@@ -305,7 +305,7 @@ class ProduceResult(NamedTuple):
     error_message: str | None = None
 
 
-class VerificationStarted(NamedTuple):
+class VerificationStarted(Struct, frozen=True):
     """With NONE: the ticket to write with once the coordinator has agreed, or `NO_TICKET` if the
     transaction is open here already and nobody need be asked."""
 
@@ -323,7 +323,7 @@ class DeleteRecordsResult(NamedTuple):
     low_watermark: int = -1
 
 
-class AlterPartition(NamedTuple):
+class AlterPartition(Struct, frozen=True):
     """Ask the controller for another in-sync set (KIP-497); sent to `CONTROLLER`."""
 
     leader_epoch: int
@@ -332,7 +332,7 @@ class AlterPartition(NamedTuple):
     recovery_state: RecoveryState
 
 
-class FetchState(NamedTuple):
+class FetchState(Struct, frozen=True):
     """What the answer to a fetch depends on, but for the log's end, which only replicas see.
 
     The last stable offset moves with the high watermark.
@@ -345,7 +345,7 @@ class FetchState(NamedTuple):
     has_ended: bool
 
 
-class FetchBounds(NamedTuple):
+class FetchBounds(Struct, frozen=True):
     """What a fetch may read: [its offset, `upper_bound`), unless its log `diverging`s from ours.
 
     `leader_epoch` is what all that was said under. `preferred_replica` is the broker that a
@@ -362,7 +362,7 @@ class FetchBounds(NamedTuple):
     preferred_replica: int = -1
 
 
-class ListedOffset(NamedTuple):
+class ListedOffset(Struct, frozen=True):
     """An answer to ListOffsets; -1 throughout if there is no such record."""
 
     offset: int
@@ -373,7 +373,7 @@ class ListedOffset(NamedTuple):
 NOT_LISTED: Final = ListedOffset(-1, -1, -1)
 
 
-class TimestampLookup(NamedTuple):
+class TimestampLookup(Struct, frozen=True):
     """A ListOffsets request that needs the log's time index; `settle` judges what it finds.
 
     `timestamp_ms` is -3 where the greatest timestamp is asked for.

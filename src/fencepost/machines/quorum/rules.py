@@ -11,7 +11,9 @@ else. A decision that is not here cannot be ablated: add it here first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.quorum.roles import Role
@@ -22,7 +24,7 @@ from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet
 from fencepost.wire.types import Uuid
 
 
-class VoteFacts(NamedTuple):
+class VoteFacts(Struct, frozen=True):
     """What is known when somebody asks for a vote, or a pre-vote, in the epoch that we are in.
 
     `state` is our durable state. `log_is_long_enough`: the candidate's log is not behind what we

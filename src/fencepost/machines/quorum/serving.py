@@ -26,7 +26,9 @@ as a follower may be behind that of the reader, and Apache Kafka's followers sto
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from fencepost.log.divergence import find_divergence
 from fencepost.log.epochs import EpochEndOffset
@@ -45,7 +47,7 @@ from fencepost.wire.api.fetch_snapshot import PartitionSnapshotRequest
 from fencepost.wire.errors import ErrorCode
 
 
-class Verdict(NamedTuple):
+class Verdict(Struct, frozen=True):
     """Where a reader's log leaves ours, (epoch, end offset); or what it must load; or neither."""
 
     diverging: tuple[int, int] | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from msgspec.structs import replace
+
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.coordinator import Producer, TransactionEnd
@@ -75,9 +77,10 @@ class LedPartition:
 
         append = CoordinatorAppend(batch, leader_epoch, on_result)
         if producer is not None:
-            append = append._replace(ticket=producer.ticket)
+            append = replace(append, ticket=producer.ticket)
         elif end is not None:
-            append = append._replace(
+            append = replace(
+                append,
                 coordinator_epoch=end.coordinator_epoch,
                 transaction_version=end.transaction_version,
             )

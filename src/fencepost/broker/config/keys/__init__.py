@@ -13,7 +13,9 @@ what has become of them.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from fencepost.broker.config.keys import (
     group,
@@ -100,7 +102,7 @@ REFUSED: Final[tuple[tuple[str, str], ...]] = (
 """Prefixes of further keys that must not be ignored, and why."""
 
 
-class DifferentDefault(NamedTuple):
+class DifferentDefault(Struct, frozen=True):
     """Kafka's default as text (None: there is none), and why it is another here."""
 
     kafka: str | None

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from fencepost.log.config import LogConfig
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, Truncate
@@ -295,7 +297,7 @@ class BrokerCell:
         self.machine.answers_taken = self.hosted.answers_told = 0
         following = self.followers._following.get(KEY)
         if following is not None and following.reported is not None:
-            following.reported = following.reported._replace(taken=following.reported.taken - count)
+            following.reported = replace(following.reported, taken=following.reported.taken - count)
         for fetcher in self.fetchers.values():
             _settle_fetcher(fetcher, count)
         self.now = 0

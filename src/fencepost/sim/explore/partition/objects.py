@@ -18,6 +18,9 @@ from enum import Enum
 from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.sim.explore.copying import is_frozen, new_like
 from fencepost.wire.message import Message
@@ -64,6 +67,8 @@ def _copier_of(kind: type) -> Callable[[Any, Memo], Any]:
             return copier
     if kind.__module__.startswith("fencepost.") and not _is_value(kind):
         return _clone_object
+    if issubclass(kind, Struct):
+        return _clone_struct
     return _shared
 
 
@@ -80,6 +85,17 @@ def _clone_tuple(value: Any, memo: Memo) -> Any:
     if all(a is b for a, b in zip(items, value)):
         return value
     return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+
+
+def _clone_struct(value: Any, memo: Memo) -> Any:
+    """Of one whose fields do not change, although what they hold may."""
+    changed = {}
+    for name in value.__struct_fields__:
+        held = getattr(value, name)
+        copied = clone(held, memo)
+        if copied is not held:
+            changed[name] = copied
+    return replace(value, **changed) if changed else value
 
 
 def _clone_dict(value: Any, memo: Memo) -> Any:
