@@ -62,7 +62,7 @@ interop: setup ## Apache Kafka's tools and Spark's own connector against `fencep
 powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
 	$(PYTEST) tests/powerloss -m powerloss --timeout 600
 
-pythons: setup ## C extensions built and tested with every Python from 3.11 on that is here
+pythons: setup ## C extensions built and tested with every Python from 3.11 on that can be had
 	$(PYTEST) tests/pythons -s
 
 SOAK_MINUTES ?= 60

@@ -31,7 +31,7 @@ class JarSet:
     """
 
     name: str
-    artifacts: tuple[str, ...]  # group:artifact:version
+    artifacts: tuple[str, ...]  # group:artifact:version, and :classifier where there are several
     transitive: bool = True
 
     @property
@@ -74,9 +74,11 @@ class JarSet:
     def _pom(self) -> str:
         everything = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
         exclusions = "" if self.transitive else f"<exclusions>{everything}</exclusions>"
+        tags = ("groupId", "artifactId", "version", "classifier")
         dependencies = "".join(
-            "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
-            "<version>{}</version>{}</dependency>".format(*artifact.split(":"), exclusions)
+            "".join(f"<{tag}>{part}</{tag}>" for tag, part in zip(tags, artifact.split(":"))).join(
+                ("<dependency>", f"{exclusions}</dependency>")
+            )
             for artifact in self.artifacts
         )
         return (

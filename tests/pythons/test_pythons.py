@@ -1,9 +1,10 @@
 """Every Python that Fencepost says it runs on: installed there from source, C extensions and all.
 
-Each interpreter that is on this machine gets a virtual environment in `.cache/pythons`, with the
-versions that `requirements/dev.txt` pins, and Fencepost built in it as pip builds it for anybody.
-Then the tests of codec and record batches that need no foreign client run in it, on both backends.
-An interpreter that is not here is skipped by its name. Needs a package index and a C compiler, so
+Each interpreter that is on this machine or in Maven Central gets a virtual environment in
+`.cache/pythons`, with the versions that `requirements/dev.txt` pins, and Fencepost built in it as
+pip builds it for anybody. Then the tests of codec and record batches that need no foreign client
+run in it, on both backends.
+An interpreter that cannot be had is skipped by its name. Needs a package index and a C compiler, so
 only `make pythons` runs this.
 """
 
@@ -18,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-CACHE = ROOT / ".cache" / "pythons"
+from .interpreters import CACHE, ROOT, interpreter
+
 PINS = re.compile(r"^[\w.-]+==[^\\\n]+", re.MULTILINE)
 CLASSIFIER = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -36,19 +37,6 @@ CORE = [
     *(f"tests/batch/test_{name}.py" for name in ("crc", "records", "produced", "hostile")),
     *(f"tests/batch/test_{name}.py" for name in ("columns", "columns_encode", "light")),
 ]
-
-
-def interpreter(version: str) -> Path:
-    """`python3.X` of the PATH, else pyenv's newest; the test is skipped where there is none."""
-    name = f"python{version}"
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = [shutil.which(name), *sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"))[::-1]]
-    for path in filter(None, found):
-        asked = [path, "-c", "import sys; print(sys.executable)"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
-        if done.returncode == 0:  # pyenv puts scripts on the PATH that only say what is missing
-            return Path(done.stdout.strip())
-    pytest.skip(f"Python {version} is not on this machine")
 
 
 def run(*command: object, cwd: Path) -> str:
