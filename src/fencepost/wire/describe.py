@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.wire.errors import UnsupportedVersionError
 from fencepost.wire.layout import Layout, Slot, layout_of
-from fencepost.wire.schema import MISSING, NO_VERSIONS, Field, VersionRange, camel_case
+from fencepost.wire.schema import (
+    MISSING,
+    NO_VERSIONS,
+    Field,
+    VersionRange,
+    annotations_of,
+    camel_case,
+)
 from fencepost.wire.types import FIXED_CODES, Primitive, Uuid
 
 if TYPE_CHECKING:
@@ -110,12 +117,13 @@ def member_doc(cls: type[Struct], name: str) -> str:
 
 def signature(cls: type[Struct]) -> Signature:
     """The constructor as a user calls it: keywords, annotations as written, defaults."""
+    written = annotations_of(cls)
     parameters = [
         Parameter(
             entry.name,
             Parameter.KEYWORD_ONLY,
             default=_Shown(_default(entry)),
-            annotation=_Shown(str(cls.__annotations__[entry.name])),
+            annotation=_Shown(str(written[entry.name])),
         )
         for entry in cls.fields
     ]

@@ -217,9 +217,19 @@ _ZEROS: dict[Primitive, Any] = {
 _NEVER_NULL = frozenset(Primitive) - {Primitive.STRING, Primitive.BYTES, Primitive.RECORDS}
 
 
+def annotations_of(cls: type[Struct]) -> dict[str, Any]:
+    """The annotations of this class alone, which has fields.
+
+    Asked of `type`: where Python 3.14 evaluates them late, the class has none of its own in its
+    dictionary, and `cls.__annotations__` would be those that its metaclass has for itself.
+    """
+    found: dict[str, Any] = vars(type)["__annotations__"].__get__(cls)
+    return found
+
+
 def resolve_fields(cls: type[Struct], specs: dict[str, FieldSpec]) -> tuple[Field, ...]:
     """Turn the specs of `cls` into fields; TypeError when a declaration makes no sense."""
-    annotations = cls.__annotations__  # of this class alone, it has fields
+    annotations = annotations_of(cls)
     namespace = vars(sys.modules[cls.__module__])
     fields: list[Field] = []
     for name, spec in specs.items():
