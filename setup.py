@@ -13,6 +13,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ PACKAGE = Path("src", "fencepost")
 NOTE = "_not_built.json"
 ANY_INTERPRETER = "any"
 REASON_CHARS_MAX = 300
+# File descriptor 2 is all threads': with `build_ext --parallel`, one compiler at a time has it.
+LISTENING = threading.Lock()
 
 
 def why_none() -> str:
@@ -92,7 +95,7 @@ def compiler_output() -> Iterator[list[str]]:
     """Shows what compilers print, as ever, and has the lines in a list afterwards."""
     lines: list[str] = []
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as captured:
+    with LISTENING, tempfile.TemporaryFile() as captured:
         shown = os.dup(2)
         os.dup2(captured.fileno(), 2)
         try:

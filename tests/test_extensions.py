@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOABI = sysconfig.get_config_var("SOABI")
 KERNELS, CODEC = "fencepost.batch._kernels", "fencepost.wire._codec"
 SYNC, PRODUCE = "fencepost.log._sync_threads", "fencepost.batch._produce"
+ROOMS = {"wire": CODEC, "batch": KERNELS, "produce": PRODUCE, "sync": SYNC}
 
 
 def version_of(source: Path, **environment: str) -> list[str]:
@@ -183,6 +184,44 @@ def test_what_does_not_compile_is_told_with_the_compilers_own_error(checkout: Pa
 
     gone = build(checkout, "build_ext", "--inplace", CC="/no/such/compiler")
     assert all("/no/such/compiler" in line for line in version_of(gone)[1:])
+
+
+@pytest.mark.long
+def test_each_that_does_not_compile_is_told_and_the_others_are_used(checkout: Path):
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no C compiler")
+    source = build(checkout, "build_ext", "--inplace", "--parallel", "2", CFLAGS="-O0")
+    built = {path: path.read_bytes() for path in (checkout / "build").rglob("*.so")}
+    for room, module in ROOMS.items():
+        name = module.rpartition(".")[2]
+        for path, content in built.items():
+            path.write_bytes(content)  # newer than its sources, so it is not built again
+            if path.name.startswith(f"{name}."):
+                path.unlink()
+        fails = compiler(checkout, f"echo '{name}.c:7: error: clash' >&2; exit 1")
+        build(checkout, "build_ext", "--inplace", "--parallel", "2", CC=fails)
+        backends, *reasons = version_of(source)
+        assert reasons == [
+            f"{room} runs in Python, slower: {module} was not built: {name}.c:7: error: clash"
+        ]
+        assert (backends.count(": c"), f"{room}: python" in backends) == (len(ROOMS) - 1, True)
+    assert len(built) == len(ROOMS)
+
+
+@pytest.mark.long
+def test_builds_side_by_side_tell_each_its_own_error(checkout: Path):
+    fails = compiler(
+        checkout,
+        """for word; do case "$word" in *.c) echo "$word:7: error: clash" >&2; esac; done
+        sleep 0.2
+        exit 1""",
+    )
+    source = build(checkout, "build_ext", "--inplace", "--parallel", "4", CC=fails)
+    assert version_of(source)[1:] == [
+        f"{room} runs in Python, slower: {module} was not built:"
+        f" src/{module.replace('.', '/')}.c:7: error: clash"
+        for room, module in ROOMS.items()
+    ]
 
 
 @pytest.mark.slow
