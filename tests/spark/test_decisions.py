@@ -139,6 +139,8 @@ def test_metadata_that_does_not_begin_with_a_number_of_parts(count: str, read: A
         pytest.param(packed({"format": 1}), id="nothing in it"),
         pytest.param(packed({**content_of(DECISION), "transactions": 1}), id="of other types"),
         pytest.param(packed([]), id="a list"),
+        pytest.param(packed({**content_of(DECISION), "batch": float("inf")}), id="no number"),
+        pytest.param(packed({**content_of(DECISION), "number": "9" * 5_000}), id="a long number"),
         pytest.param(
             ["1:" + base64.b64encode(zlib.compress(b"[" * 100_000)).decode()], id="deeply nested"
         ),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
+from fencepost.batch.errors import BatchError
+from fencepost.client.errors import ConnectionFailed, UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.conditions import (
     CONDITIONS,
@@ -20,11 +22,17 @@ from fencepost.spark.conditions import (
 from fencepost.spark.errors import (
     AvailableNowError,
     BoundsError,
+    ClusterError,
     Condition,
+    DamagedRecordsError,
     DataLossError,
+    OffsetError,
     OptionError,
+    SchemaError,
+    SinkError,
     SparkError,
     TimestampError,
+    cluster_errors,
     condition_of,
 )
 from fencepost.spark.loss import Loss, never_seen, recreated, unseen_beginning
@@ -34,6 +42,7 @@ from fencepost.spark.sink_errors import (
     SinkFencedError,
     UnfinishedBatchError,
 )
+from fencepost.wire.errors import EncodeError, ErrorCode
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RANGE = {"topicPartition": "t-0", "startOffset": "3", "endOffset": "7"}
@@ -68,6 +77,11 @@ ERRORS = [
     AvailableNowError(LOST_PARTITIONS, "x", {"tpsForEndOffset": "t-0"}),
     AvailableNowError(END_BEHIND_LATEST, "x", {"latestOffset": "{}"}),
     TimestampError(P0, 3, 2**60),
+    SinkError("no", column="value"),
+    SchemaError("no", "value", "binary"),
+    OffsetError(["x" * 10_000], "no"),
+    ClusterError(UnknownTopic("no such topic", topic="t", partition=3)),
+    DamagedRecordsError(P0, BatchError(ErrorCode.CORRUPT_MESSAGE, "x", 3)),
     SinkFencedError("s", "x"),
     IncompleteBatchError("s", 3, 2, ["s-1"]),
     UnfinishedBatchError("s", 3, 2, 1, "x"),
@@ -103,6 +117,29 @@ def test_a_traceback_carries_condition_and_parameters(error: SparkError):
     handed_on = RuntimeError(f"[STREAM_FAILED] Query terminated: {text}\tat org.apache.Spark(x)")
     assert condition_of(handed_on) == expected
     assert expected is not None and expected.parameters
+
+
+def test_the_clients_errors_are_told_with_what_they_know():
+    refused = UnknownTopic("gone", topic="t", partition=3, host="h:1", code=3)
+    with pytest.raises(ClusterError, match="gone") as raised, cluster_errors():
+        raise refused
+    assert raised.value.__cause__ is refused
+    assert condition_of(raised.value) == Condition(
+        "FENCEPOST_CLUSTER",
+        {
+            "error": "UNKNOWN_TOPIC_OR_PARTITION",
+            "reason": str(refused),
+            "topic": "t",
+            "partition": "3",
+            "broker": "h:1",
+        },
+    )
+    for cause in (ConnectionFailed("away", host="h:1"), EncodeError("too long")):
+        with pytest.raises(ClusterError) as raised, cluster_errors():
+            raise cause
+        assert raised.value.getMessageParameters()["error"] == type(cause).__name__
+    with pytest.raises(DataLossError), cluster_errors():  # ours are left alone
+        raise DataLossError([LOSSES["TOPIC_RECREATED"][0]])
 
 
 def test_texts_of_others_have_no_condition_of_ours():

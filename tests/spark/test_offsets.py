@@ -74,6 +74,19 @@ def test_equal_offsets_are_equal_texts_and_come_back(found: dict[P, Position], r
         '{"#fencepost":5}',
         '{"#fencepost":{"t":5}}',
         '{"#fencepost":{"t":{"epochs":{"0":"x"}}},"t":{"0":1}}',
+        '{"#fencepost":{"t":{"epochs":{"0":-2}}},"t":{"0":1}}',
+        '{"#fencepost":{"t":{"epochs":{"0":2147483648}}},"t":{"0":1}}',
+        '{"#fencepost":{"t":{"from":{"0":-7}}},"t":{"0":1}}',
+        '{"#fencepost":{"t":{"id":["x"]}},"t":{"0":1}}',
+        '{"t":{"0":9223372036854775808}}',
+        '{"t":{"2147483648":1}}',
+        # Other spellings of a number, which would name a partition twice.
+        '{"t":{"0":1,"00":2}}',
+        '{"t":{"\u0663":1}}',
+        '{"t":{"' + "9" * 5_000 + '":1}}',
+        "[]",
+        "17",
+        "null",
     ],
 )
 def test_anything_else_is_refused(text: str):

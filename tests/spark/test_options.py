@@ -81,6 +81,17 @@ def test_subscriptions():
         ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
         ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger"),
+        ({"maxOffsetsPerTrigger": "9" * 5_000}, "maxOffsetsPerTrigger"),
+        ({"maxOffsetsPerTrigger": str(2**63)}, "maxOffsetsPerTrigger"),
+        ({"startingTimestamp": str(2**63)}, "startingTimestamp"),
+        ({"startingTimestamp": "9" * 5_000}, "startingTimestamp"),
+        ({"endingTimestamp": str(2**63)}, "endingTimestamp"),
+        ({"startingOffsets": "[" * 100_000}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"0":1,"00":2}}'}, "startingOffsets"),
+        ({"startingOffsets": f'{{"t":{{"0":{2**63}}}}}'}, "startingOffsets"),
+        ({"startingOffsetsByTimestamp": f'{{"t":{{"0":{2**63}}}}}'}, "startingOffsetsByTimestamp"),
+        ({"subscribe": None, "assign": '{"a":' * 50_000}, "assign"),
+        ({"subscribe": "t" * 250}, "subscribe"),
         ({"minPartitions": "-1"}, "minPartitions"),
         ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger"),
@@ -100,6 +111,13 @@ def test_subscriptions():
 def test_wrong_options_are_named(given: dict[str, str], name: str):
     with pytest.raises(OptionError, match=rf"^\[FENCEPOST_INVALID_OPTION\] option (?i:{name})="):
         source(**given)
+
+
+def test_errors_do_not_repeat_long_values():
+    with pytest.raises(OptionError) as raised:
+        source(startingOffsets="[" * 100_000)
+    assert len(str(raised.value)) < 1_000
+    assert all(len(value) < 1_000 for value in raised.value.getMessageParameters().values())
 
 
 def test_timestamps_beat_offsets_and_a_common_one_beats_all():

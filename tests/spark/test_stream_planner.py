@@ -12,7 +12,14 @@ import pytest
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import survey as survey_module
-from fencepost.spark.errors import AvailableNowError, Condition, DataLossError, condition_of
+from fencepost.spark.errors import (
+    AvailableNowError,
+    BoundsError,
+    Condition,
+    DataLossError,
+    OffsetError,
+    condition_of,
+)
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
 from fencepost.spark.stream_planner import Json, StreamPlanner
@@ -413,6 +420,24 @@ def test_topics_and_partitions_that_are_not_there(options: Any):
         Query(options(subscribe=None, assign='{"t":[0,5]}')).planner.initial()
 
 
+@pytest.mark.parametrize("told", [{"logOffset": 3}, {"t": {"0": 2**63}}, [], 17, {"t": {"00": 1}}])
+def test_a_checkpoint_of_something_else_is_refused(fake: FakeCluster, options: Any, told: Any):
+    """Nothing is planned of it, and nothing called lost."""
+    fill(fake, 3)
+    good = {"t": {"0": 0, "1": 0}}
+    planner = Query(options(failOnDataLoss="false")).planner
+    for action in (
+        lambda: planner.next_end(told, limited=True),
+        lambda: planner.ranges(told, good),
+        lambda: planner.ranges(good, told),
+    ):
+        with pytest.raises(OffsetError, match="the checkpoint has") as raised:
+            action()
+        found = condition_of(raised.value)
+        assert found is not None and found.name == "FENCEPOST_INVALID_OFFSET"
+        assert found.parameters["offset"] == json.dumps(told)
+
+
 def test_starts_by_offset_and_time(fake: FakeCluster, options: Any):
     for second in range(5):
         fake.partition("t").append(batch(b"x", timestamp_ms=1000 * second))
@@ -420,8 +445,12 @@ def test_starts_by_offset_and_time(fake: FakeCluster, options: Any):
     assert start["t"] == {"0": 3, "1": 0}
     with pytest.raises(ValueError, match="missing: t-1; unknown: t-7"):
         Query(options(startingOffsets='{"t":{"0":3,"7":0}}')).planner.initial()
-    with pytest.raises(ValueError, match="t-1 has no record at or after timestamp 2500"):
+    with pytest.raises(BoundsError, match="t-1 has no record at or after timestamp 2500") as none:
         Query(options(startingTimestamp="2500")).planner.initial()
+    assert condition_of(none.value) == Condition(
+        "FENCEPOST_NO_RECORD_AT_TIMESTAMP",
+        {"topic": "t", "partition": "1", "timestamp": "2500"},
+    )
     lenient = options(startingTimestamp="2500", startingOffsetsByTimestampStrategy="latest")
     assert Query(lenient).planner.initial()["t"] == {"0": 3, "1": 0}
 

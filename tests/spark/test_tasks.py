@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +13,24 @@ import pytest
 from fencepost.batch.columns import SCHEMA as DECODED
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
+from fencepost.client.errors import ConnectionFailed
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
+from fencepost.client.open_transactions import OpenTransaction
+from fencepost.client.produce_queue import Identity
+from fencepost.spark import connections
 from fencepost.spark.columns import COLUMNS, default_schema
 from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
-from fencepost.spark.errors import Condition, DataLossError, SinkError, TimestampError, condition_of
+from fencepost.spark.errors import (
+    ClusterError,
+    Condition,
+    DamagedRecordsError,
+    DataLossError,
+    SinkError,
+    TimestampError,
+    condition_of,
+)
+from fencepost.spark.exactly_once import Mandate, TaskResult
 from fencepost.spark.filters import Narrowing
 from fencepost.spark.options import SourceOptions, sink_options
 from fencepost.spark.planning import OffsetRange
@@ -25,7 +39,13 @@ from fencepost.spark.reader import BatchReader, RangePartition, plan_batch
 from fencepost.spark.stream import StreamReader
 from fencepost.spark.survey import Survey
 from fencepost.spark.tasks import read_range
-from fencepost.spark.writer import check_schema, write_rows
+from fencepost.spark.writer import (
+    BatchWriter,
+    StreamWriter,
+    WrittenMessage,
+    check_schema,
+    write_rows,
+)
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
@@ -84,6 +104,19 @@ def test_a_timestamp_that_microseconds_cannot_hold(
     with pytest.raises(TimestampError, match="at offset 3 of t-0"):
         list(read_range(options(), EVERYTHING, OffsetRange(P0, 3, 4)))
     assert offsets(options(), OffsetRange(P0, 0, 2)) == [0, 1]
+
+
+def test_damaged_records_are_an_error_that_says_where(fake: FakeCluster, options: Any):
+    fill(fake, 2)
+    damaged = bytearray(batch(b"x"))
+    damaged[-1] ^= 1
+    fake.partition("t").append(bytes(damaged))
+    with pytest.raises(DamagedRecordsError, match="t-0: batch at offset 2") as raised:
+        list(read_range(options(), EVERYTHING, OffsetRange(P0, 0, 3)))
+    assert condition_of(raised.value) == Condition(
+        "FENCEPOST_DAMAGED_RECORDS",
+        {"topic": "t", "partition": "0", "offset": "2", "error": "CORRUPT_MESSAGE"},
+    )
 
 
 def test_rows_have_sparks_columns_and_types(fake: FakeCluster, options: Any):
@@ -187,6 +220,42 @@ def test_a_leader_that_is_behind_for_a_moment_loses_nothing(fake: FakeCluster, o
 
     fake._fetch = behind  # type: ignore[method-assign]
     assert offsets(options(), OffsetRange(P0, 4, 8)) == [4, 5, 6, 7]
+
+
+def test_whatever_spark_calls_tells_the_clients_errors_as_pysparks(
+    options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(config: Any) -> Any:
+        raise ConnectionFailed("away", host=config.bootstrap_servers)
+
+    monkeypatch.setattr(connections, "Cluster", refuse)
+    nowhere = {"kafka.bootstrap.servers": "nowhere:1"}
+    planned = RangePartition(OffsetRange(P0, 0, 3))
+    reader = BatchReader(options(streaming=False, **nowhere), Projection(OFFSETS))
+    stream = StreamReader(options(**nowhere), Projection(OFFSETS))
+    start, end = {"t": {"0": 0}}, {"t": {"0": 3}}
+    sink = {"topic": "t", "deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "s"}
+    once = StreamWriter(sink_options(nowhere | sink))
+    rows = pa.RecordBatch.from_pydict({"value": [b"x"]})
+    mandate = Mandate("s", Identity(1, 0), True, 0, 1_000, 0.0)
+    result = TaskResult(mandate, "q", OpenTransaction("s-1", 1, 0, True), ("t",))
+    calls: dict[str, Callable[[], Any]] = {
+        "partitions": reader.partitions,
+        "read": lambda: list(reader.read(planned)),
+        "prepareForTriggerAvailableNow": stream.prepareForTriggerAvailableNow,
+        "initialOffset": stream.initialOffset,
+        "latestOffset": lambda: stream.latestOffset(start, None),
+        "partitions of a batch": lambda: stream.partitions(start, end),
+        "read of a batch": lambda: list(stream.read(planned)),
+        "write": lambda: BatchWriter(sink_options(nowhere | {"topic": "t"})).write(iter([rows])),
+        "begin": once.__getstate__,
+        "commit": lambda: once.commit([WrittenMessage({}, result)], 3),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ClusterError) as raised:
+            call()
+        parameters = {"error": "ConnectionFailed", "broker": "nowhere:1"}
+        assert parameters.items() <= raised.value.getMessageParameters().items(), name
 
 
 def test_foreign_partitions_are_an_error_not_silence(options: Any):

@@ -69,7 +69,8 @@ class FencepostDataSource(DataSource):
             from fencepost.spark.errors import SinkError
 
             raise SinkError(
-                'topics cannot be overwritten; use df.write.format("fencepost").mode("append")'
+                'topics cannot be overwritten; use df.write.format("fencepost").mode("append")',
+                mode="overwrite",
             )
         return BatchWriter(self._sink(schema).options)
 

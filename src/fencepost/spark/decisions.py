@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError
 FORMAT: Final = 1
 PART_CHARS: Final = 3_500
 PARTS_MAX: Final = 1_000
+_NOT_JSON: Final = (ValueError, TypeError, RecursionError)
 DECISION_BYTES_MAX: Final = 16 * 1024 * 1024
 """What a decision may be decompressed to: some 200,000 tasks."""
 
@@ -107,7 +109,7 @@ def decode(parts: list[str], sink: str) -> Decision:
             ),
             spare=tuple(f"{sink}-{tail}" for tail in content["spare"]),
         )
-    except (binascii.Error, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (binascii.Error, zlib.error, ArithmeticError, LookupError, *_NOT_JSON) as error:
         raise DecisionError(sink, str(error)) from error
 
 
@@ -154,7 +156,7 @@ def _last(
 
 def _count(part: str, sink: str) -> int:
     text = part.partition(":")[0]
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= PARTS_MAX:
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= PARTS_MAX:
         raise DecisionError(sink, "they do not begin with a number of parts")
     return int(text)
 

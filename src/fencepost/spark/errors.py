@@ -11,26 +11,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
 
+from fencepost.batch.errors import BatchError
+from fencepost.client.errors import ClientError
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.conditions import (
+    CLUSTER,
     CONDITIONS,
+    DAMAGED_RECORDS,
     DATA_LOSS,
+    INVALID_OFFSET,
     INVALID_OPTION,
     INVALID_ROWS,
+    INVALID_SCHEMA,
     MALFORMED_TIMESTAMP,
 )
 from fencepost.spark.loss import UNKNOWN_END, Loss
+from fencepost.wire.errors import WireError, error_name
 
 SQL_STATES: Final = {DATA_LOSS: "22000", INVALID_OPTION: "42616", MALFORMED_TIMESTAMP: "22008"}
 _PARAMETERS: Final = "parameters: "
 # As Python writes an error of ours: with its class, which Spark's own connector has not.
 _IN_TEXT: Final = re.compile(r"\bfencepost\.spark\.\w+\.\w+: \[([A-Z_]+(?:\.[A-Z_]+)?)\]")
+_VALUE_SHOWN_MAX: Final = 300
 # How much of a text is searched for our parameters: Spark's texts hold whole Java stacks.
 _TEXT_MAX: Final = 1_000_000
 
@@ -66,6 +75,8 @@ class OptionError(SparkError, ValueError):
     """An option has a wrong name or value; the text names it and says what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
+        if isinstance(value, str) and len(value) > _VALUE_SHOWN_MAX:
+            value = f"{value[:_VALUE_SHOWN_MAX]}..."
         super().__init__(
             INVALID_OPTION,
             f"option {name}={value!r}: {allowed}",
@@ -76,8 +87,62 @@ class OptionError(SparkError, ValueError):
 class SinkError(SparkError, ValueError):
     """The rows cannot be written as they are; the text says which column and why."""
 
-    def __init__(self, message: str, condition: str = INVALID_ROWS) -> None:
-        super().__init__(condition, message, {})
+    def __init__(self, message: str, condition: str = INVALID_ROWS, **parameters: object) -> None:
+        super().__init__(condition, message, parameters)
+
+
+class SchemaError(SparkError, ValueError):
+    """A read's schema names a column that there is not, or one of another type."""
+
+    def __init__(self, message: str, column: str, allowed: str) -> None:
+        super().__init__(INVALID_SCHEMA, message, {"column": column, "allowed": allowed})
+
+
+class OffsetError(SparkError, ValueError):
+    """What the checkpoint has as an offset is none: it was cut, or another source wrote it."""
+
+    def __init__(self, told: object, reason: str) -> None:
+        text = json.dumps(told, default=repr)[:_VALUE_SHOWN_MAX]
+        super().__init__(
+            INVALID_OFFSET,
+            f"the checkpoint has {text} as an offset, which is not one of topics: {reason}",
+            {"offset": text, "reason": reason},
+        )
+
+
+class ClusterError(SparkError):
+    """Brokers cannot be reached, refuse, or do not answer as they should; the cause is the client's
+    error. `error` is Kafka's name of the refusal, or the client's of what went wrong."""
+
+    def __init__(self, cause: ClientError | WireError) -> None:
+        name = type(cause).__name__
+        parameters: dict[str, object] = {"reason": str(cause)}
+        if isinstance(cause, ClientError):
+            name = name if cause.code is None else error_name(cause.code)
+            where = {"topic": cause.topic, "partition": cause.partition, "broker": cause.host}
+            parameters |= {key: value for key, value in where.items() if value is not None}
+        super().__init__(CLUSTER, str(cause), {"error": name, **parameters})
+
+
+class DamagedRecordsError(SparkError):
+    """Bytes that a broker gave out are no records; the partition cannot be read past them."""
+
+    def __init__(self, where: TopicPartition, cause: BatchError) -> None:
+        at = {} if cause.offset is None else {"offset": cause.offset}
+        super().__init__(
+            DAMAGED_RECORDS,
+            f"{where}: {cause}",
+            {"topic": where.topic, "partition": where.partition, **at, "error": cause.code.name},
+        )
+
+
+@contextmanager
+def cluster_errors() -> Iterator[None]:
+    """The client's errors within, as they are told to users of Spark."""
+    try:
+        yield
+    except (ClientError, WireError) as error:
+        raise ClusterError(error) from error
 
 
 class BoundsError(SparkError, ValueError):

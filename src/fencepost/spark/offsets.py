@@ -19,13 +19,18 @@ partition to the next offset to read. "#" cannot begin a topic's name. Per topic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.client.metadata import TopicPartition
 
 EXTRA = "#fencepost"
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
+_PARTITION: Final = re.compile("0|[1-9][0-9]{0,9}")
+_SHOWN_MAX: Final = 40
 
 
 class Position(NamedTuple):
@@ -67,6 +72,8 @@ class StreamOffset:
     def from_json(cls, parsed: Mapping[str, Any], *, negative: bool = False) -> StreamOffset:
         """Read either format. ValueError says what is wrong; `negative` allows -1 and -2, which
         mean the end and the beginning in options but never in a checkpoint."""
+        if not isinstance(parsed, Mapping):
+            raise ValueError("it is no JSON object")
         extra = parsed.get(EXTRA, {})
         if not isinstance(extra, Mapping):
             raise ValueError(f"{EXTRA} must be an object")
@@ -92,23 +99,33 @@ def _read_extra(
         if not isinstance(known, Mapping):
             raise ValueError(f"{EXTRA}.{topic} must be an object")
         if "id" in known:
-            topic_ids[topic] = str(known["id"])
+            if not isinstance(known["id"], str):
+                raise ValueError(f"{EXTRA}.{topic}.id is no topic id")
+            topic_ids[topic] = known["id"]
         epochs.update(_numbers(topic, known.get("epochs", {}), f"{EXTRA}.{topic}.epochs"))
         begins.update(_numbers(topic, known.get("from", {}), f"{EXTRA}.{topic}.from"))
+    for where, epoch in epochs.items():
+        if not 0 <= epoch <= INT32_MAX:
+            raise ValueError(f"{where} cannot have the leader epoch {epoch}")
+    for where, begin in begins.items():
+        if begin < 0:
+            raise ValueError(f"{where} cannot begin at {begin}")
     return topic_ids, epochs, begins
 
 
 def _numbers(topic: str, entries: Any, what: str) -> list[tuple[TopicPartition, int]]:
     if not isinstance(entries, Mapping):
         raise ValueError(f"{what} must be an object of partitions")
-    numbers = []
+    numbers: dict[TopicPartition, int] = {}
     for partition, number in entries.items():
-        if not str(partition).isdecimal():
-            raise ValueError(f"{partition!r} is not a partition of {topic}")
-        if type(number) is not int:
-            raise ValueError(f"{number!r} of {topic}-{partition} is not a whole number")
-        numbers.append((TopicPartition(topic, int(partition)), number))
-    return numbers
+        # As Spark writes them: other spellings of a number would name a partition twice.
+        if not _PARTITION.fullmatch(str(partition)) or int(partition) > INT32_MAX:
+            raise ValueError(f"{str(partition)[:_SHOWN_MAX]!r} is not a partition of {topic}")
+        if type(number) is not int or abs(number) > INT64_MAX:
+            shown = repr(number)[:_SHOWN_MAX]
+            raise ValueError(f"{shown} of {topic}-{partition} is not a whole number of 64 bits")
+        numbers[TopicPartition(topic, int(partition))] = number
+    return list(numbers.items())
 
 
 def _sorted(items: Mapping[TopicPartition, Any]) -> list[tuple[TopicPartition, Any]]:

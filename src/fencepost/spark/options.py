@@ -29,7 +29,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
 from fencepost.spark.java_regex import PatternError, matcher
-from fencepost.spark.offsets import StreamOffset
+from fencepost.spark.offsets import INT64_MAX, StreamOffset
 
 log = logging.getLogger("fencepost.spark")
 
@@ -79,6 +79,7 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 # Of members of a group; any value goes, since nothing is done with it.
@@ -201,9 +202,10 @@ class _Options:
         text = self.get(name)
         if text is None:
             return None
-        if not text.strip().isdecimal() or int(text) < 1 or int(text) >= 2**63:
+        number = _whole(text)
+        if number is None or number < 1:
             raise OptionError(name, text, "must be a positive whole number")
-        return int(text)
+        return number
 
     def check_names(self) -> None:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
@@ -352,6 +354,8 @@ def _subscription(options: _Options) -> Subscription:
         topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not topics:
             raise OptionError(name, text, "names no topic")
+        if any(len(topic) > TOPIC_CHARS_MAX for topic in topics):
+            raise OptionError(name, text, f"topics have at most {TOPIC_CHARS_MAX} characters")
         return Subscription(topics=topics)
     if not text.strip():
         raise OptionError(name, text, "must not be empty")
@@ -387,11 +391,12 @@ def _bound(options: _Options, side: str, default: Point) -> Bound:
             relative = _relative(name, text)
             if isinstance(relative, AtTimestamps):
                 return relative
-        if not text.strip().isdecimal():
+        time_ms = _whole(text)
+        if time_ms is None:
             raise OptionError(
                 name, text, "must be milliseconds since 1970, or a time ago like -10 minutes"
             )
-        return AtTimestamps(int(text), None, or_latest)
+        return AtTimestamps(time_ms, None, or_latest)
     name = f"{side}OffsetsByTimestamp"
     text = options.get(name)
     if text is not None:
@@ -413,6 +418,13 @@ def _bound(options: _Options, side: str, default: Point) -> Bound:
     if any(value < EARLIEST for value in offsets.values()):
         raise OptionError(name, text, "offsets must be at least 0, or -1 (latest), -2 (earliest)")
     return AtOffsets(offsets)
+
+
+def _whole(text: str) -> int | None:
+    """A number of 64 bits that is not negative."""
+    if not re.fullmatch(r"\s*[0-9]{1,19}\s*", text) or int(text) > INT64_MAX:
+        return None
+    return int(text)
 
 
 def _relative(name: str, text: str) -> AtTimestamps | BeforeEnd:
@@ -453,7 +465,7 @@ def _partition_numbers(name: str, text: str, allowed: str) -> dict[TopicPartitio
 def _json_object(name: str, text: str, allowed: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(name, text, f"{allowed}; {error}") from error
     if not isinstance(parsed, dict):
         raise OptionError(name, text, allowed)

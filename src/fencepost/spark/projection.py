@@ -17,12 +17,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from fencepost.spark.columns import COLUMNS
+from fencepost.spark.errors import SchemaError
 
 
 class Projection:
     """Turns decoded Kafka columns into those of `schema`.
 
-    Raises ValueError, naming column and choices, for one that does not exist or has another type.
+    Raises SchemaError, naming column and choices, for one that does not exist or has another type.
     Holds plain data only and travels in pickles.
     """
 
@@ -32,15 +33,19 @@ class Projection:
         for field in schema.fields:
             source = names.get(field.name.lower())
             if source is None:
-                raise ValueError(
-                    f"there is no column {field.name!r} to read; there are {', '.join(COLUMNS)}"
+                raise SchemaError(
+                    f"there is no column {field.name!r} to read; there are {', '.join(COLUMNS)}",
+                    field.name,
+                    ", ".join(COLUMNS),
                 )
             allowed = COLUMNS[source]
             if _nullable(field.dataType) not in allowed:
                 choices = " or ".join(kind.simpleString() for kind in allowed)
-                raise ValueError(
+                raise SchemaError(
                     f"column {field.name!r} can be read as {choices}, "
-                    f"not as {field.dataType.simpleString()}"
+                    f"not as {field.dataType.simpleString()}",
+                    field.name,
+                    choices,
                 )
             self.sources.append(source)
         self.arrow_schema = _arrow_schema(schema)

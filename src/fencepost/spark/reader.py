@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, list_offsets
 from fencepost.spark.conditions import GIVEN_START_BEHIND_END, START_BEHIND_END
-from fencepost.spark.errors import BoundsError, DataLossError
+from fencepost.spark.errors import BoundsError, DataLossError, cluster_errors
 from fencepost.spark.filters import Narrowing
 from fencepost.spark.loss import Loss
 from fencepost.spark.options import AtOffsets, Point, SourceOptions
@@ -66,7 +66,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One range per task."""
-        ranges = plan_batch(self.options, Survey(self.options), self.narrowing)
+        with cluster_errors():
+            ranges = plan_batch(self.options, Survey(self.options), self.narrowing)
         return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -77,7 +78,8 @@ class BatchReader(DataSourceReader):
         from fencepost.spark.tasks import read_range  # decoding, which no planner needs
 
         freeze_loaded()
-        yield from read_range(self.options, self.projection, wanted_range(partition))
+        with cluster_errors():
+            yield from read_range(self.options, self.projection, wanted_range(partition))
 
 
 def wanted_range(partition: InputPartition) -> OffsetRange:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from fencepost.spark.errors import cluster_errors
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import RangePartition, wanted_range
@@ -79,11 +80,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is all that this run reads."""
-        self.planner.freeze()
+        with cluster_errors():
+            self.planner.freeze()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts."""
-        return self.planner.initial()
+        with cluster_errors():
+            return self.planner.initial()
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: Any = None
@@ -92,7 +95,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         the batch that ends at `start` is finished, also after the last batch of a run."""
         self._finished(start)
         limited = not (HAS_ADMISSION_CONTROL and isinstance(limit, ReadAllAvailable))
-        return self.planner.next_end(start, limited=limited)
+        with cluster_errors():
+            return self.planner.next_end(start, limited=limited)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the logs, for the query's progress."""
@@ -100,7 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One range per task of the batch."""
-        return [RangePartition(wanted) for wanted in self.planner.ranges(start, end)]
+        with cluster_errors():
+            return [RangePartition(wanted) for wanted in self.planner.ranges(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A task's rows."""
@@ -108,7 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from fencepost.spark.tasks import read_range  # decoding, which the planner does not need
 
         freeze_loaded()
-        yield from read_range(self.options, self.projection, wanted_range(partition))
+        with cluster_errors():
+            yield from read_range(self.options, self.projection, wanted_range(partition))
 
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ends here is finished. The checkpoint has the offsets; a group is told

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
-from fencepost.spark.errors import AvailableNowError, DataLossError
+from fencepost.spark.errors import AvailableNowError, DataLossError, OffsetError
 from fencepost.spark.loss import Loss, PartitionState, judge, never_seen, unseen_beginning
 from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.spark.options import AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
@@ -213,7 +213,10 @@ class StreamPlanner:
         for known, offset in reversed(self._told):
             if known == told:
                 return offset
-        offset = StreamOffset.from_json(told)
+        try:
+            offset = StreamOffset.from_json(told)
+        except ValueError as error:
+            raise OffsetError(told, str(error)) from error
         if self.options.plain_offsets and not self._warned_of_plain:
             self._warned_of_plain = True
             unchecked = sorted({p.topic for p in offset.positions} - set(offset.topic_ids))

@@ -23,7 +23,7 @@ from fencepost.client.offsets import (
     list_offsets,
     offsets_for_leader_epochs,
 )
-from fencepost.spark.conditions import OTHER_OFFSETS, OTHER_TIMESTAMPS
+from fencepost.spark.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.spark.connections import cluster_for
 from fencepost.spark.errors import BoundsError
 from fencepost.spark.java_regex import matcher
@@ -172,7 +172,7 @@ class Survey:
     # -- bounds of new queries -------------------------------------------------------------------
 
     def resolve(self, bound: Bound, look: Look, what: str) -> dict[TopicPartition, int]:
-        """Offsets for a bound given in options; ValueError when it does not fit the partitions."""
+        """Offsets for a bound given in options; BoundsError when it does not fit the partitions."""
         if bound is Point.LATEST:
             return {partition: end.offset for partition, end in look.latest.items()}
         if bound is Point.EARLIEST:
@@ -202,9 +202,15 @@ class Survey:
         offsets = {}
         for partition, found in list_offsets(self.cluster, wanted).items():
             if found.offset < 0 and not bound.or_latest:
-                raise ValueError(
+                raise BoundsError(
+                    NO_SUCH_TIME,
                     f"{partition} has no record at or after timestamp {wanted[partition]}; set "
-                    "startingOffsetsByTimestampStrategy=latest to start at its end"
+                    "startingOffsetsByTimestampStrategy=latest to start at its end",
+                    {
+                        "topic": partition.topic,
+                        "partition": partition.partition,
+                        "timestamp": wanted[partition],
+                    },
                 )
             end = look.latest[partition].offset
             offsets[partition] = end if found.offset < 0 else found.offset

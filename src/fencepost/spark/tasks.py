@@ -30,7 +30,7 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
 from fencepost.spark.columns import COLUMNS
 from fencepost.spark.connections import cluster_for, drop
-from fencepost.spark.errors import DataLossError, TimestampError
+from fencepost.spark.errors import DamagedRecordsError, DataLossError, TimestampError
 from fencepost.spark.loss import UNKNOWN_END, Loss, recreated
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
@@ -52,11 +52,14 @@ assert set(DECODED.names) == set(COLUMNS)
 def read_range(
     options: SourceOptions, projection: Projection, wanted: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `wanted`. Raises DataLossError unless failOnDataLoss=false, which logs."""
+    """The records of `wanted`. Raises DataLossError unless failOnDataLoss=false, which logs;
+    DamagedRecordsError, TimestampError, ClientError."""
     cluster = cluster_for(options.client)
     decoded = _Task(options, projection, cluster).batches(wanted)
     try:
         yield from projection.apply(decoded)
+    except BatchError as error:
+        raise DamagedRecordsError(wanted.partition, error) from error
     except ClientError:
         drop(options.client)
         raise

@@ -222,7 +222,13 @@ class WriteTask:
         numbers = pc.fill_null(named, 0).to_numpy(zero_copy_only=False)
         if ((numbers < 0) | (numbers >= count)).any():
             wrong = int(numbers[(numbers < 0) | (numbers >= count)][0])
-            raise SinkError(f"a row names partition {wrong}; topic {topic} has {count}")
+            raise SinkError(
+                f"a row names partition {wrong}; topic {topic} has {count}",
+                column="partition",
+                topic=topic,
+                partition=wrong,
+                partitions=count,
+            )
         is_named = named.is_valid().to_numpy(zero_copy_only=False)
         return np.where(is_named, numbers, chosen).astype(np.int32)
 

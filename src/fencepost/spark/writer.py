@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 from fencepost.client.cluster import Cluster
 from fencepost.spark.collector import freeze_loaded
 from fencepost.spark.connections import cluster_for, drop, producer_for
-from fencepost.spark.errors import SinkError
+from fencepost.spark.errors import SinkError, cluster_errors
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions
 from fencepost.spark.sinks import finish_unnamed
@@ -61,22 +61,25 @@ def check_schema(schema: StructType, topic: str | None, *, keep_timestamps: bool
     """Raise SinkError unless rows of `schema` can be written."""
     columns = {one.name: one.dataType for one in schema.fields}
     if "value" not in columns:
-        raise SinkError(f"a column 'value' is required; there are {', '.join(columns) or 'none'}")
+        there = ", ".join(columns) or "none"
+        raise SinkError(f"a column 'value' is required; there are {there}", column="value")
     if topic is None and "topic" not in columns:
-        raise SinkError("the option 'topic' or a column 'topic' is required")
+        raise SinkError("the option 'topic' or a column 'topic' is required", column="topic")
     for name in ("key", "value"):
         _require(columns, name, (StringType, BinaryType), "string or binary")
     _require(columns, "topic", (StringType,), "string")
     _require(columns, "partition", (IntegerType,), "int")
     if keep_timestamps:
         if "timestamp" not in columns:
-            raise SinkError("keepTimestamps=true needs a column 'timestamp'")
+            raise SinkError("keepTimestamps=true needs a column 'timestamp'", column="timestamp")
         _require(columns, "timestamp", (TimestampType,), "timestamp")
     headers = columns.get("headers")
     if headers is not None and not _are_headers(headers):
         raise SinkError(
             "column 'headers' must be array<struct<key:string,value:binary>>, "
-            f"not {headers.simpleString()}"
+            f"not {headers.simpleString()}",
+            column="headers",
+            type=headers.simpleString(),
         )
 
 
@@ -84,7 +87,8 @@ def _require(
     columns: dict[str, DataType], name: str, kinds: tuple[type[DataType], ...], text: str
 ) -> None:
     if name in columns and not isinstance(columns[name], kinds):
-        raise SinkError(f"column {name!r} must be {text}, not {columns[name].simpleString()}")
+        found = columns[name].simpleString()
+        raise SinkError(f"column {name!r} must be {text}, not {found}", column=name, type=found)
 
 
 def _are_headers(kind: DataType) -> bool:
@@ -155,24 +159,27 @@ class _Writer:
         """What travels to tasks. Spark makes writers for planning and for committing alike, but
         ships only those of planning: so this is where a batch of the exactly-once sink begins."""
         if self.options.exactly_once is not None and self.grant is None:
-            if self.options.exactly_once.name is None:
-                finish_unnamed(cluster_for(self.options.client))
-            self.grant = self._driver(self._sink_name()).open()
+            with cluster_errors():
+                if self.options.exactly_once.name is None:
+                    finish_unnamed(cluster_for(self.options.client))
+                self.grant = self._driver(self._sink_name()).open()
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """A task's rows."""
         freeze_loaded()
-        if self.grant is None:
-            return write_rows(self.options, iterator)
-        attempt = Attempt.running(streaming=self.is_streaming)
-        return write_in_transaction(self.options, self.grant, attempt, iterator)
+        with cluster_errors():
+            if self.grant is None:
+                return write_rows(self.options, iterator)
+            attempt = Attempt.running(streaming=self.is_streaming)
+            return write_in_transaction(self.options, self.grant, attempt, iterator)
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         written = _written(messages)
         results = [one.result for one in written if one.result is not None]
         if results:
-            self._driver(results[0].mandate.sink).commit(results, batch)
+            with cluster_errors():
+                self._driver(results[0].mandate.sink).commit(results, batch)
         log.debug("%d records were written by %d tasks", _total(written), len(messages))
 
     def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -185,7 +192,8 @@ class _Writer:
                 _total(written),
             )
         elif results:
-            self._driver(results[0].mandate.sink).abort(results)
+            with cluster_errors():
+                self._driver(results[0].mandate.sink).abort(results)
 
     def _driver(self, sink: str) -> SinkDriver:
         wanted = self.options.exactly_once
@@ -200,7 +208,8 @@ class _Writer:
         if self.is_streaming:
             raise SinkError(
                 "exactly-once needs a name that stays: the option transactionalIdPrefix, or "
-                "checkpointLocation as an option of the query"
+                "checkpointLocation as an option of the query",
+                option="transactionalIdPrefix",
             )
         name = f"fencepost-spark-{uuid.uuid4().hex}"
         log.info("this write has transactionalIdPrefix %s", name)
