@@ -265,6 +265,20 @@ def test_available_now_refuses_a_target_that_was_cut(fake: FakeCluster, options:
     )
 
 
+def test_available_now_leaves_a_recreated_topic_to_the_users_choice(
+    fake: FakeCluster, options: Any
+):
+    """It is another topic, of which nothing was to be read, and not one that was cut."""
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="4"))
+    query.planner.freeze()
+    assert query.trigger()
+    fake.create_topic("t", 2)
+    fill(fake, 3)
+    with pytest.raises(DataLossError, match="t-0: recreated, offsets 4 to the end"):
+        query.trigger()
+
+
 def test_available_now_goes_on_while_a_high_watermark_lags(
     fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -462,13 +476,13 @@ def test_small_batches_wait_for_more_or_for_their_time(fake: FakeCluster, option
     assert query.trigger()  # the first fires at once
     fill(fake, 3)
     assert not query.trigger()
-    fill(fake, 8)
-    assert query.trigger()
+    fill(fake, 7)
+    assert query.trigger()  # just enough
     fill(fake, 1)
     assert not query.trigger()
     query.time += 61
     assert query.trigger()
-    assert query.read == [(0, 0, 3), (0, 3, 14), (0, 14, 15)]
+    assert query.read == [(0, 0, 3), (0, 3, 13), (0, 13, 14)]
 
 
 def test_splits(fake: FakeCluster, options: Any):
@@ -599,17 +613,21 @@ def test_a_recreated_topic_is_noticed_by_a_running_query(fake: FakeCluster, opti
         query.trigger()
 
 
-def test_a_batch_of_a_topic_that_was_recreated_meanwhile(fake: FakeCluster, options: Any):
+@pytest.mark.parametrize("beginning", [0, 15])
+def test_a_batch_of_a_topic_that_was_recreated_meanwhile(
+    fake: FakeCluster, options: Any, beginning: int
+):
     query = started(fake, options, failOnDataLoss="false")
     fill(fake, 10)
     query.trigger(crash=True)
     fake.create_topic("t", 2)
     fill(fake, 50)
+    fake.partition("t").delete_before(beginning)
     query.restart()
     query.run()
     assert query.batches[-1] == []  # those offsets were of the old topic
     query.trigger()
-    assert query.read[-1] == (0, 0, 50)
+    assert query.read[-1] == (0, beginning, 50)
 
 
 def test_a_deleted_topic(fake: FakeCluster, options: Any):

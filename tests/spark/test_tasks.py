@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost.batch.columns import SCHEMA as DECODED
+from fencepost.batch.header import read_header
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
 from fencepost.client.errors import ConnectionFailed
@@ -46,6 +47,7 @@ from fencepost.spark.writer import (
     check_schema,
     write_rows,
 )
+from fencepost.wire.errors import ErrorCode
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
@@ -222,6 +224,28 @@ def test_a_leader_that_is_behind_for_a_moment_loses_nothing(fake: FakeCluster, o
     assert offsets(options(), OffsetRange(P0, 4, 8)) == [4, 5, 6, 7]
 
 
+def test_a_second_try_still_says_which_epoch_was_read_last(fake: FakeCluster, options: Any):
+    """By that a leader that was elected meanwhile can tell that it has another history."""
+    log = fake.partition("t")
+    log.elect(1)
+    fill(fake, 3)
+    answer = fake._fetch
+    asked: list[tuple[int, int]] = []
+
+    def refusing_once(node: int, name: str | None, wanted: Any) -> Any:
+        asked.append((wanted.fetch_offset, wanted.last_fetched_epoch))
+        found = answer(node, name, wanted)
+        if len(asked) == 1:
+            found.records = log.batches[0]
+        if len(asked) == 2:
+            found.error_code, found.records = ErrorCode.OFFSET_OUT_OF_RANGE, b""
+        return found
+
+    fake._fetch = refusing_once  # type: ignore[method-assign]
+    assert offsets(options(), OffsetRange(P0, 0, 3)) == [0, 1, 2]
+    assert asked == [(0, -1), (1, 1), (1, 1)]
+
+
 def test_whatever_spark_calls_tells_the_clients_errors_as_pysparks(
     options: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -270,6 +294,16 @@ def test_foreign_partitions_are_an_error_not_silence(options: Any):
     ):
         with pytest.raises(TypeError, match="planned no partition"):
             list(reader.read(partition))
+
+
+@pytest.mark.parametrize("beginning", [0, 2])
+def test_a_range_that_begins_with_a_gap_is_no_loss(fake: FakeCluster, options: Any, beginning: int):
+    """Compaction or an aborted transaction, where the log begins as well as later."""
+    fill(fake, 8)
+    log = fake.partition("t")
+    log.delete_before(beginning)
+    log.batches = [one for one in log.batches if not 2 <= read_header(one).base_offset < 5]
+    assert offsets(options(), OffsetRange(P0, 2, 8)) == [5, 6, 7]
 
 
 def test_records_deleted_before_the_task_came(
@@ -408,8 +442,9 @@ def test_a_start_that_was_named_earliest_stays_so(
     for partition in (0, 1):
         fill(fake, 2, partition)
     chosen = options(streaming=False, **starting)
-    ranges = plan_batch(chosen, Survey(chosen), Narrowing())
-    assert [one.from_earliest for one in ranges] == expected
+    for narrowing in (Narrowing(), Narrowing(least_offset=1)):  # whether filters are pushed or not
+        ranges = plan_batch(chosen, Survey(chosen), narrowing)
+        assert [one.from_earliest for one in ranges] == expected
 
 
 def test_batch_plans(fake: FakeCluster, options: Any):

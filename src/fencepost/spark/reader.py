@@ -186,7 +186,5 @@ def _narrowed(survey: Survey, ranges: list[OffsetRange], narrowing: Narrowing) -
         first = since.get(wanted.partition, 0)
         start = max(wanted.start, narrowing.least_offset, wanted.end if first < 0 else first)
         end = min(wanted.end, narrowing.most_offset + 1)
-        moved = start > wanted.start
-        late = wanted.from_earliest and not moved
-        narrowed.append(replace(wanted, start=start, end=end, from_earliest=late))
+        narrowed.append(replace(wanted, start=start, end=end))
     return narrowed

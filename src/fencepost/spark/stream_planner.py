@@ -162,8 +162,7 @@ class StreamPlanner:
             limits = self._still_there(end, look)
             # PySpark 4.1 has ends planned without their start: that is compared now.
             unknown = {p: at for p, at in start.positions.items() if p not in end.begins}
-            onward = self._onward(StreamOffset(unknown, start.topic_ids), look)
-            begins.update({p: min(at, limits.get(p, at)) for p, at in onward.items()})
+            begins.update(self._onward(StreamOffset(unknown, start.topic_ids), look))
         elif start_json != self._verified:
             look = self.survey.look()
             begins = self._begins(start, look)

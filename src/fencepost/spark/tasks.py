@@ -86,7 +86,8 @@ class _Task:
                 return
             except (OffsetOutOfRange, LogTruncated, UnknownTopic) as error:
                 left = self._after_loss(replace(left, start=position), error)
-                last_epoch = -1
+                if left is None or left.start != position or isinstance(error, LogTruncated):
+                    last_epoch = -1  # what comes next does not follow on what was read
 
     def _fetch(self, left: OffsetRange, last_epoch: int) -> Iterator[Fetched]:
         topic = left.partition.topic
