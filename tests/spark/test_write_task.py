@@ -158,3 +158,18 @@ def test_every_row_is_sent_once(
     sent = [value for _, _, values, _ in task.sent for value in values]
     assert sorted(sent) == sorted(wanted)
     assert task.records.get("t", 0) == len(wanted)
+
+
+def test_rows_without_a_key_take_turns_beside_rows_with_one():
+    task = Task(3, topic="t")
+    keys = [b"k", None] * 20
+    rows = pa.RecordBatch.from_pydict({"key": keys, "value": [b"%d" % n for n in range(40)]})
+    where = []
+    for _ in range(3):
+        task.sent.clear()
+        task.write(rows)
+        task.finish()
+        (partition,) = {p for _, p, values, _ in task.sent if b"1" in values}
+        assert set(rows.column("value").to_pylist()[1::2]) <= set(task.values("t", partition))
+        where.append(partition)
+    assert sorted(where) == [0, 1, 2]

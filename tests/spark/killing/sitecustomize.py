@@ -1,0 +1,114 @@
+"""Kills at named steps of a query: every Python process that has this directory on its PYTHONPATH
+looks, at each step, whether the file in FENCEPOST_TEST_KILL names it, and whom to kill there.
+
+Python imports a module of this name when it starts, so Spark's own processes for Python (the
+source's, the sink's, tasks' workers) need nothing else. The product has no hook for it: its methods
+are wrapped when their module is loaded. The file is taken by renaming it, so one kill is done once.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ARMED = Path(os.environ["FENCEPOST_TEST_KILL"])
+
+
+def step(name: str) -> None:
+    """Kill, if that is what the file says of this step."""
+    try:
+        order = json.loads(ARMED.read_text())
+        if order["step"] != name:
+            return
+        os.rename(ARMED, ARMED.with_suffix(".taken"))
+    except (OSError, ValueError):
+        return  # nothing is to be killed, or another process was first
+    if order["victim"] == "broker":
+        # The test kills it, and brings it back while this goes on.
+        while not ARMED.with_suffix(".killed").exists():
+            time.sleep(0.005)
+        return
+    os.kill(order.get("pid") or os.getpid(), signal.SIGKILL)
+    time.sleep(60)  # the JVM takes its children with it
+
+
+def around(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Steps NAME and NAME:done, before a function and behind it."""
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def stepping(*args: Any, **kwargs: Any) -> Any:
+            step(name)
+            result = function(*args, **kwargs)
+            step(f"{name}:done")
+            return result
+
+        return stepping
+
+    return wrap
+
+
+def around_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a task that reads, with a step between its first rows and the others."""
+
+    @functools.wraps(function)
+    def stepping(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        step("read")
+        for number, rows in enumerate(function(*args, **kwargs)):
+            yield rows
+            if number == 0:
+                step("read:begun")
+        step("read:done")
+
+    return stepping
+
+
+# What is wrapped, by module: the attribute, and how.
+STEPS: dict[str, dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    "fencepost.spark.stream": {
+        "StreamReader.latestOffset": around("plan"),
+        "StreamReader.partitions": around("split"),
+        "StreamReader.read": around_rows,
+    },
+    "fencepost.spark.exactly_once": {
+        "SinkDriver.open": around("open"),
+        "SinkDriver.commit": around("commit"),
+        "SinkDriver._record": around("decide"),
+        "end_all": around("end"),
+    },
+    "fencepost.spark.writer": {"write_in_transaction": around("write")},
+}
+
+
+class Patching(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loads the modules above as ever, and wraps what is in them."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name not in STEPS:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None:
+            self.loader: Any = spec.loader
+            spec.loader = self
+        return spec
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        for where, wrap in STEPS[module.__name__].items():
+            owner, _, attribute = where.rpartition(".")
+            holder = getattr(module, owner) if owner else module
+            setattr(holder, attribute, wrap(getattr(holder, attribute)))
+
+
+sys.meta_path.insert(0, Patching())
