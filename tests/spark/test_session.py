@@ -15,6 +15,7 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
+from fencepost.spark.errors import condition_of
 from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from ..client.fake_cluster import FakeCluster
@@ -335,3 +336,24 @@ def test_writes_with_wrong_options_are_refused(spark: Any, served: str, made: st
         spark.range(5).withColumnRenamed("id", "value").write.format("fencepost").option(
             "kafka.bootstrap.servers", served
         ).option("topic", made).mode("append").save()
+
+
+def test_a_checkpoint_of_another_source_loses_nothing_and_says_what_it_is(
+    spark: Any, cluster: Cluster, served: str, made: str, tmp_path: Path
+):
+    produce(cluster, made, 0, 30)
+    copy = Copy(spark, served, made, tmp_path)
+    copy.run(startingOffsets="earliest")
+    produce(cluster, made, 30, 40)
+    last = Path(copy.checkpoint) / "offsets" / "0"
+    whole = last.read_bytes()
+    last.with_name(f".{last.name}.crc").unlink()  # Spark's, of what it wrote itself
+    last.write_bytes(b"\n".join([*whole.split(b"\n")[:2], b'{"logOffset":3}']))
+    with pytest.raises(Exception, match="logOffset") as raised:
+        copy.run(failOnDataLoss="false")
+    found = condition_of(raised.value)
+    assert found is not None and found.name == "FENCEPOST_INVALID_OFFSET"
+    assert found.parameters["offset"] == '{"logOffset": 3}'
+    last.write_bytes(whole)
+    copy.run()
+    assert copy.numbers == list(range(40))
