@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.client.metadata import TopicPartition
+from fencepost.spark import checkpoint
 from fencepost.spark.checkpoint import (
     FILE_BYTES_MAX,
     CheckpointError,
@@ -45,6 +46,30 @@ def test_the_newest_batch_counts_by_number_not_by_name(tmp_path: Path):
     committed = found.sources[0].committed
     assert committed is not None
     assert committed.positions == {T0: Position(11)}
+
+
+def test_a_batch_that_is_planned_and_committed_between_two_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = write_checkpoint(tmp_path, [{"t": {"0": 5}}], [{"t": {"0": 7}}], committed=1)
+    look = checkpoint._last_batch
+    monkeypatch.setattr(
+        checkpoint, "_last_batch", lambda where: 0 if where.name == "offsets" else look(where)
+    )
+    found = read_checkpoint(folder)
+    assert (found.planned_batch, found.committed_batch, found.state) == (1, 1, "committed")
+
+
+def test_where_a_source_starts_counts_only_before_the_first_commit(tmp_path: Path):
+    folder = write_checkpoint(tmp_path, [None], [{"t": {"0": 7}}], committed=0)
+    (folder / "sources" / "0").mkdir(parents=True)
+    (folder / "sources" / "0" / "0").write_bytes(b'\0v1\n{"t":{"0":3}}')
+    (source,) = read_checkpoint(folder).sources
+    assert source.committed is None
+    (folder / "commits" / "0").unlink()
+    (source,) = read_checkpoint(folder).sources
+    assert source.committed is not None
+    assert source.committed.positions == {T0: Position(3)}
 
 
 def test_several_sources_and_some_that_read_no_topics(tmp_path: Path):
