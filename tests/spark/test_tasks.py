@@ -14,6 +14,7 @@ from fencepost.batch.columns import SCHEMA as DECODED
 from fencepost.batch.header import read_header
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ConnectionFailed
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
@@ -163,6 +164,14 @@ def test_schemas_of_other_columns_are_refused(ddl: str, complaint: str):
         Projection(schema(ddl))
 
 
+def test_headers_may_be_told_not_to_be_null():
+    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+
+    parts = [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
+    strict = ArrayType(StructType(parts), containsNull=False)
+    assert Projection(StructType([StructField("headers", strict)])).columns == ("headers",)
+
+
 def test_ranges_are_exact(fake: FakeCluster, options: Any):
     for _ in range(4):
         fake.partition("t").append(batch(b"a", b"b", b"c"))
@@ -279,7 +288,8 @@ def test_whatever_spark_calls_tells_the_clients_errors_as_pysparks(
         with pytest.raises(ClusterError) as raised:
             call()
         parameters = {"error": "ConnectionFailed", "broker": "nowhere:1"}
-        assert parameters.items() <= raised.value.getMessageParameters().items(), name
+        found = condition_of(raised.value)
+        assert found is not None and parameters.items() <= found.parameters.items(), name
 
 
 def test_foreign_partitions_are_an_error_not_silence(options: Any):
@@ -399,6 +409,25 @@ def test_workers_keep_a_few_clusters(options: Any):
     assert cluster_for(config) is not first
     for other in others:
         drop(other)
+
+
+def test_a_forked_worker_closes_no_connection_of_its_parent(
+    options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    from dataclasses import replace
+
+    config = options().client
+    parents = cluster_for(config)
+    closed: list[Any] = []
+    monkeypatch.setattr(Cluster, "close", lambda self: closed.append(self))
+    with monkeypatch.context() as forked:
+        forked.setattr(connections.os, "getpid", lambda: -1)
+        own = [cluster_for(replace(config, client_id=str(n))) for n in range(CLUSTERS_MAX + 1)]
+        assert parents not in own
+        assert closed == own[:1]
+        for number in range(1, CLUSTERS_MAX + 1):
+            drop(replace(config, client_id=str(number)))
+    assert parents not in closed
 
 
 def test_workers_keep_a_producer_until_a_write_fails(fake: FakeCluster):
