@@ -16,6 +16,7 @@ from fencepost.runtime.transactional_writes import (
     Write,
     for_producer,
 )
+from fencepost.runtime.verification import Claim
 from fencepost.wire.errors import ErrorCode
 
 from ..machines.test_partition_produce import KEY
@@ -56,6 +57,7 @@ class Writes:
         self.leader = TxnLeader()
         self.claims: list[tuple[Any, Any]] = []
         self.permissions: list[Any] = []
+        self.asked_about: set[Claim] = set()
         world = self.leader.world
         noted = world.reply
 
@@ -67,6 +69,9 @@ class Writes:
 
     def ask(self, claim: Any, on_outcome: Any) -> None:
         self.claims.append((claim, on_outcome))
+
+    def is_asking(self, claim: Claim) -> bool:
+        return claim in self.asked_about
 
     def begin(self, *places: Any, asking: Asking = Asking.VERIFIES, epoch: int = 0) -> None:
         writes = [Write(KEY, place, 0) for place in places]
@@ -123,12 +128,27 @@ def test_a_ticket_at_once_is_what_begin_permits_at_once(
     epoch = 1 if state == "of another epoch" else 0
     if state == "follows":
         world.leader.feed(BecomeFollower(2, 9, 9, (1, 2), (1, 2)))
-    ticket = world.writes.ticket_at_once(PRODUCER, epoch, asking, [world.leader.machine])
+    ticket = world.writes.ticket_at_once("tx", PRODUCER, epoch, asking, [world.leader.machine])
     world.begin(T0, asking=asking, epoch=epoch)
     if ticket is not None:
         assert world.permissions == [[Permission(NONE, ticket)]]
     else:
         assert world.claims or world.permissions[0][0].error_code is not NONE
+
+
+@pytest.mark.parametrize("asking", list(Asking))
+def test_nobody_overtakes_an_earlier_request_of_the_producer(asking: Asking) -> None:
+    """Which may be about to write to the same partition."""
+    world = Writes()
+    world.leader.begun()
+    world.asked_about.add(Claim("tx", PRODUCER, 0, asking is Asking.ADDS))
+    assert world.writes.ticket_at_once("tx", PRODUCER, 0, asking, [world.leader.machine]) is None
+    assert world.writes.ticket_at_once("other", PRODUCER, 0, asking, [world.leader.machine]) == 0
+    world.begin(T0, asking=asking)
+    [(claim, on_outcome)] = world.claims
+    assert (claim.partitions, world.permissions) == ((), [])
+    on_outcome({})
+    assert world.permissions == [[Permission(NONE)]]
 
 
 def test_what_a_leader_refuses_nobody_is_asked_about() -> None:

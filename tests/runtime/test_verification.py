@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.machines.group.partitioner import partition_for
 from fencepost.runtime.verification import (
-    ADDITIONS_MAX,
+    BEHIND_MAX,
     CLAIMS_MAX,
     CLAIMS_PER_REQUEST,
     PARTITIONS_PER_REQUEST,
@@ -140,14 +141,49 @@ def test_what_comes_while_a_request_is_under_way_goes_with_the_next(world: Quest
     assert outcomes == [{T0: NONE}] * 3 and len(world.asked) == 3
 
 
-def test_the_same_producer_joins_what_waits(world: Questions) -> None:
-    first, name = names_at(2, 2)
-    world.claim(first)
-    one, other = world.claim(name, T0, T1), world.claim(name, T1, U0)
+@pytest.mark.parametrize("adds", [True, False])
+def test_what_a_producer_has_behind_a_claim_is_asked_together(world: Questions, adds: bool) -> None:
+    [name] = names_at(2)
+    first, one, other = (
+        world.claim(name, *partitions, adds=adds) for partitions in ([T0], [T0, T1], [T1, U0])
+    )
+    assert len(world.asked) == 1
     world.asked[0].answer()
-    world.asked[1].answer({T1: ErrorCode.TRANSACTION_ABORTABLE})
+    assert (first, one, other) == ({T0: NONE}, {}, {})
+    [_, asked] = world.asked
+    assert [(t.name, t.partitions) for t in asked.transactions[name].topics] == [
+        ("t", [0, 1]),
+        ("u", [0]),
+    ]
+    asked.answer({T1: ErrorCode.TRANSACTION_ABORTABLE})
     assert one == {T0: NONE, T1: ErrorCode.TRANSACTION_ABORTABLE}
     assert other == {T1: ErrorCode.TRANSACTION_ABORTABLE, U0: NONE}
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_who_need_not_ask_does_not_overtake_who_must(world: Questions, adds: bool) -> None:
+    """The first request began the transaction; the second of them is still asked about."""
+    [name] = names_at(2)
+    order: list[int] = []
+    producer = Claim(name, 7, 0, adds)
+
+    def ask(number: int, *partitions: Any) -> None:
+        claim = replace(producer, partitions=partitions)
+        world.verifier.ask(claim, lambda told: order.append(number))
+
+    assert not world.verifier.is_asking(replace(producer, partitions=(T0,)))
+    ask(0)
+    assert order == [0] and not world.asked, "nobody is before it"
+    ask(1, T0)
+    ask(2, T0)
+    world.asked[0].answer()
+    ask(3)
+    ask(4)
+    assert order == [0, 1] and world.verifier.is_asking(producer)
+    assert not world.verifier.is_asking(replace(producer, producer_epoch=1))
+    world.asked[1].answer()
+    assert order == [0, 1, 2, 3, 4] and len(world.asked) == 2
+    assert not world.verifier.is_asking(producer)
 
 
 @pytest.mark.parametrize(
@@ -210,12 +246,13 @@ def test_who_stumbles_over_the_answer_holds_up_nobody(world: Questions, node: in
         raise RuntimeError(told)
 
     world.verifier.ask(Claim(stumbles, 7, 0, False, (T0,)), stumble)
-    joined, told = world.claim(stumbles), world.claim(beside)
+    behind, told = world.claim(stumbles), world.claim(beside)
     world.asked[0].answer()
     after = world.claim(later)
-    world.asked[1].answer()
-    world.asked[2].answer()
-    assert [joined, told, after] == [{T0: NONE}] * 3
+    for asked in world.asked[1:]:
+        asked.answer()
+    world.asked[-1].answer()
+    assert [behind, told, after] == [{T0: NONE}] * 3
 
 
 @pytest.mark.parametrize(
@@ -287,7 +324,7 @@ def test_who_adds_is_never_overtaken_by_its_own_next_request(world: Questions) -
     world.asked[-1].answer()
     assert second == {T0: NONE, T1: NONE}
     world.claim(name, adds=True)
-    refused = [world.claim(name, adds=True) for _ in range(ADDITIONS_MAX + 1)][-1]
+    refused = [world.claim(name, adds=True) for _ in range(BEHIND_MAX + 1)][-1]
     assert refused == {T0: NETWORK}, "what waits is bounded"
     assert world.claim(name, epoch=1, adds=True) == {}, "another epoch waits for nobody"
 
@@ -349,12 +386,12 @@ def test_a_request_has_only_as_many_partitions_as_a_node_takes(world: Questions)
     assert wide_outcome == dict.fromkeys(half, NONE)
 
 
-def test_a_claim_that_is_too_wide_for_the_one_it_joins_comes_again(world: Questions) -> None:
-    first, name = names_at(2, 2)
-    world.claim(first)
+def test_what_a_producer_has_behind_a_claim_is_no_wider_than_a_request(world: Questions) -> None:
+    [name] = names_at(2)
+    world.claim(name)
     most = tuple(("t", index) for index in range(PARTITIONS_PER_REQUEST))
     before = world.claim(name, *most)
-    assert world.claim(name, U0) == {U0: NETWORK}
+    assert world.claim(name, U0) == {U0: NETWORK}, "it comes again"
     world.asked.pop().answer()
     world.asked.pop().answer()
     assert before == dict.fromkeys(most, NONE)

@@ -4,8 +4,8 @@ A batch of a transaction that is not open in its partition needs a ticket
 (`machines.partition.transactions`), and the agreement of the transaction's coordinator
 (`runtime.verification`), before it may be appended. `TransactionalWrites.begin` gets both for all
 partitions of a request, with one question to the coordinator, and says of each whether it may be
-written now. Where the transaction is open already, that is at once; who would not wait asks
-`ticket_at_once` first.
+written now. Where the transaction is open already, that is at once, unless an earlier request of
+the producer waits for its answer; who would not wait asks `ticket_at_once` first.
 
 What the coordinator says reaches clients as errors that they know (`for_producer`):
 
@@ -96,16 +96,20 @@ class TransactionalWrites:
 
     def ticket_at_once(
         self,
+        transactional_id: str,
         producer_id: int,
         producer_epoch: int,
         asking: Asking,
         leaders: Iterable[Partition],
     ) -> int | None:
         """The ticket for batches that may be written to these partitions without asking anybody:
-        those that `begin` would permit before it returns. None if somebody has to be asked, or if
-        one does not lead."""
+        those that `begin` would permit before it returns. None if somebody has to be asked, or is
+        being asked about an earlier request of the producer, or if one does not lead."""
         if asking is not Asking.ADDS and not self._verifies():
             return TICKET_NOT_NEEDED
+        adds = asking is Asking.ADDS
+        if self._verifier.is_asking(Claim(transactional_id, producer_id, producer_epoch, adds)):
+            return None
         for leader in leaders:
             if not leader.is_in_transaction(producer_id, producer_epoch):
                 return None
@@ -136,9 +140,7 @@ class TransactionalWrites:
             if not left[0]:
                 self._claim(claim, writes, [one for one in started if one], on_permissions)
 
-        claim = Claim(
-            transactional_id, producer_id, producer_epoch, asking is Asking.ADDS, partitions=()
-        )
+        claim = Claim(transactional_id, producer_id, producer_epoch, asking is Asking.ADDS)
         for place, write in enumerate(writes):
             self._driver.feed(
                 write.key,
@@ -175,7 +177,7 @@ class TransactionalWrites:
                 ]
             )
 
-        if asked:
+        if asked or self._verifier.is_asking(claim):
             self._verifier.ask(replace(claim, partitions=asked), told)
         else:
             told({})

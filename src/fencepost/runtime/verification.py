@@ -8,10 +8,16 @@ on, which either looks (`verify_only`) or, for producers that never add partitio
 (Produce from v12 on, TxnOffsetCommit from v5 on), adds them.
 
 Claims wait for the node that coordinates them. One request to a node is under way at a time, and
-takes along all that have come meanwhile, one of each transactional id. While a claim waits, another
-one of the same producer in the same epoch joins it (Kafka refuses the earlier one, which then
-comes again); one of a newer epoch takes its place, and the older one hears
-INVALID_PRODUCER_EPOCH. A coordinator on this node is asked by a call.
+takes along all that have come meanwhile, one of each transactional id. One of a newer epoch takes
+the place of one that waits, which hears INVALID_PRODUCER_EPOCH. A coordinator on this node is asked
+by a call.
+
+A producer's claims are decided in the order in which they came. While one is asked about, further
+ones of the same producer in the same epoch wait, and are asked about together when it is decided
+(Kafka refuses the earlier one, which then comes again). So does a claim without partitions, of who
+need not ask since the transaction is open where it writes: what waits may be about to write there,
+too, and would be overtaken. As answers leave in order, its producer would hear of the gap
+(OUT_OF_ORDER_SEQUENCE_NUMBER) when there is none any more, and give up.
 
 That the transaction before is not quite over yet (CONCURRENT_TRANSACTIONS) is usual for a producer
 that adds implicitly, so the claim is made again here for a while
@@ -19,11 +25,6 @@ that adds implicitly, so the claim is made again here for a while
 when its markers and its last record are committed, for which they are fsynced by their leaders and
 then by followers: on slow disks, or busy ones, beyond the 100 ms that Kafka waits. franz-go, once
 refused, sends nothing before it has metadata anew, seconds later.
-
-Claims that add wait for the decision about the one before of the same producer: of two requests
-of one connection the second may find the transaction complete while the first still pauses, and
-would be appended out of order. As answers leave in order, its producer would hear of the gap when
-there is none any more, and give up.
 
 What goes wrong on the way is NETWORK_EXCEPTION; `runtime.transactional_writes` says what clients
 hear of it. Nothing but what the answer says of a partition counts as its agreement.
@@ -33,7 +34,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -56,11 +56,11 @@ log = logging.getLogger(__name__)
 CLAIMS_MAX: Final = 10_000
 """Transactional ids that wait for one node."""
 CLAIMS_PER_REQUEST: Final = 1_000
-ADDITIONS_MAX: Final = 100
+BEHIND_MAX: Final = 100
 """Claims that wait behind another one of the same producer; clients have 5 requests under way."""
 PARTITIONS_PER_REQUEST: Final = 20_000
 """Beyond so many the next claim waits for the next request: a node takes only so long lists. As
-many are asked of one producer at once, or those of one claim."""
+many may wait behind a claim of the same producer."""
 
 TopicPartition = tuple[str, int]
 Outcome = Mapping[TopicPartition, ErrorCode]
@@ -76,7 +76,8 @@ class Claim(Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     adds: bool
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...] = ()
+    """None where nothing has to be asked: it waits for what came before."""
 
 
 class CoordinatorLink(Protocol):
@@ -97,28 +98,15 @@ class CoordinatorLink(Protocol):
         ...
 
 
-class _Waiting:
-    """Claims of one producer in one epoch, and who made them."""
+_Claims = list[tuple[Claim, OnOutcome]]
 
-    __slots__ = ("began_ms", "claim", "partitions", "takers")
 
-    def __init__(self, claim: Claim, began_ms: int) -> None:
-        self.claim = claim
-        self.began_ms = began_ms
-        self.partitions: dict[TopicPartition, None] = {}
-        self.takers: list[tuple[Claim, OnOutcome]] = []
+class _Waiting(Struct, frozen=True):
+    """A question that waits for its coordinator, or for the answer."""
 
-    def join(self, claim: Claim, on_outcome: OnOutcome) -> None:
-        self.partitions.update(dict.fromkeys(claim.partitions))
-        self.takers.append((claim, on_outcome))
-
-    def tell(self, outcome: Outcome) -> None:
-        """Tell everybody; the trouble of one is neither the others' nor the next request's."""
-        for claim, on_outcome in self.takers:
-            try:
-                on_outcome({p: outcome[p] for p in claim.partitions})
-            except Exception:
-                log.exception("%r: what was asked for it failed", claim.transactional_id)
+    claim: Claim
+    on_outcome: OnOutcome
+    began_ms: int
 
 
 class _Node:
@@ -153,31 +141,44 @@ class Verifier:
         self.on_told: Callable[[int, int], None] = lambda waited_ms, failures: None
         """Hears of every answer, and every refusal here: after how many milliseconds it came, and
         for how many partitions it was an error."""
-        self._adding: dict[Claim, list[tuple[Claim, OnOutcome]]] = {}  # and what waits behind each
+        self._behind: dict[Claim, _Claims] = {}  # one that is asked about, by producer
+
+    def is_asking(self, claim: Claim) -> bool:
+        """Whether a claim of the same producer is undecided, so that this one has to wait."""
+        return bool(self._behind) and replace(claim, partitions=()) in self._behind
 
     def ask(self, claim: Claim, on_outcome: OnOutcome) -> None:
         """Have the coordinator look at a claim; answered once, perhaps before this returns."""
-        if not claim.adds:
-            self._ask_once(claim, on_outcome)
-            return
         producer = replace(claim, partitions=())
-        behind = self._adding.get(producer)
+        behind = self._behind.get(producer)
         if behind is None:
-            self._adding[producer] = []
-            until_ms = self._ports.now_ms() + self._retry_max_ms
-            decided = partial(self._decided, producer, on_outcome)
-            self._ask_again(claim, decided, until_ms)
-        elif len(behind) < ADDITIONS_MAX:
+            self._behind[producer] = []
+            self._ask_about(producer, [(claim, on_outcome)])
+            return
+        waiting = sum(len(one.partitions) for one, _ in behind)
+        if len(behind) < BEHIND_MAX and waiting + len(claim.partitions) <= PARTITIONS_PER_REQUEST:
             behind.append((claim, on_outcome))
         else:
             on_outcome(dict.fromkeys(claim.partitions, ErrorCode.NETWORK_EXCEPTION))
 
-    def _decided(self, producer: Claim, on_outcome: OnOutcome, outcome: Outcome) -> None:
-        try:
-            on_outcome(outcome)
-        finally:
-            for claim, on_later in self._adding.pop(producer):
-                self.ask(claim, on_later)
+    def _ask_about(self, producer: Claim, claims: _Claims) -> None:
+        wanted = dict.fromkeys(one for claim, _ in claims for one in claim.partitions)
+
+        def decided(outcome: Outcome) -> None:
+            for claim, on_outcome in claims:
+                _tell(claim, on_outcome, outcome)
+            behind = self._behind.pop(producer)
+            if behind:
+                self._behind[producer] = []
+                self._ask_about(producer, behind)
+
+        asked = replace(producer, partitions=tuple(wanted))
+        if not wanted:
+            decided({})
+        elif producer.adds:
+            self._ask_again(asked, decided, self._ports.now_ms() + self._retry_max_ms)
+        else:
+            self._ask_once(asked, decided)
 
     def _ask_again(self, claim: Claim, on_outcome: OnOutcome, until_ms: int) -> None:
         def take(outcome: Outcome) -> None:
@@ -194,20 +195,12 @@ class Verifier:
 
     def _ask_once(self, claim: Claim, on_outcome: OnOutcome) -> None:
         node_id = self._coordinator_of(claim.transactional_id)
-        waiting = _Waiting(claim, self._ports.now_ms())
+        waiting = _Waiting(claim, on_outcome, self._ports.now_ms())
         if node_id < 0:
-            waiting.join(claim, on_outcome)
             self._refuse(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         node = self._nodes.setdefault(node_id, _Node())
         before = node.waiting.get(claim.transactional_id)
-        waiting.join(claim, on_outcome)
-        if before is not None and _are_one(before.claim, claim):
-            if len(before.partitions) + len(claim.partitions) > PARTITIONS_PER_REQUEST:
-                self._refuse(waiting, ErrorCode.NETWORK_EXCEPTION)
-            else:
-                before.join(claim, on_outcome)
-            return
         if before is not None:
             older, newer = _in_order(before, waiting)
             node.waiting[claim.transactional_id] = newer
@@ -251,12 +244,20 @@ class Verifier:
             self._link.ask(node_id, request, on_response, on_failure)
 
     def _refuse(self, waiting: _Waiting, error: ErrorCode) -> None:
-        self._tell(waiting, dict.fromkeys(waiting.partitions, error))
+        self._tell(waiting, dict.fromkeys(waiting.claim.partitions, error))
 
     def _tell(self, waiting: _Waiting, outcome: Outcome) -> None:
         failures = sum(error is not ErrorCode.NONE for error in outcome.values())
         self.on_told(self._ports.now_ms() - waiting.began_ms, failures)
-        waiting.tell(outcome)
+        waiting.on_outcome(outcome)
+
+
+def _tell(claim: Claim, on_outcome: OnOutcome, outcome: Outcome) -> None:
+    """The trouble of one claim is neither the others' nor the next request's."""
+    try:
+        on_outcome({one: outcome[one] for one in claim.partitions})
+    except Exception:
+        log.exception("%r: what was asked for it failed", claim.transactional_id)
 
 
 def _take(node: _Node) -> dict[str, _Waiting]:
@@ -264,17 +265,13 @@ def _take(node: _Node) -> dict[str, _Waiting]:
     asked: dict[str, _Waiting] = {}
     room = PARTITIONS_PER_REQUEST
     for transactional_id, one in node.waiting.items():
-        room -= len(one.partitions)
+        room -= len(one.claim.partitions)
         if asked and (room < 0 or len(asked) == CLAIMS_PER_REQUEST):
             break
         asked[transactional_id] = one
     for transactional_id in asked:
         del node.waiting[transactional_id]
     return asked
-
-
-def _are_one(before: Claim, claim: Claim) -> bool:
-    return replace(before, partitions=()) == replace(claim, partitions=())
 
 
 def _in_order(before: _Waiting, after: _Waiting) -> tuple[_Waiting, _Waiting]:
@@ -299,7 +296,7 @@ def _told(waiting: _Waiting) -> AddPartitionsToTxnTransaction:
         producer_id=claim.producer_id,
         producer_epoch=claim.producer_epoch,
         verify_only=not claim.adds,
-        topics=_by_topic(waiting.partitions),
+        topics=_by_topic(claim.partitions),
     )
 
 
@@ -323,7 +320,7 @@ def _outcomes(
     elif response.error_code:
         default = known_error(response.error_code)
     outcomes: dict[str, dict[TopicPartition, ErrorCode]] = {
-        transactional_id: dict.fromkeys(waiting.partitions, default)
+        transactional_id: dict.fromkeys(waiting.claim.partitions, default)
         for transactional_id, waiting in asked.items()
     }
     for result in () if response.error_code else response.results_by_transaction:

@@ -83,6 +83,10 @@ class Served:
         self.was_taken = False
         self.metrics = RequestMetrics()
 
+    def is_asking(self, claim: Claim) -> bool:
+        """Whether an earlier request of the producer waits for its answer."""
+        return False
+
     def ask(self, claim: Claim, on_outcome: OnOutcome) -> None:
         """The transactions' coordinator, which has nothing against anything."""
         self.asked.append(claim)

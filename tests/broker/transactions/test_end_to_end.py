@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
+from fencepost.wire.api.produce import PartitionProduceData
 from fencepost.wire.errors import ErrorCode
 
 from ...waiting import eventually
@@ -214,6 +215,70 @@ def test_batches_wait_as_they_were_sent(
     [part] = fetch(client, topic, 0)
     assert values(part) == [b"0" * 50, b"1" * 50]
     assert node.node.broker_part.decompression.queued_bytes == before
+
+
+@pytest.mark.parametrize("version", [10, 12])
+def test_a_later_batch_does_not_overtake_one_that_is_asked_about(
+    node: RunningNode,
+    client: Client,
+    topic: Any,
+    txn: str,
+    version: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first batch has begun the transaction, so the third need not be asked about. The second
+    is: it came before the first was in the log. The producer would hear of a gap after the second
+    batch's answer, and give up."""
+    verifier = node.node.broker_part.writes._verifier
+    ask_once = verifier._ask_once
+    held: list[Any] = []
+    monkeypatch.setattr(verifier, "_ask_once", lambda *claim: held.append(claim))
+    pid, epoch = initialized(client, txn)
+    if version < 12:
+        add(client, txn, (pid, epoch), topic.name, 0)
+    said = {"producer_id": pid, "producer_epoch": epoch, "transactional": True}
+
+    def send(number: int) -> None:
+        records = batch(b"%d" % number, base_sequence=number, **said)
+        client.send(produce_request(topic, records, version, transactional_id=txn), version)
+
+    other = make_topic(client)
+    send(0)
+    send(1)
+    client.send(produce_request(other, batch(b"behind them"), version), version)
+    with node.connect() as observer:
+        assert eventually(lambda: stable_end(observer, other) == 1)
+        node.call(ask_once, *held.pop())
+        [second] = eventually(lambda: held)
+        assert eventually(lambda: fetch(observer, topic, 0)[0].high_watermark == 1)
+    send(2)
+    client.send(produce_request(other, batch(b"behind it"), version), version)
+    with node.connect() as observer:
+        assert eventually(lambda: stable_end(observer, other) == 2)
+    node.call(ask_once, *second)
+    errors = [
+        client.receive(0, version)[1].responses[0].partition_responses[0].error_code
+        for _ in range(5)
+    ]
+    assert errors == [0] * 5
+    [part] = fetch(client, topic, 0)
+    assert values(part) == [b"0", b"1", b"2"]
+
+
+def test_a_small_batch_beside_a_large_one_is_appended_although_nothing_else_is_read(
+    client: Client, txn: str
+) -> None:
+    """A thread looks at the large one. The transaction is open already, so nobody is asked."""
+    topic = make_topic(client, 2)
+    pid, epoch = initialized(client, txn)
+    said = {"producer_id": pid, "producer_epoch": epoch, "transactional": True}
+    for number in range(2):
+        large = batch(b"x" * 1_000_000, compression="gzip", base_sequence=number, **said)
+        request = produce_request(topic, large, 12, transactional_id=txn)
+        small = batch(b"x", base_sequence=number, **said)
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=small))
+        answered = client.ask(request, 12).responses[0].partition_responses
+        assert [part.error_code for part in answered] == [0, 0]
 
 
 def test_batches_that_wait_are_bounded(

@@ -206,6 +206,7 @@ class _ProduceJob:
             if is_reserved:
                 decompression.release(size_bytes)
         self.finish_taking()
+        self._parts.appends.settle()
         return None
 
     def _take(self, sent: _Sent) -> bool:
@@ -353,7 +354,8 @@ class _ProduceJob:
         assert self._transactional_id is not None, "or nothing is held"
         [(producer_id, epoch)] = producers
         asking = asking_of(self._context.api_version)
-        reserved = [0]  # bytes of copies
+        reserved_bytes = 0  # for copies
+        is_later = False
         decompression = self._parts.decompression
         self._outstanding += 1
 
@@ -361,7 +363,9 @@ class _ProduceJob:
             for one, permission in zip(held, permissions, strict=True):
                 self._append_permitted(one, permission, asking)
             held.clear()
-            decompression.release(reserved[0])
+            decompression.release(reserved_bytes)
+            if is_later:  # nobody reads who would see to it
+                self._parts.appends.settle()
             self.finish_one()
 
         self._parts.writes.begin(
@@ -375,8 +379,9 @@ class _ProduceJob:
             ],
             on_permissions,
         )
+        is_later = True
         if held:  # not answered yet: what was received is overwritten when the handler returns
-            reserved[0] = self._keep(held)
+            reserved_bytes = self._keep(held)
 
     def _keep(self, held: list[_Held]) -> int:
         """Copy batches that wait, if there is room; the bytes that were reserved for it."""

@@ -162,7 +162,7 @@ def _find_ticket(
     if transactional_id is None:
         return NO_TICKET
     try:
-        transactional_id.decode()
+        producer = transactional_id.decode()
     except UnicodeDecodeError:
         return None
     of_first = batches[0][1].header
@@ -171,7 +171,7 @@ def _find_ticket(
         if batch.header.producer_id != producer_id or batch.header.producer_epoch != epoch:
             return None
     machines = [hosted.machine for hosted, _ in batches]
-    return writes.ticket_at_once(producer_id, epoch, asking_of(version), machines)
+    return writes.ticket_at_once(producer, producer_id, epoch, asking_of(version), machines)
 
 
 class _Answer:
