@@ -14,12 +14,14 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import (
     AbortableTransactionError,
     ClientError,
+    DeadlineExceeded,
     ProducerFenced,
 )
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
+from fencepost.client.retry import Deadline
 
 from ..ended_transactions import stable_ends
 
@@ -87,6 +89,31 @@ def test_the_blocking_producer(served: str, connect: Connect, part: TopicPartiti
     assert committed(connect, served, part) == [b"a", b"d"]
     offsets = Admin(connect(served)).group_offsets(f"g-{part.topic}", [part], require_stable=True)
     assert offsets[part].offset == 1
+
+
+def test_offsets_of_a_topic_that_is_not_there_can_be_given_up(
+    served: str, connect: Connect, part: TopicPartition, monkeypatch: pytest.MonkeyPatch
+):
+    producer = Producer(connect(served, transactional_id=part.topic))
+    producer.init_transactions()
+    nowhere = TopicPartition(f"{part.topic}-nowhere", 0)
+    producer.begin_transaction()
+    producer.send(part.topic, b"a")
+    for call in (
+        lambda: producer.send_offsets_to_transaction({nowhere: 1}, "g"),
+        producer.commit_transaction,
+    ):
+        said = f"{nowhere.topic}-0: TxnOffsetCommit was refused.*UNKNOWN_TOPIC_OR_PARTITION"
+        with monkeypatch.context() as impatient:
+            impatient.setattr(producer.cluster, "deadline", lambda: Deadline(300))
+            with pytest.raises(DeadlineExceeded, match=said):
+                call()
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send(part.topic, b"c")
+        with pytest.raises(TypeError, match="this is a list"):
+            producer.send_offsets_to_transaction([part], "g")  # type: ignore[arg-type]
+    assert committed(connect, served, part) == [b"c"]
 
 
 def test_the_asyncio_producer(served: str, connect: Connect, part: TopicPartition):

@@ -174,14 +174,22 @@ class TransactionDriver:
             self.manager.transaction_version = view.finalized_features.level(FEATURE)
         except ClientError as error:
             answer = self._last = error
-        return take_answer(view, self.manager, ask, answer)
+        reaction = take_answer(view, self.manager, ask, answer)
+        self._last = self._last or self.manager.refused
+        return reaction
 
 
 def offsets_of_group(
     offsets: Mapping[TopicPartition, CommittedOffset | int],
     group_metadata: ConsumerGroupMetadata | str,
 ) -> tuple[dict[TopicPartition, CommittedOffset], ConsumerGroupMetadata]:
-    """Offsets and group as applications give them. ClientError for an offset below 0."""
+    """Offsets and group as applications give them. ClientError for an offset below 0, TypeError
+    for a list, as confluent-kafka takes."""
+    if not isinstance(offsets, Mapping):
+        kind = type(offsets).__name__
+        raise TypeError(
+            f"offsets are given by partition, as {{partition: offset}}; this is a {kind}"
+        )
     if isinstance(group_metadata, str):
         group_metadata = ConsumerGroupMetadata(group_metadata)
     found = {

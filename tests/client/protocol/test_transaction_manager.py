@@ -358,6 +358,41 @@ def test_a_lost_answer_leaves_in_doubt_whether_there_is_a_transaction_to_abort(t
         assert manager.state is State.READY
 
 
+def test_a_commit_can_be_given_up_until_it_was_asked_for(tv1: Driven, tv2: Driven):
+    """Offsets of a topic that is not there are refused for as long as the application waits."""
+    for driven in (tv1, tv2):
+        manager = driven.begun()
+        manager.add_offsets({P0: CommittedOffset(5)}, MEMBER)
+        if driven is tv1:
+            driven.answers()
+        driven.answers(E.UNKNOWN_TOPIC_OR_PARTITION)
+        assert str(manager.refused).startswith("t-0: TxnOffsetCommit was refused")
+        manager.end(commit=True)
+        assert driven.answers(E.UNKNOWN_TOPIC_OR_PARTITION) is Kind.OFFSET_COMMIT
+        manager.end(commit=False)
+        assert driven.ask(Kind.ABORT).message.committed is False
+        driven.answers(identity=(9, 1))
+        assert (manager.state, manager.refused) == (State.READY, None)
+        driven.begun()
+        manager.add_offsets({P0: CommittedOffset(5)}, MEMBER)
+        for _ in range(2 if driven is tv1 else 1):
+            driven.answers()
+        manager.end(commit=True)
+        driven.ask(Kind.COMMIT)
+        with pytest.raises(ClientError, match="call commit_transaction again"):
+            manager.end(commit=False)
+
+
+def test_a_commit_can_be_given_up_while_a_partition_is_not_added(tv1: Driven):
+    manager = tv1.begun()
+    manager.add_partition(P0)
+    assert tv1.answers(E.UNKNOWN_TOPIC_OR_PARTITION) is Kind.ADD_PARTITIONS
+    assert "t-0: " in str(manager.refused)
+    manager.end(commit=True)
+    manager.end(commit=False)
+    assert manager.next_request() is None and manager.state is State.READY
+
+
 def test_an_abort_that_is_refused_for_good_is_fatal(tv1: Driven):
     manager = tv1.begun()
     manager.add_partition(P0)

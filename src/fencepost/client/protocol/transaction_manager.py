@@ -3,6 +3,7 @@
     UNINITIALIZED --initialize--> INITIALIZING --InitProducerId--> READY
     READY --begin--> IN_TRANSACTION --end--> COMMITTING or ABORTING --EndTxn--> READY
     IN_TRANSACTION or COMMITTING --an error--> ABORTABLE_ERROR --end(abort)--> ABORTING
+    COMMITTING, and something is still to be added --end(abort)--> ABORTING
     IN_TRANSACTION --prepare--> PREPARED --end--> COMMITTING or ABORTING
     any --fenced, or what nothing helps--> FATAL_ERROR
 
@@ -31,7 +32,7 @@ where the broker can, and then it is PREPARED here, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
@@ -128,6 +129,8 @@ class TransactionManager:
         """Level of the feature as the face last saw it; it counts from the next transaction on."""
         self.error: TransactionError | None = None
         """Why the state is ABORTABLE_ERROR or FATAL_ERROR."""
+        self.refused: BrokerError | None = None
+        """Why the last request that was answered is sent again, if it is."""
         self.prepared = PreparedTxnState()
         """The transaction that is prepared."""
         self._keeps_prepared = False
@@ -210,13 +213,20 @@ class TransactionManager:
         return state == self.prepared
 
     def end(self, *, commit: bool) -> None:
-        """Commit, or abort; to be repeated when it was interrupted. All batches are decided."""
+        """Commit, or abort; to be repeated when it was interrupted. All batches are decided.
+
+        A commit may be given up for an abort while partitions or offsets are still to be added:
+        they come before EndTxn, so nobody has heard of it.
+        """
         if self.state is State.INITIALIZING and self._ended is commit:
             return
         wanted = State.COMMITTING if commit else State.ABORTING
-        from_error = () if commit else (State.ABORTABLE_ERROR,)
-        begun = State.IN_TRANSACTION, State.PREPARED
-        self._require("commit" if commit else "abort", *begun, wanted, *from_error)
+        allowed = {State.IN_TRANSACTION, State.PREPARED, wanted}
+        if not commit:
+            allowed.add(State.ABORTABLE_ERROR)
+            if self._new or self._offsets:
+                allowed.add(State.COMMITTING)
+        self._require("commit" if commit else "abort", *allowed)
         self.state = wanted
         if not commit:
             self._new, self._offsets, self.error = [], [], None
@@ -264,7 +274,9 @@ class TransactionManager:
 
     def on_response(self, ask: Ask, response: Any) -> Reaction:
         """Take in an answer to `next_request`; what is to be done before the next."""
-        reaction, code = worst([(reaction_to(ask.kind, one), one) for one in _codes(ask, response)])
+        self.refused = None
+        answers = _answers(ask, response)
+        reaction, code = worst([(reaction_to(ask.kind, one), one) for one, _ in answers])
         if ask.kind is Kind.ABORT and code == ErrorCode.INVALID_TXN_STATE and not self._is_started:
             self._needs_bump = True  # nothing had been added after all
             self._complete()
@@ -276,8 +288,10 @@ class TransactionManager:
         what = f"{ask.kind.value} was refused: {refusal(code)}"
         if self._keeps_prepared and code == ErrorCode.UNSUPPORTED_VERSION:
             what = "the coordinator cannot keep a prepared transaction (keep_prepared_txn)"
-        error = BrokerError.of(code, what)
-        self._react(reaction, error)
+        where = next((place for one, place in answers if one == code), None)
+        topic, partition = where or (None, None)
+        self.refused = BrokerError.of(code, what, topic=topic, partition=partition)
+        self._react(reaction, self.refused)
         return reaction
 
     def on_failure(self, ask: Ask, error: ClientError) -> Reaction:
@@ -466,19 +480,20 @@ _STANDING: Final = {
 }
 
 
-def _codes(ask: Ask, response: Any) -> Iterable[int]:
-    """The error codes in an answer."""
+def _answers(ask: Ask, response: Any) -> list[tuple[int, TopicPartition | None]]:
+    """The error codes in an answer, and what each is about where that is a partition."""
     match ask.kind:
         case Kind.ADD_PARTITIONS:
-            return _nested(response.results_by_topic_v3_and_below, "results_by_partition")
+            return [
+                (entry.partition_error_code, TopicPartition(topic.name, entry.partition_index))
+                for topic in response.results_by_topic_v3_and_below
+                for entry in topic.results_by_partition
+            ]
         case Kind.OFFSET_COMMIT:
-            return _nested(response.topics, "partitions")
+            return [
+                (entry.error_code, TopicPartition(topic.name, entry.partition_index))
+                for topic in response.topics
+                for entry in topic.partitions
+            ]
         case _:
-            return [response.error_code]
-
-
-def _nested(topics: Any, partitions: str) -> Iterator[int]:
-    for topic in topics:
-        for entry in getattr(topic, partitions):
-            named = getattr(entry, "partition_error_code", None)
-            yield entry.error_code if named is None else named
+            return [(response.error_code, None)]
