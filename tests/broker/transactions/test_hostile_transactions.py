@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from fencepost.wire.api import InitProducerIdRequest, ListTransactionsRequest
-from fencepost.wire.errors import ErrorCode
+import pytest
+
+from fencepost.broker import apis
+from fencepost.broker.net.registry import ROUTES
+from fencepost.wire.api import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    ApiVersionsRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+)
+from fencepost.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from fencepost.wire.api.describe_producers import TopicRequest
+from fencepost.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from fencepost.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_request
 
 from ...waiting import eventually
@@ -25,6 +52,8 @@ from .transaction_requests import (
     new_id,
     state_of,
 )
+
+apis.load_all()
 
 REFUSALS = {
     ErrorCode.PRODUCER_FENCED,
@@ -102,3 +131,80 @@ def test_thousands_of_open_transactions_are_bounded(
         for txn, producer in opened:
             assert end(client, txn, producer, committed=False).error_code == 0
         eventually(lambda: {state_of(client, txn) for txn, _ in opened} == {"CompleteAbort"})
+
+
+def requests_about(txn: str, pid: int, epoch: int, topic: str) -> list[Any]:
+    """One of each API of transactions, with something in each of its arrays."""
+    who = {"transactional_id": txn, "producer_id": pid, "producer_epoch": epoch}
+    topics = [AddPartitionsToTxnTopic(name=topic, partitions=[0, 1])]
+    committed = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=4)
+    return [
+        InitProducerIdRequest(**who, transaction_timeout_ms=1_000),
+        AddPartitionsToTxnRequest(
+            transactions=[AddPartitionsToTxnTransaction(**who, verify_only=True, topics=topics)],
+            v3_and_below_topics=topics,
+            **{f"v3_and_below_{name}": value for name, value in who.items()},
+        ),
+        AddOffsetsToTxnRequest(**who, group_id="g"),
+        EndTxnRequest(**who, committed=False),
+        WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=pid,
+                    producer_epoch=epoch,
+                    transaction_result=False,
+                    topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0, 1])],
+                )
+            ]
+        ),
+        TxnOffsetCommitRequest(
+            **who,
+            group_id="g",
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
+        ),
+        DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])]),
+        DescribeTransactionsRequest(transactional_ids=[txn]),
+        ListTransactionsRequest(
+            state_filters=["Ongoing"], producer_id_filters=[pid], duration_filter=0
+        ),
+    ]
+
+
+def spoiled(dice: random.Random, body: bytes) -> Iterator[bytes]:
+    """A request cut, with a bit flipped, and with a length or a number replaced."""
+    for at in range(8, len(body), 2):
+        yield body[:at]
+        yield body[:at] + bytes([body[at] ^ 1 << dice.randrange(8)]) + body[at + 1 :]
+        number = dice.choice([0x7FFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFE, 1 << 24])
+        yield body[:at] + number.to_bytes(4, "big") + body[at + 4 :]
+
+
+@pytest.mark.slow
+def test_spoiled_requests_of_every_api_touch_nobodys_transaction(
+    node: RunningNode, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinated(client)
+    txn, topic = new_id(), make_topic(client, 2)
+    pid, epoch = initialized(client, txn)
+    add(client, txn, (pid, epoch), topic.name, 0)
+    dice, sent = random.Random(13), 0
+    # No single bit makes these the victim's own.
+    for request in requests_about(f"x{txn[1:-1]}y", pid ^ 0x0303, 0x0303, topic.name):
+        route = ROUTES[request.api_key]
+        for version in range(route.min_version, route.max_version + 1):
+            try:
+                frame = encode_request(request, version, 1, "x")
+            except EncodeError:  # it names what that version has not
+                frame = encode_request(type(request)(), version, 1, "x")
+            for body in spoiled(dice, bytes(frame[4:])):
+                with node.connect() as stranger, contextlib.suppress(ConnectionError):
+                    stranger.send_raw(len(body).to_bytes(4, "big") + body)
+                sent += 1
+        assert state_of(client, txn) == "Ongoing"
+    ask = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    assert client.ask(ask, 3).error_code == 0
+    assert sent > 1_200
+    assert [one.partitions for one in describe(client, txn).topics] == [[0]]
+    assert end(client, txn, (pid, epoch), committed=True).error_code == 0
+    assert node.node.failure is None
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
