@@ -542,6 +542,30 @@ def test_a_new_producer_follows_the_version_of_the_one_before_until_it_begins() 
     assert world.present.state is S.EMPTY and world.present.client_version == 2
 
 
+def test_a_transaction_follows_the_version_of_who_begins_it() -> None:
+    """A client that speaks version 0 has the id of one that spoke version 2 (a downgrade)."""
+    world = TransactionWorld()
+    world.put(at(S.COMPLETE_COMMIT, Identity(7, 3), 2))
+    assert world.add((7, 3), P0) is NONE
+    assert world.present.client_version == 0
+    assert world.end((7, 3), committed=True).error is NONE
+    [marker] = world.sent
+    assert (marker.client_version, marker.identity.epoch) == (0, 3)
+    world.write_markers()
+    assert world.add((7, 3), P0, version=2) is NONE
+    assert world.present.client_version == 2
+    assert world.end((7, 3), committed=True, version=2) == Ended(NONE, 7, 4)
+
+
+def test_no_id_follows_an_end_of_version_0() -> None:
+    world = TransactionWorld()
+    world.put(at(S.ONGOING, Identity(7, 3, next_producer_id=9), 0))
+    assert world.end((7, 3), committed=True).error is NONE
+    assert world.present.identity.next_producer_id == -1
+    world.write_markers()
+    assert (world.present.identity.producer_id, world.present.identity.epoch) == (7, 3)
+
+
 def test_partitions_are_null_in_the_record_of_an_empty_id() -> None:
     world = TransactionWorld()
     world.begun()

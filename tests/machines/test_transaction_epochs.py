@@ -79,6 +79,9 @@ def test_a_producer_whose_epochs_are_used_up_gets_an_id_and_may_ask_again() -> N
     again = initialized(after, (PID, EXHAUSTED), None)
     assert isinstance(again, Identity) and (again.producer_id, again.epoch) == (FRESH, 0)
     assert initialized(after, (PID, EXHAUSTED - 1), None) is ErrorCode.PRODUCER_FENCED
+    assert initialized(after, (PID, 0), None) is ErrorCode.PRODUCER_FENCED, (
+        "the epoch of another id"
+    )
     repeated = initialized(before, (PID, EXHAUSTED - 1), None)
     assert isinstance(repeated, Identity) and repeated.epoch == EXHAUSTED
 
