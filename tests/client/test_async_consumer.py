@@ -217,6 +217,28 @@ def test_iteration_hands_out_one_by_one_and_commits_what_was_handed_out(
     play(served, topic, story)
 
 
+def test_what_was_not_committed_is_read_again(served: str, parts: list[TopicPartition], topic: str):
+    produce(served, parts[:1], 0, 5)
+
+    async def story(world: World) -> None:
+        consumer = await world.member()
+        first = (await consumer.getmany(timeout_ms=5_000, max_records=2))[parts[0]]
+        await consumer.seek_to_committed()
+        assert await consumer.position(parts[0]) == 0, "nothing is committed: auto.offset.reset"
+        assert (await consumer.getone(parts[0])).offset == first[0].offset == 0
+        await consumer.commit()
+        assert [record.offset for record in (await consumer.getmany(timeout_ms=5_000))[parts[0]]]
+        await consumer.seek_to_committed(parts[0])
+        assert (await consumer.getone(parts[0])).offset == 1
+        with pytest.raises(ClientError, match="not assigned"):
+            await consumer.seek_to_committed(TopicPartition("elsewhere", 0))
+        alone = await world.by_hand(parts[0], group_id=None)
+        with pytest.raises(ConfigError, match=r"group\.id"):
+            await alone.seek_to_committed()
+
+    play(served, topic, story)
+
+
 def test_by_hand_without_a_group(served: str, parts: list[TopicPartition], topic: str):
     produce(served, parts, 0, 3)
 

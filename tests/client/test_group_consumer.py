@@ -142,8 +142,13 @@ def test_what_is_not_stored_is_read_again(join, produce):
     produce(1)
     consumer = join()
     eventually(consumer.poll, "records")
+    consumer.seek_to_committed()
+    assert len(read_until(consumer, 4)) == 4
+    for partition in consumer.assignment:
+        consumer.store(partition, 1)
+    consumer.seek_to_committed()
     consumer.close()
-    assert len(read_until(join(), 4)) == 4
+    assert len(read_until(join(), 4)) == 4, "what was stored is forgotten"
 
 
 def test_stored_offsets_are_committed_when_it_is_closed(join, produce, served, group, topic):

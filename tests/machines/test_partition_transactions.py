@@ -246,6 +246,14 @@ def test_who_bumps_epochs_begins_at_sequence_0(bumps: bool, expected: ErrorCode)
     assert leader.write(leader.ticket(first=2, bumps=bumps), first=2) is expected
 
 
+@pytest.mark.parametrize(("bumps", "expected"), [(True, OUT_OF_ORDER), (False, NONE)])
+def test_the_newer_epoch_says_whether_it_bumps(bumps: bool, expected: ErrorCode) -> None:
+    leader = TxnLeader()
+    leader.ticket(epoch=0, first=0, bumps=not bumps)
+    ticket = leader.ticket(epoch=1, first=2, bumps=bumps)
+    assert leader.write(ticket, epoch=1, first=2) is expected
+
+
 def test_who_bumps_epochs_goes_on_with_its_sequences_where_it_is_known() -> None:
     """An operator has aborted what hung, with a marker of the same epoch."""
     leader = TxnLeader().begun()

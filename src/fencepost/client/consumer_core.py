@@ -152,6 +152,15 @@ class ConsumerCore:
         self._unplaced.pop(partition, None)
         self._move(partition, FetchPosition(offset, leader_epoch))
 
+    def _seek_to_committed(self, partitions: Collection[TopicPartition]) -> None:
+        self._group()
+        for partition in partitions:
+            self._require_assigned(partition)
+        for partition in partitions or self._assigned:
+            self.positions.pop(partition, None)
+            self._stored.pop(partition, None)
+            self._unplaced[partition] = None
+
     def pause(self, *partitions: TopicPartition) -> None:
         """Read nothing of these before `resume`, or before they are assigned anew."""
         for partition in partitions:

@@ -99,6 +99,13 @@ class GroupConsumer(ConsumerCore):
         """What the group has committed for a partition."""
         return self.cluster.run(self.reading_committed([partition])).get(partition)
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Read on where the group has committed, as after a transaction that was aborted, and
+        where it has committed nothing, as `auto.offset.reset` says; without partitions all that
+        are assigned. What is stored of them is forgotten. ClientError for one that is not assigned.
+        """
+        self._seek_to_committed(partitions)
+
     def close(self) -> None:
         """Commit what is stored and leave the group, so that others get the partitions at once."""
         try:

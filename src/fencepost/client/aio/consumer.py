@@ -160,6 +160,11 @@ class AsyncConsumer(ConsumerCore):
         """Read on at the end, with read_committed at the last stable offset."""
         await self._seek_to(partitions, LATEST)
 
+    async def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Read on where the group has committed; see `GroupConsumer.seek_to_committed`."""
+        self._seek_to_committed(partitions)
+        await self.cluster.run(self.placing())
+
     async def _seek_to(self, partitions: tuple[TopicPartition, ...], where: int) -> None:
         wanted = partitions or self._assigned
         listed = await self._list(dict.fromkeys(wanted, where))
