@@ -386,6 +386,17 @@ def test_a_request_has_only_as_many_partitions_as_a_node_takes(world: Questions)
     assert wide_outcome == dict.fromkeys(half, NONE)
 
 
+def test_a_claim_wider_than_a_request_should_be_is_asked_alone(world: Questions) -> None:
+    first, wide, other = names_at(2, 3)
+    world.claim(first)
+    outcome = world.claim(wide, *(("t", index) for index in range(PARTITIONS_PER_REQUEST + 1)))
+    world.claim(other)
+    world.asked[0].answer()
+    assert [list(asked.transactions) for asked in world.asked] == [[first], [wide]]
+    world.asked[1].answer()
+    assert set(outcome.values()) == {NONE} and list(world.asked[2].transactions) == [other]
+
+
 def test_what_a_producer_has_behind_a_claim_is_no_wider_than_a_request(world: Questions) -> None:
     [name] = names_at(2)
     world.claim(name)
