@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
-from fencepost.client.cluster import parse_servers
+from fencepost.client.cluster import Cluster, parse_servers
 from fencepost.client.config import KNOWN, ClientConfig
 from fencepost.client.errors import ConfigError
 from fencepost.client.java_properties import JAVA_ONLY
@@ -169,3 +170,22 @@ def test_malformed_bootstrap_servers_are_refused(text: str):
 
 def test_bootstrap_servers_are_parsed():
     assert parse_servers(" a:1, [::1]:2 ,") == [("a", 1), ("::1", 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("transaction_two_phase_commit_enable", "did you mean two_phase_commit?"),
+        ("group_idd", "did you mean group_id?"),
+        ("colour", "see ClientConfig"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused_by_name(name: str, says: str):
+    with pytest.raises(ConfigError, match=f"{name}.*{re.escape(says)}"):
+        Cluster("127.0.0.1:1", **{name: 1})
+    assert Cluster("127.0.0.1:1", group_id="g").config.group_id == "g"
+
+
+def test_a_transactional_id_is_not_empty():
+    with pytest.raises(ConfigError, match=r"transactional\.id"):
+        ClientConfig(transactional_id="").check()

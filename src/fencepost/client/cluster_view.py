@@ -64,7 +64,7 @@ class ClusterView(Generic[C]):
         config: ClientConfig | None = None,
         **properties: Any,
     ) -> None:
-        config = replace(config or ClientConfig(), **properties)
+        config = (config or ClientConfig()).with_settings(properties)
         if bootstrap_servers is not None:
             config = replace(config, bootstrap_servers=bootstrap_servers)
         self.config = config

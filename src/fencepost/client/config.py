@@ -129,8 +129,22 @@ class ClientConfig:
         config.check()
         return config
 
+    def with_settings(self, settings: Mapping[str, Any]) -> ClientConfig:
+        """The same with other values of these attributes. ConfigError for a name that is none."""
+        names = [one.name for one in fields(ClientConfig)]
+        for name, value in settings.items():
+            if name not in names:
+                prop = KNOWN.get(name.replace("_", "."))
+                close = difflib.get_close_matches(name, names, 1)
+                meant = [prop.attribute] if prop and prop.attribute in names else close
+                hint = f"did you mean {meant[0]}?" if meant else "see ClientConfig"
+                raise ConfigError(name, value, f"no setting of a client; {hint}")
+        return replace(self, **settings)
+
     def check(self) -> None:
         """Rules between properties; raises ConfigError."""
+        if self.transactional_id == "":
+            raise ConfigError("transactional.id", "", "must not be empty")
         if self.enable_idempotence and self.acks != -1:
             raise ConfigError("acks", self.acks, "an idempotent producer needs acks=all")
         if self.enable_idempotence and self.retries == 0:
