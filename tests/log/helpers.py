@@ -5,9 +5,10 @@ from __future__ import annotations
 from fencepost.batch.header import BatchHeader, iter_headers, read_header
 from fencepost.batch.record_batch import RecordBatch, iter_batches
 from fencepost.batch.records import build_batch
+from fencepost.log.appendable_log import AppendResult
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
-from fencepost.log.partition_log import AppendResult, PartitionLog
+from fencepost.log.partition_log import PartitionLog
 from fencepost.wire.types import Buffer
 
 NOW_MS = 1_700_000_000_000

@@ -1,8 +1,8 @@
 """An open log as far as it is looked at: what it is, and what is in it.
 
-Nothing here changes the log; `partition_log` does, which is built on this. Readers meet damage:
-CorruptFileError is about the bytes that were asked for, and the rest of the log can be read all the
-same.
+Nothing here changes the log; `appendable_log` and `partition_log` do, which are built on this.
+Readers meet damage: CorruptFileError is about the bytes that were asked for, and the rest of the
+log can be read all the same.
 """
 
 from __future__ import annotations
