@@ -12,8 +12,8 @@ Two conventions keep it short:
 * Every `PyObject *` that is returned is a new reference, every one that is passed is borrowed.
 
 The parts are included below: `_codec_plan.pxi`, `_codec_read.pxi`, `_codec_sink.pxi`,
-`_codec_write.pxi`, `_codec_tags.pxi` and `_codec_methods.pxi`. Under them lies `_codec_objects.h`, which makes objects
-and looks into them.
+`_codec_write.pxi`, `_codec_tags.pxi` and `_codec_methods.pxi`. Under them lies `_codec_objects.h`,
+which makes objects and looks into them.
 
 Limits of the input are checked before each read and before each allocation. Lists of structs and
 strings grow with their elements beyond `PREALLOCATED` of them, so that nested arrays cannot each
