@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from fencepost.wire.api import HeartbeatRequest
+from fencepost.batch.records import build_batch
+from fencepost.wire.api import HeartbeatRequest, ProduceRequest
+from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.frame import encode_request
 
 WITHOUT_PACKAGES = """
@@ -34,6 +36,13 @@ def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
 FRAME = encode_request(HeartbeatRequest(group_id="g"), 4, 9, "c")
 
 
+def produced(compression: str) -> bytes:
+    records = build_batch([(b"k", b"v")], compression=compression)
+    data = [PartitionProduceData(records=records)]
+    message = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=data)])
+    return encode_request(message, 9, 9, "c")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -54,16 +63,25 @@ def test_frames_there_and_back_without_any_package():
     assert run("encode", "--output", "-", stdin=decoded.stdout).stdout == FRAME
 
 
+def test_records_of_frames_that_have_none_need_no_package():
+    ran = run("decode", "--request", "--records", stdin=FRAME)
+    assert (ran.returncode, ran.stderr) == (0, b"") and ran.stdout
+
+
 @pytest.mark.parametrize(
-    ("words", "install"),
+    ("words", "stdin", "install"),
     [
-        (("decode", "--request", "--records"), b"pip install fencepost\n"),
-        (("decode", "--pcap", "trace"), b"pip install 'fencepost[pcap]'\n"),
+        *(
+            (("decode", "--request", "--records"), produced(codec), b"pip install fencepost\n")
+            for codec in ("lz4", "zstd", "snappy")
+        ),
+        (("decode", "--pcap", "trace"), b"", b"pip install 'fencepost[pcap]'\n"),
     ],
+    ids=["lz4", "zstd", "snappy", "pcap"],
 )
 def test_what_needs_a_package_says_in_one_line_what_to_install(
-    words: tuple[str, ...], install: bytes
+    words: tuple[str, ...], stdin: bytes, install: bytes
 ):
-    ran = run(*words, stdin=FRAME)
+    ran = run(*words, stdin=stdin)
     assert ran.returncode == 2 and ran.stdout == b""
     assert ran.stderr.endswith(install) and ran.stderr.count(b"\n") == 1

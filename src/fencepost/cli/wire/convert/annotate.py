@@ -6,13 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from fencepost.cli.failures import UsageError
 from fencepost.cli.wire.convert.documents import Decoded
 from fencepost.wire.errors import error_name
 from fencepost.wire.json_form import to_json
+from fencepost.wire.message import Message
 
 RECORDS_MAX: Final = 10_000
 """Records that are shown of one message: a kilobyte of it can be a million of them."""
@@ -54,7 +54,6 @@ class OutputOptions(NamedTuple):
         """
         limit = 0
         if arguments.records:
-            _batches()
             limit = RECORDS_MAX if arguments.records_limit is None else arguments.records_limit
             if limit < 1:
                 raise UsageError("--records-limit must be at least 1")
@@ -70,7 +69,7 @@ def shown(decoded: Decoded, options: OutputOptions) -> dict[str, Any]:
     if options.error_names and (names := list(_error_names(document["body"], ""))):
         document["error_names"] = names
     if options.records:
-        records = _batches().decoded_records(message, version, options.records)
+        records = _decoded_records(message, version, options.records)
         if records:
             document["decoded_records"] = records
     return document
@@ -90,16 +89,18 @@ def _error_names(value: Any, path: str) -> Iterator[dict[str, Any]]:
                 yield {"path": here, "code": inner, "name": error_name(inner)}
 
 
-def _batches() -> ModuleType:
-    """What shows record batches; everything else here does with the standard library alone."""
+def _decoded_records(message: Message, version: int, limit: int) -> list[dict[str, Any]]:
+    """What `batches` shows of the records; all else here does with the standard library alone,
+    and so does this, unless a checksum or a compression needs a package."""
     try:
-        from fencepost.cli.wire.convert import batches
+        from fencepost.cli.wire.convert.batches import decoded_records
+
+        return decoded_records(message, version, limit)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         raise UsageError(
             f"--records needs the module {name}, which is missing: pip install fencepost"
         ) from None
-    return batches
 
 
 def warn_if_different(decoded: Decoded, what: str) -> None:
