@@ -40,6 +40,14 @@ def test_what_a_burst_left_is_given_back(trim: MemoryTrim) -> None:
     assert len(pinned) == BLOCK_BYTES
 
 
+def test_a_burst_before_the_watch_is_given_back_too(trim: MemoryTrim) -> None:
+    burst = blocks(4 * TRIM_FROM_BYTES)
+    pinned = burst[-1]
+    del burst
+    assert MemoryTrim().trim_if_due()
+    assert len(pinned) == BLOCK_BYTES
+
+
 def test_it_is_done_once_for_each_burst(trim: MemoryTrim) -> None:
     for _ in range(3):
         burst = blocks(4 * TRIM_FROM_BYTES)

@@ -37,10 +37,9 @@ class MemoryTrim:
         library = ctypes.CDLL(None)
         self._mallinfo = getattr(library, "mallinfo2", None)  # since glibc 2.33
         self._malloc_trim = getattr(library, "malloc_trim", None)
-        self._known_bytes = 0
+        self._known_bytes = 0  # what was freed before this was made counts
         if self._mallinfo is not None:
             self._mallinfo.restype = _MallInfo
-            self._known_bytes = self._free_bytes()
 
     @property
     def is_possible(self) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.log.partition_log import PartitionLog
+from fencepost.log.appendable_log import AppendableLog
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
-own = PartitionLog.append_as_follower
+own = AppendableLog.append_as_follower
 
 
-def appends_without_index(self: PartitionLog, *args: Any, **kwargs: Any) -> Any:
+def appends_without_index(self: AppendableLog, *args: Any, **kwargs: Any) -> Any:
     """The batch is appended, and the transaction index stays as it was."""
     end_offset = self.end_offset
     result = own(self, *args, **kwargs)
@@ -21,7 +21,7 @@ def appends_without_index(self: PartitionLog, *args: Any, **kwargs: Any) -> Any:
 
 ABLATION = Ablation(
     "a new leader gives what was aborted to who reads committed data",
-    Rules(patches=((PartitionLog, "append_as_follower", appends_without_index),)),
+    Rules(patches=((AppendableLog, "append_as_follower", appends_without_index),)),
     scenarios=("S70",),
     in_transactions=True,
 )
