@@ -29,7 +29,7 @@ from fencepost.machines.partition import (
     ConfigChanged,
     StopReplica,
 )
-from fencepost.machines.partition.machine import ISR_TIMER
+from fencepost.machines.partition.appending import ISR_TIMER
 from fencepost.wire.api.fetch import FetchResponse, ForgottenTopic
 from fencepost.wire.errors import ErrorCode
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.machines.effects import Effect
-from fencepost.machines.partition import Partition, Produce, ProduceResult
+from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.machines.partition.appending import AppendingPartition
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
-_wait = Partition._wait
+_wait = AppendingPartition._wait
 
 
 def wait_for_nothing(
@@ -23,7 +24,7 @@ def wait_for_nothing(
 
 ABLATION = Ablation(
     "what a producer was told is on the leader's disk a power cut takes",
-    Rules(patches=((Partition, "_wait", wait_for_nothing),)),
+    Rules(patches=((AppendingPartition, "_wait", wait_for_nothing),)),
     scenarios=("S94",),
     in_brokers=True,
 )

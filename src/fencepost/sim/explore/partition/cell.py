@@ -26,8 +26,9 @@ from fencepost.machines.fetcher.followed import NOT_DELAYED_MS
 from fencepost.machines.fetcher.machine import GATHER_MS, SYNC_WAIT_MS, TIMER as ROUND_TIMER
 from fencepost.machines.image import ClusterImage, diff
 from fencepost.machines.partition import Partition, PartitionConfig, Produce
+from fencepost.machines.partition.appending import ISR_TIMER
 from fencepost.machines.partition.isr import NEVER_MS
-from fencepost.machines.partition.machine import ALTER_PARTITION_TIMER, ISR_TIMER
+from fencepost.machines.partition.machine import ALTER_PARTITION_TIMER
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.cooperative import InOrder, Scheduler
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
