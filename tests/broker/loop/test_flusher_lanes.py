@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.loop import flusher as flusher_module
-from fencepost.broker.loop.flusher import FLUSH_THREADS, Flusher
+from fencepost.broker.loop.flusher import FLUSH_THREADS, WAVES_UP_TO_US, Flusher
 from fencepost.log import sync_threads
 from fencepost.log.disk import OsDisk
 from fencepost.log.partition_log import PartitionLog
@@ -19,6 +19,8 @@ from fencepost.log.partition_log import PartitionLog
 from ...log.helpers import append, open_log
 from ...log.syncing import HeldSyncThreads
 from ...waiting import DEADLINE_S, eventually
+
+QUICK_US = 100.0
 
 
 def run(coroutine):
@@ -126,6 +128,81 @@ def test_appends_while_threads_in_c_sync_share_the_next_sync(tmp_path, held):
         log.close()
 
     run(scenario())
+
+
+def test_what_becomes_dirty_while_a_directory_syncs_waits_for_all_of_that(tmp_path, held):
+    async def scenario():
+        heard = Listening()
+        logs = {key: durable_log(tmp_path / "one" / f"{key}-0") for key in "abc"}
+        other = durable_log(tmp_path / "other" / "d-0")
+        await dirty_in_turn(heard, {key: logs[key] for key in "ab"})
+        await dirty_in_turn(heard, {"c": logs["c"], "a": logs["a"]})
+        assert [lane for lane, _, _ in held.submitted] == [0, 0]
+        await dirty_in_turn(heard, {"d": other})
+        assert [lane for lane, _, _ in held.submitted] == [0, 0, 1], "another disk, seen only now"
+        held.finish(1, took_us=QUICK_US)
+        await heard.until(lambda: heard.persisted == {"a": 2})
+        assert len(held.submitted) == 3, "one of them is not done"
+        held.finish(2, errno.EIO, QUICK_US)
+        await heard.until(lambda: heard.failed)
+        assert [lane for lane, _, _ in held.submitted] == [0, 0, 1, 0, 0]
+        for number in (3, 4, 5):
+            held.finish(number, took_us=QUICK_US)
+        await heard.until(lambda: heard.persisted == {"a": 3, "c": 2, "d": 2})
+        heard.flusher.close()
+        for log in (logs["a"], logs["c"], other):
+            log.close()
+
+    run(scenario())
+
+
+def test_nobody_waits_for_a_flush_that_nobody_waits_for(tmp_path, held):
+    async def scenario():
+        heard = Listening()
+        logs = {key: durable_log(tmp_path / f"{key}-0") for key in "ab"}
+        append(logs["a"])
+        heard.flusher.flush_quietly("a", logs["a"])
+        await asyncio.sleep(0)
+        await dirty_in_turn(heard, {"b": logs["b"]})
+        assert len(held.submitted) == 2
+        held.finish(2)
+        await heard.until(lambda: heard.persisted == {"b": 2})
+        held.finish(1)
+        heard.flusher.close()
+        for log in logs.values():
+            log.close()
+
+    run(scenario())
+
+
+def test_on_a_slow_disk_a_log_waits_for_its_own_flush_only(tmp_path, held):
+    async def scenario():
+        heard = Listening()
+        logs = {key: durable_log(tmp_path / f"{key}-0") for key in "abc"}
+        await dirty_in_turn(heard, {"a": logs["a"]})
+        held.finish(1, took_us=8 * WAVES_UP_TO_US)
+        await heard.until(lambda: heard.persisted == {"a": 2})
+        await dirty_in_turn(heard, {"b": logs["b"]})
+        await dirty_in_turn(heard, {"c": logs["c"], "b": logs["b"]})
+        assert len(held.submitted) == 3
+        for number in (2, 3):
+            held.finish(number)
+        await heard.until(lambda: len(held.submitted) == 4)
+        held.finish(4)
+        await heard.until(lambda: heard.persisted == {"a": 2, "b": 3, "c": 2})
+        heard.flusher.close()
+        for log in logs.values():
+            log.close()
+
+    run(scenario())
+
+
+async def dirty_in_turn(heard: Listening, logs: dict[str, PartitionLog]) -> None:
+    """Append to each, ask for flushes, and let the loop begin those that may begin."""
+    for key, log in logs.items():
+        append(log)
+        heard.flusher.request(key, log)
+    await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])

@@ -17,6 +17,12 @@ holds up the partitions that it has and no others. Two kinds of threads do the w
 * Every other flush (of a log that is new, has another epoch, was rolled), and every one where the
   compiled module is missing, is run whole by threads in Python, `FLUSH_THREADS` of them in a lane.
 
+Flushes of a lane go in waves: what becomes dirty while its threads in C sync waits until all of
+them have. So more appends share a flush, and more answers a turn of the loop, and one that waits
+loses little: file systems have a sync wait for the one before. That holds for disks that are quick;
+on one that takes more than `WAVES_UP_TO_US` a log waits for its own flush only, since there is time
+for everything but for waiting. Nobody waits for what threads in Python do, nor for quiet flushes.
+
 Handing a flush to a thread and hearing back costs two thread switches. When a single log is dirty,
 a single append waits, no flush runs and its disk has lately been quick, the flush is done on the
 spot instead: nobody else is there who could use the time. `INLINE_AT_MOST_US` bounds what the loop
@@ -54,6 +60,9 @@ SYNC_THREADS = 16
 INLINE_AT_MOST_US = 1_000
 """The loop is blocked by a flush only while flushes of that directory take less, on average."""
 
+WAVES_UP_TO_US = 5_000
+"""Flushes of a directory wait for those under way while these take less, on average."""
+
 
 class FlushableLog(Protocol):
     """What the flusher needs of a log; see `fencepost.log.partition_log.PartitionLog`."""
@@ -85,7 +94,7 @@ class FlushableLog(Protocol):
 class _Lane:
     """The logs of one log directory, which may wait for each other and for no others."""
 
-    __slots__ = ("average_us", "number", "queue", "threads", "waiting")
+    __slots__ = ("average_us", "number", "queue", "syncing", "threads", "waiting")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -93,8 +102,15 @@ class _Lane:
         """How long flushes took lately; 0 before there was one."""
         self.queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self.threads: list[threading.Thread] = []
+        self.syncing = 0
+        """Flushes that somebody waits for and threads in C do."""
         self.waiting = 0
         """Flushes that its threads in Python have to do, or do."""
+
+    @property
+    def has_wave(self) -> bool:
+        """Whether the next flush waits for those under way; see the module."""
+        return self.syncing > 0 and self.average_us < WAVES_UP_TO_US
 
 
 class _Work:
@@ -178,7 +194,7 @@ class Flusher:
             return
         self._requests += 1
         self._dirty[key] = (target, False)
-        self._schedule()
+        self._schedule(target.log_dir)
 
     def _must_wait(self, key: Hashable, target: FlushableLog) -> bool:
         """Whether an append waits for a flush although the page cache would do."""
@@ -191,7 +207,7 @@ class Flusher:
         """Flush in the background; only a failure is reported."""
         self._requests += 2  # never worth blocking the loop for
         self._dirty.setdefault(key, (target, True))
-        self._schedule()
+        self._schedule(target.log_dir)
 
     def unflushed_since_ms(self, key: Hashable) -> int | None:
         """When the first append was made, on the monotonic clock, that counts as durable and that
@@ -223,25 +239,29 @@ class Flusher:
                 thread.join()
             lane.threads.clear()
 
-    def _schedule(self) -> None:
+    def _schedule(self, log_dir: str) -> None:
+        self._lane(log_dir)  # now, so that `_start` can tell whether every lane has a wave
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
-        """Flush every dirty log that is not being flushed already."""
+        """Flush every dirty log that neither is being flushed already nor waits for a wave."""
         self._scheduled = False
         if self._closed or not self._dirty:
+            return
+        waves = [lane for lane in self._lanes.values() if lane.has_wave]
+        if waves and len(waves) == len(self._lanes):
             return
         requests, self._requests = self._requests, 0
         dirty, self._dirty = self._dirty, {}
         alone = requests == 1 and not self._in_flight
         for key, (target, quiet) in dirty.items():
-            if key in self._in_flight:
+            lane = self._lane(target.log_dir)
+            if key in self._in_flight or lane in waves:
                 self._dirty[key] = (target, quiet)
                 continue
             self._unflushed_since.pop(key, None)
-            lane = self._lane(target.log_dir)
             try:
                 work = _Work(key, target, lane, target.begin_flush(), quiet)
             except OSError as error:  # the log has failed before
@@ -273,6 +293,8 @@ class Flusher:
             return False
         self._last_number = number
         self._handed_over[number] = work
+        if not work.quiet:
+            work.lane.syncing += 1
         return True
 
     def _start_sync_threads(self) -> bool:
@@ -306,6 +328,8 @@ class Flusher:
         for number, error, took_us in threads.take():
             work = self._handed_over.pop(number)
             work.settle(error, took_us)
+            if not work.quiet:
+                work.lane.syncing -= 1
             settled.append(work)
         return settled
 
