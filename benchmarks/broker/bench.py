@@ -1,6 +1,6 @@
 """What a request costs a broker, in CPU time of its own: ours, and a warmed Apache Kafka.
 
-    python benchmarks/broker/bench.py [--minutes M] [--only TEXT ...] [--peer NAME ...]
+    python benchmarks/broker/bench.py [--minutes M] [--only TEXT]... [--peer NAME]...
                                       [--picture FILE.svg]
 
 One table: microseconds of the broker's CPU for each request (each record, with confluent-kafka),
