@@ -1,9 +1,11 @@
-"""An archive of several GB, its compaction and its replay, on Spark standalone clusters.
+"""An archive of several GB, its replay, and an audit of the broker, on Spark standalone clusters.
 
     python benchmarks/spark/archive.py [--gb 1] [--partitions 4] [--workers 1 2] [--dir DIR]
+                                       [--batch-bytes N] [--steps run compact replay audit]
 
 One broker of ours with one topic of 1 kB records; per number of workers (one core each) a new
-cluster and a new archive. Says what `fencepost archive` says, with the load of the machine.
+cluster and a new archive. Says what `fencepost archive` and `fencepost audit` say, with the load of
+the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fencepost.batch.columns import encode_columns
+from fencepost.batch.columns_encode import BATCH_BYTES, encode_columns
 from fencepost.client.admin import Admin
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster as Client
@@ -29,10 +31,11 @@ from fencepost.testing.spark_standalone import SparkStandalone
 
 ROWS = 10_000
 VALUE_BYTES = 1_000
+STEPS = ("run", "compact", "replay", "audit")
 
 
-def produce(servers: str, partitions: int, total_bytes: int) -> int:
-    """Records of half random hexadecimal text; how many."""
+def produce(servers: str, partitions: int, total_bytes: int, batch_bytes: int) -> int:
+    """Records of random hexadecimal text, in batches of at most so many bytes; how many."""
     count = 0
     with Client(servers) as client, BatchProducer(client) as producer:
         Admin(client).create_topic("big", partitions, configs={"retention.ms": "-1"})
@@ -48,19 +51,22 @@ def produce(servers: str, partitions: int, total_bytes: int) -> int:
                 }
             )
             partition = count // ROWS % partitions
-            for batch in encode_columns(rows, partition, timestamp_ms=now_ms + count // 1000):
+            stamp_ms = now_ms + count // 1000
+            for batch in encode_columns(
+                rows, partition, timestamp_ms=stamp_ms, max_batch_bytes=batch_bytes
+            ):
                 producer.send_batch("big", partition, batch.data)
             count += ROWS
     return count
 
 
 def run(words: list[str], spark: SparkStandalone, servers: str) -> dict[str, object]:
-    """A command of `fencepost archive`; what it says as JSON, with the load before it."""
+    """A command of `fencepost`; what it says as JSON, with the load before it."""
     load = os.getloadavg()[0]
     settings = [text for item in spark.settings.items() for text in ("--conf", "=".join(item))]
-    command = [sys.executable, "-m", "fencepost.cli.main", "archive", *words, "--json"]
+    command = [sys.executable, "-m", "fencepost.cli.main", *words, "--json"]
     command += ["--master", spark.master_url, *settings]
-    if words[0] != "compact":
+    if words[1] in ("run", "replay"):
         command += ["-b", servers]
     started = time.monotonic()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -75,24 +81,30 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--dir", type=Path)
+    parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="archive-bench-", dir=arguments.dir))
     try:
-        with Cluster(faults=False) as cluster:
+        logs = base / "broker"
+        with Cluster(faults=False, data_dir=logs) as cluster:
             servers = cluster.bootstrap_servers
-            count = produce(servers, arguments.partitions, int(arguments.gb * 1e9))
+            total_bytes = int(arguments.gb * 1e9)
+            count = produce(servers, arguments.partitions, total_bytes, arguments.batch_bytes)
             print(f"{count:,} records of {VALUE_BYTES} bytes in {arguments.partitions} partitions")
             for workers in arguments.workers:
                 place = str(base / f"{workers}-workers")
                 with SparkStandalone(workers, cores=1, memory_mb=2048) as spark:
-                    for words in (
-                        ["run", place, "big"],
-                        ["compact", place, "--discard"],
-                        ["replay", place, "--to", f"again-{workers}"],
-                    ):
-                        print(f"{workers} workers, {words[0]}:", run(words, spark, servers))
-                        sys.stdout.flush()
-                shutil.rmtree(place)
+                    commands = {
+                        "run": ["archive", "run", place, "big"],
+                        "compact": ["archive", "compact", place, "--discard"],
+                        "replay": ["archive", "replay", place, "--to", f"again-{workers}"],
+                        "audit": ["audit", str(logs), "--topic", "big", "--deep"],
+                    }
+                    for step in arguments.steps:
+                        told = run(commands[step], spark, servers)
+                        print(f"{workers} workers, {step}: {told}", flush=True)
+                shutil.rmtree(place, ignore_errors=True)
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
