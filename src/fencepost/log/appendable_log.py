@@ -19,11 +19,9 @@ from fencepost.batch.header import (
     stamp_log_append_time,
 )
 from fencepost.batch.record_batch import BatchBlock, RecordBatch, is_block
-from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
-from fencepost.log.disk import Buffer, Disk
+from fencepost.log.disk import Buffer
 from fencepost.log.errors import CorruptFileError, UnexpectedOffsetError, crc_mismatch
-from fencepost.log.loading import LoadedLog
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.readable_log import ReadableLog
 from fencepost.log.replay import note_batch
@@ -43,17 +41,8 @@ class AppendResult(NamedTuple):
 class AppendableLog(ReadableLog):
     """See the module docstring."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        loaded: LoadedLog,
-    ) -> None:
-        super().__init__(disk, directory, topic, partition, config, loaded)
-        self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
+    _is_changed: bool
+    """Whether closing has something to seal: the log has changed, or was not closed in order."""
 
     def append_as_leader(self, batch: RecordBatch, leader_epoch: int, wall_ms: int) -> AppendResult:
         """Append a batch, whose data is given offsets, epoch and maybe timestamp in place.

@@ -70,6 +70,7 @@ class PartitionLog(AppendableLog):
         lower_checkpoints: Callable[[int, int], None],
     ) -> None:
         super().__init__(disk, directory, topic, partition, config, loaded)
+        self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
         self._lower_checkpoints = lower_checkpoints
         self._cleaner = CleaningOwner(disk, directory, loaded.row, self._health)
         self.cuts = 0
