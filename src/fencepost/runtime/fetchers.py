@@ -143,7 +143,7 @@ class FollowerFetchers:
         """The partition's machine has made a step."""
         machine = hosted.machine
         known = self._following.get(hosted.key)
-        if machine.is_leader or machine.leader_id < 0 or machine.has_ended or self._is_closed:
+        if not machine.is_following or self._is_closed:
             if known is not None:
                 self._unfollow(known)
             return

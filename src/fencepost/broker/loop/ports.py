@@ -19,7 +19,6 @@ from fencepost.broker.loop.flusher import Flusher
 from fencepost.broker.loop.timers import Timers
 from fencepost.machines.broker import ControllerRequest
 from fencepost.machines.effects import CONTROLLER
-from fencepost.machines.fetcher import LeaderRequest
 from fencepost.runtime.clock import Clocks, SystemClocks
 from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.ports import MachinePorts
@@ -52,10 +51,10 @@ class AsyncPorts(MachinePorts):
         """Takes what the machines of `machines.broker` ask of the controller."""
         self.to_controller: Callable[[Hashable, Any], None] = _drop
         """Takes what partition machines ask of the controller."""
-        self.ask_leader: Callable[[Hashable, int, LeaderRequest], None] = _drop_to_node
-        """Takes what fetchers ask of the brokers that lead."""
         self.to_node: Callable[[Hashable, Any, Any], None] = _drop_to_node
         """Takes what machines ask of other nodes: key, node id and message."""
+        self.ways: dict[type, Callable[[Hashable, Any, Any], None]] = {}
+        """Takes, instead, messages of these classes, such as what fetchers ask of leaders."""
 
         self._background = ThreadPoolExecutor(1, thread_name_prefix="background")
 
@@ -94,8 +93,8 @@ class AsyncPorts(MachinePorts):
         """To the controller, or to a node by its id."""
         if type(message) is ControllerRequest:
             self.ask_controller(key, message)
-        elif type(message) is LeaderRequest:
-            self.ask_leader(key, to, message)
+        elif (way := self.ways.get(type(message))) is not None:
+            way(key, to, message)
         elif to == CONTROLLER:
             self.to_controller(key, message)
         else:

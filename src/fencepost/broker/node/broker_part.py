@@ -32,9 +32,9 @@ from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import BROKER, MoreParts, Parts, served_routes
 from fencepost.broker.node.coordination import Coordination
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.node.fetching import Fetching
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
-from fencepost.broker.replicas.fetch_channel import FetchChannel
-from fencepost.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
+from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
@@ -42,14 +42,12 @@ from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
-from fencepost.machines.fetcher import FetcherConfig
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.delayed_fetches import FetchHost
-from fencepost.runtime.fetchers import FollowerFetchers
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
@@ -60,6 +58,7 @@ from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 if TYPE_CHECKING:
     from fencepost.broker.node.coordinators import Coordinators
+    from fencepost.broker.node.fetchers import Fetchers
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,6 @@ MOVES_RATE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 SHUTDOWN_TIMEOUT_S: Final = 300.0
 """For the whole controlled shutdown, as in Kafka; whoever still waits then is not waited for."""
 VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
-FETCHERS_KEY: Final = "num.replica.fetchers"
 
 
 class BrokerPart:
@@ -78,7 +76,6 @@ class BrokerPart:
     replicas: ReplicaManager
     fetches: FetchHost
     leader_throttle: LeaderThrottle
-    follower_throttle: FollowerThrottle
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -90,8 +87,7 @@ class BrokerPart:
     appends: CombinedAppends
     compactor: Compactor
     moves: LogDirMoves
-    fetch_channel: FetchChannel
-    followers: FollowerFetchers
+    fetching: Fetching
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
@@ -152,7 +148,6 @@ class BrokerPart:
             config.get("fencepost.fetch.session.cache.max.bytes"),
         )
         self.leader_throttle = LeaderThrottle(core.settings, core.now_ms)
-        self.follower_throttle = FollowerThrottle(core.settings, core.now_ms)
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_brokers_changed = self.fetches.brokers_changed
         self.fetches.on_seen = ports.driver.feed
@@ -175,7 +170,8 @@ class BrokerPart:
         )
         ports.to_controller = self.alter_partitions.submit
         self._wire_appends()
-        self._wire_followers()
+        self.fetching = Fetching(self._make_fetchers)
+        self.replicas.on_step = self.fetching.looked_at
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
@@ -200,38 +196,10 @@ class BrokerPart:
                 self.appends, metadata, self.replicas, self.listener
             )
 
-    def _wire_followers(self) -> None:
-        """What fetches for the replicas that follow."""
-        core, get = self._core, self._core.config.get
-        self.fetch_channel = FetchChannel(
-            core.loop,
-            core.config.node_id,
-            core.config.inter_broker_listener,
-            lambda: core.image,
-            max_response_bytes=get("socket.request.max.bytes"),
-            backoff_ms=get("replica.fetch.backoff.ms"),
-        )
-        self.followers = FollowerFetchers(
-            core.config.node_id,
-            core.ports,
-            self.fetch_channel,
-            FetcherConfig(
-                fetch_max_bytes=get("replica.fetch.max.bytes"),
-                response_max_bytes=get("replica.fetch.response.max.bytes"),
-                min_bytes=get("replica.fetch.min.bytes"),
-                wait_max_ms=get("replica.fetch.wait.max.ms"),
-                backoff_ms=get("replica.fetch.backoff.ms"),
-                timeout_ms=get("replica.socket.timeout.ms"),
-            ),
-            lambda: self.lifecycle.broker_epoch,
-            core.settings.get(FETCHERS_KEY),
-            self.follower_throttle,
-        )
-        core.ports.ask_leader = self.followers.submit
-        core.settings.watch(
-            [FETCHERS_KEY], lambda: self.followers.resize(core.settings.get(FETCHERS_KEY))
-        )
-        self.replicas.on_step = self.followers.looked_at
+    def _make_fetchers(self) -> Fetchers:
+        from fencepost.broker.node.fetchers import Fetchers
+
+        return Fetchers(self._core, lambda: self.lifecycle.broker_epoch)
 
     def _wire_transactions(self) -> None:
         """What asks coordinators before something is written in a transaction; coordinators."""
@@ -295,7 +263,7 @@ class BrokerPart:
         self.moves.rate.limit = self._core.settings.get(MOVES_RATE_KEY)
 
     def _gone(self, hosted: HostedPartition) -> None:
-        self.followers.gone(hosted)
+        self.fetching.gone(hosted)
         self.fetches.gone(hosted)
 
     async def join(self) -> None:
@@ -358,8 +326,7 @@ class BrokerPart:
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
-        self.followers.close()
-        self.fetch_channel.close()
+        self.fetching.close()
         self.compactor.close()
         self.moves.close()
         self.replicas.close()

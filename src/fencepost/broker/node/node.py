@@ -44,7 +44,6 @@ from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.delayed_fetches import FetchHost
-from fencepost.runtime.fetchers import FetcherKey
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
@@ -328,9 +327,7 @@ class Node(NodeCore):
             self.fail(f"the quorum machine stopped: {reason}")
         elif key in REGISTRATION_KEYS:
             self.fail(reason)
-        elif isinstance(key, FetcherKey):
-            self.broker_part.followers.broken(key, reason)
-        else:
+        elif self.broker is None or not self.broker.fetching.broken(key, reason):
             self._disk_failed(key, reason)
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:

@@ -106,6 +106,11 @@ class PartitionQueries:
         return self._leader_state is not None and self._closed is None
 
     @property
+    def is_following(self) -> bool:
+        """Whether another broker leads, whose log this replica is to copy."""
+        return self._leader_state is None and self._closed is None and self.leader_id >= 0
+
+    @property
     def fetch_state(self) -> FetchState:
         """What has to change for a fetch that waits to be answered otherwise."""
         has_ended = self._closed is not None
