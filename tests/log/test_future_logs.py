@@ -122,7 +122,7 @@ def test_a_copy_takes_the_place_of_its_source(disk: SimDisk) -> None:
         append(source, make_batch(2, fill=number))
     source.advance_start_offset(3)
     copy = future_logs.open_future(second, source, NOW_MS)
-    [(key, path)] = future_logs.futures_in(second)
+    [(key, path)] = second.copies_on_disk()
     assert (key, path) == (("t", 0), copy.directory)
     copying = Copying(source, copy)
     catch_up(copying)
@@ -156,12 +156,12 @@ def test_a_copy_of_a_earlier_run_is_found_and_removed(disk: SimDisk) -> None:
     copied = contents(copy)
     copy.flush()
     copy.close(clean=False)
-    [(_, path)] = future_logs.futures_in(second)
+    [(_, path)] = second.copies_on_disk()
     again = future_logs.open_future(second, source, NOW_MS, path)
     assert contents(again) == copied
     catch_up(Copying(source, again))
     assert contents(again) == contents(source)
     again.close(clean=False)
     future_logs.discard(second, ("t", 0), path)
-    assert list(future_logs.futures_in(second)) == []
+    assert list(second.copies_on_disk()) == []
     assert second.remove_deleted() == 1

@@ -15,7 +15,7 @@ from uuid import uuid4
 from fencepost.batch.record_batch import iter_batches
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.log_dir import LogDir
-from fencepost.log.names import deleted_dir, future_dir, parse_future_dir
+from fencepost.log.names import deleted_dir, future_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.reading import ReadResult
 from fencepost.log.segment_cache import SegmentCache
@@ -47,14 +47,6 @@ def open_future(
         topic_id=source.topic_id,
         cache=SegmentCache(_FILES),
     )
-
-
-def futures_in(log_dir: LogDir) -> Iterator[tuple[TopicPartition, str]]:
-    """The copies that lie in a directory: of which partition, and where. OSError."""
-    for name in log_dir.disk.list(log_dir.path):
-        key = parse_future_dir(name)
-        if key is not None and log_dir.disk.is_dir(f"{log_dir.path}/{name}"):
-            yield key, f"{log_dir.path}/{name}"
 
 
 def discard(log_dir: LogDir, key: TopicPartition, directory: str) -> None:

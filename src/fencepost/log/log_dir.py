@@ -30,7 +30,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 from uuid import uuid4
 
@@ -59,6 +59,7 @@ from fencepost.log.names import (
     RECOVERY_POINT_FILE,
     deleted_dir,
     is_former_dir,
+    parse_future_dir,
     parse_partition_dir,
     partition_dir,
     stray_dir,
@@ -153,6 +154,13 @@ class LogDir:
             if key is not None and self.disk.is_dir(f"{self.path}/{name}"):
                 found.append(key)
         return found
+
+    def copies_on_disk(self) -> Iterator[tuple[TopicPartition, str]]:
+        """The copies on their way that lie here: of which partition, and where. OSError."""
+        for name in self.disk.list(self.path):
+            key = parse_future_dir(name)
+            if key is not None and self.disk.is_dir(f"{self.path}/{name}"):
+                yield key, f"{self.path}/{name}"
 
     def open_all(
         self, config_for: Callable[[str], LogConfig], *, wall_ms: int

@@ -22,7 +22,8 @@ from fencepost.machines.fetch import (
     QuietPartitions,
     Stirred,
 )
-from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
+from fencepost.machines.fetch.sessions import PARTITION_BYTES
+from fencepost.machines.fetch_limits import DEFAULT_MAX_BYTES
 from fencepost.machines.partition import FollowerSeen
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
 from fencepost.runtime.replicas import HostedPartition

@@ -213,7 +213,7 @@ class LogDirMoves:
             if not data_dir.is_online:
                 continue
             try:
-                for key, directory in list(future_logs.futures_in(data_dir.logs)):
+                for key, directory in list(data_dir.logs.copies_on_disk()):
                     hosted = self._replicas.get(*key)
                     if (
                         isinstance(hosted, HostedPartition)

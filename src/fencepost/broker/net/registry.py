@@ -96,16 +96,16 @@ class Route(Struct, frozen=True):
 
 
 class MoreParts(Mapping[Any, object]):
-    """Parts, and more that are made when somebody first asks for what is not among those."""
+    """Parts, and more that are made when somebody first asks for what is not among those: by each
+    of `make_more` in turn, until it is."""
 
-    def __init__(self, parts: Parts, make_more: Callable[[], Parts]) -> None:
+    def __init__(self, parts: Parts, *make_more: Callable[[], Parts]) -> None:
         self._parts = dict(parts)
-        self._make_more: Callable[[], Parts] | None = make_more
+        self._make_more = list(make_more)
 
     def __getitem__(self, key: Any) -> object:
-        if key not in self._parts and self._make_more is not None:
-            make_more, self._make_more = self._make_more, None
-            self._parts |= make_more()
+        while key not in self._parts and self._make_more:
+            self._parts |= self._make_more.pop(0)()
         return self._parts[key]
 
     def __iter__(self) -> Iterator[Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from typing import TYPE_CHECKING, Final
 
 from fencepost.batch import backend
@@ -33,8 +32,8 @@ from fencepost.broker.net.registry import BROKER, MoreParts, Parts, served_route
 from fencepost.broker.node.coordination import Coordination
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.fetching import Fetching
+from fencepost.broker.node.on_demand import OnDemand
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
-from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
@@ -47,8 +46,6 @@ from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
-from fencepost.runtime.delayed_fetches import FetchHost
-from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
@@ -58,7 +55,10 @@ from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 if TYPE_CHECKING:
     from fencepost.broker.node.coordinators import Coordinators
+    from fencepost.broker.node.fetch_serving import FetchServing
     from fencepost.broker.node.fetchers import Fetchers
+    from fencepost.runtime.delayed_fetches import FetchHost
+    from fencepost.runtime.log_dir_moves import LogDirMoves
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +74,6 @@ class BrokerPart:
 
     following: InOrder
     replicas: ReplicaManager
-    fetches: FetchHost
-    leader_throttle: LeaderThrottle
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -86,7 +84,6 @@ class BrokerPart:
     coordination: Coordination
     appends: CombinedAppends
     compactor: Compactor
-    moves: LogDirMoves
     fetching: Fetching
 
     def __init__(self, core: NodeCore) -> None:
@@ -105,6 +102,18 @@ class BrokerPart:
         self.decompression = Decompression()
         self.encoded_topics = EncodedTopics()
         self._has_caught_up = False
+        self._fetch_serving = OnDemand(self._make_fetch_serving)
+        self._moves = OnDemand(self._make_moves)
+
+    @property
+    def fetches(self) -> FetchHost:
+        """Fetches that wait, and fetch sessions; asked for the first time, they are made."""
+        return self._fetch_serving.get().host
+
+    @property
+    def moves(self) -> LogDirMoves:
+        """What moves replicas between directories; asked for the first time, it is made."""
+        return self._moves.get()
 
     @property
     def coordinators(self) -> Coordinators:
@@ -140,17 +149,6 @@ class BrokerPart:
         )
         core.storage.on_failed = self.replicas.dir_failed
         self.cold_reads = ColdReads(core.storage.page_cache, core.storage.descriptors)
-        self.fetches = FetchHost(
-            ports.timers,
-            core.now_ms,
-            secrets.randbelow,
-            config.get("max.incremental.fetch.session.cache.slots"),
-            config.get("fencepost.fetch.session.cache.max.bytes"),
-        )
-        self.leader_throttle = LeaderThrottle(core.settings, core.now_ms)
-        self.replicas.on_moved = self.fetches.moved
-        self.replicas.on_brokers_changed = self.fetches.brokers_changed
-        self.fetches.on_seen = ports.driver.feed
         self.replicas.on_gone = self._gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
         self.replicas.on_broken = core.fail
@@ -178,7 +176,6 @@ class BrokerPart:
         self._wire_transactions()
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
-        self._wire_moves()
         self._cordon()
         core.settings.watch([CORDONED_KEY], self._cordon)
 
@@ -240,10 +237,16 @@ class BrokerPart:
     def _verify_here(self, request: AddPartitionsToTxnRequest, on_response: OnVerified) -> None:
         self._verifications.begin(self.coordinators.verify(request, on_response))
 
-    def _wire_moves(self) -> None:
-        """What moves replicas between directories."""
+    def _make_fetch_serving(self) -> FetchServing:
+        from fencepost.broker.node.fetch_serving import FetchServing
+
+        return FetchServing(self._core, self.replicas)
+
+    def _make_moves(self) -> LogDirMoves:
+        from fencepost.runtime.log_dir_moves import LogDirMoves
+
         core = self._core
-        self.moves = LogDirMoves(
+        moves = LogDirMoves(
             core.config.node_id,
             self.replicas,
             core.ports,
@@ -252,19 +255,22 @@ class BrokerPart:
             core.storage.preferred,
             lambda path: path in core.storage.cordoned,
         )
-        self._limit_moves()
-        core.settings.watch([MOVES_RATE_KEY], self._limit_moves)
+
+        def limit() -> None:
+            moves.rate.limit = core.settings.get(MOVES_RATE_KEY)
+
+        limit()
+        core.settings.watch([MOVES_RATE_KEY], limit)
+        return moves
 
     def _cordon(self) -> None:
         storage = self._core.storage
         self.lifecycle.cordon(storage.cordon(self._core.settings.get(CORDONED_KEY)))
 
-    def _limit_moves(self) -> None:
-        self.moves.rate.limit = self._core.settings.get(MOVES_RATE_KEY)
-
     def _gone(self, hosted: HostedPartition) -> None:
         self.fetching.gone(hosted)
-        self.fetches.gone(hosted)
+        if self._fetch_serving.made is not None:
+            self._fetch_serving.made.host.gone(hosted)
 
     async def join(self) -> None:
         """Register, open the partitions, and be unfenced. RegistrationError."""
@@ -289,7 +295,8 @@ class BrokerPart:
     async def start(self) -> None:
         """Accept clients."""
         self._core.storage.rename_strays()
-        self.moves.resume()
+        if self._core.storage.has_copies():
+            self.moves.resume()
         self.compactor.start()
         self.listener.routes = served_routes(
             BROKER,
@@ -311,10 +318,7 @@ class BrokerPart:
             EncodedTopics: self.encoded_topics,
             Decompression: self.decompression,
             Driver: core.driver,
-            FetchHost: self.fetches,
             Forwarder: self.forwarder,
-            LogDirMoves: self.moves,
-            LeaderThrottle: self.leader_throttle,
             MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
@@ -322,13 +326,24 @@ class BrokerPart:
             Storage: core.storage,
             TransactionalWrites: self.writes,
         }
-        return MoreParts(parts, lambda: self.coordinators.parts())
+        return MoreParts(
+            parts,
+            lambda: self._fetch_serving.get().parts(),
+            self._parts_of_moves,
+            lambda: self.coordinators.parts(),
+        )
+
+    def _parts_of_moves(self) -> Parts:
+        from fencepost.runtime.log_dir_moves import LogDirMoves
+
+        return {LogDirMoves: self.moves}
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
         self.fetching.close()
         self.compactor.close()
-        self.moves.close()
+        if self._moves.made is not None:
+            self._moves.made.close()
         self.replicas.close()
         self.coordination.close()
         self.decompression.close()

@@ -43,7 +43,6 @@ from fencepost.broker.node.housekeeping import Housekeeping
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.runtime.controller_host import ControllerHost
-from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
@@ -51,6 +50,7 @@ from fencepost.runtime.replicas import ReplicaManager
 if TYPE_CHECKING:
     from fencepost.broker.groups.group_host import GroupHost
     from fencepost.broker.node.observation import Observation
+    from fencepost.runtime.delayed_fetches import FetchHost
 
 log = logging.getLogger(__name__)
 

@@ -284,6 +284,15 @@ class Storage:
             if one.is_online:
                 _rename_strays(one)
 
+    def has_copies(self) -> bool:
+        """Whether a copy that was on its way lies in a directory, or one cannot tell."""
+        try:
+            return any(
+                True for one in self.data_dirs if one.is_online for _ in one.logs.copies_on_disk()
+            )
+        except OSError:  # whoever looks for the copies takes the directory offline
+            return True
+
     # -- what is written down --------------------------------------------------------------
 
     def checkpoint_recovery_points(self) -> None:

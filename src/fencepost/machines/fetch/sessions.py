@@ -52,6 +52,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 from fencepost.machines.fetch.rules import RULES
+from fencepost.machines.fetch_limits import DEFAULT_MAX_BYTES
 from fencepost.wire.errors import ErrorCode
 
 Key = TypeVar("Key", bound=Hashable)
@@ -63,8 +64,6 @@ EPOCH_MAX: Final = (1 << 31) - 1
 
 DEFAULT_MAX_SLOTS: Final = 1_000
 """Kafka's default of `max.incremental.fetch.session.cache.slots`."""
-
-DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 
 PARTITION_BYTES: Final = 400
 """What a partition of a session takes at most, also when it is quiet, besides its topic's name."""

@@ -18,7 +18,7 @@ from fencepost.broker.config.keys.definition import (
     unused,
 )
 from fencepost.log.configdef import Validator, at_least, distinct
-from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES
+from fencepost.machines.fetch_limits import DEFAULT_MAX_BYTES
 
 _TOPICS = (
     honoured("num.partitions", INT, 1, at_least(1), "Partitions of a topic that does not say."),
