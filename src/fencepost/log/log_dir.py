@@ -31,11 +31,10 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from fencepost.log.checkpoints import KeptCheckpoint, TopicPartition
-from fencepost.log.cleaner.job import Cleaning
 from fencepost.log.config import LogConfig
 from fencepost.log.deleted_dirs import DeletedDirs
 from fencepost.log.disk import Disk
@@ -69,6 +68,9 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.log.cleaner.job import Cleaning
 
 log = logging.getLogger(__name__)
 

@@ -26,15 +26,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from fencepost.log.appendable_log import AppendableLog
 from fencepost.log.batch_repair import repair_batch
-from fencepost.log.cleaner.job import Cleaning, Copied
 from fencepost.log.cleaner.owner import CleaningOwner
 from fencepost.log.cleaner.plan import Dirt, measure_dirt
-from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durable_end import DurableEnd
@@ -47,6 +46,10 @@ from fencepost.log.replay import load_producers, settle_active
 from fencepost.log.retention import segments_to_delete
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.log.cleaner.job import Cleaning, Copied
+    from fencepost.log.cleaner.swap import Swap
 
 
 class ExpiredSegments(Struct, frozen=True):

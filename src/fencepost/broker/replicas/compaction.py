@@ -25,20 +25,22 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter, sleep
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.batch.errors import BatchError
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.loop.timers import Timer
-from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, Copied
-from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.plan import Dirt
-from fencepost.log.errors import LogError
+from fencepost.log.errors import CleaningAbortedError, LogError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+
+if TYPE_CHECKING:
+    from fencepost.log.cleaner.job import Cleaning, Copied
+    from fencepost.log.cleaner.offset_map import OffsetMap
 
 log = logging.getLogger(__name__)
 
@@ -317,6 +319,8 @@ class Compactor:
 
     def _serve(self) -> None:
         """What a thread does."""
+        from fencepost.log.cleaner.offset_map import OffsetMap  # there is something to clean
+
         while (work := self._queue.get()) is not None:
             try:
                 self._clean(work, OffsetMap(self._map_bytes))

@@ -30,7 +30,7 @@ from fencepost.log.cleaner.plan import Dirt, Source, group_sources
 from fencepost.log.cleaner.transactions import TransactionTracker
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
-from fencepost.log.errors import LogError
+from fencepost.log.errors import CleaningAbortedError, LogError
 from fencepost.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file
 from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
@@ -40,10 +40,6 @@ from fencepost.wire.records.txn_index import AbortedTxn
 log = logging.getLogger(__name__)
 
 IO_BYTES_DEFAULT = 256 * 1024
-
-
-class CleaningAbortedError(LogError):
-    """The log's owner has called the cleaning off; nothing is wrong."""
 
 
 class CleaningStats(Struct):
@@ -302,7 +298,6 @@ def _no_pause(_: int) -> None:
 
 __all__ = [
     "Cleaning",
-    "CleaningAbortedError",
     "CleaningInput",
     "CleaningStats",
     "Copied",

@@ -8,17 +8,20 @@ has run. Whoever is about to cut or delete segments calls `stop` first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from fencepost.log.cleaner.filter import ProducerTail
-from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, CleaningInput, Copied
 from fencepost.log.cleaner.plan import Dirt, sources_below
 from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
+from fencepost.log.errors import CleaningAbortedError
 from fencepost.log.health import Health
 from fencepost.log.producers import ProducerStates
 from fencepost.log.segment_row import SegmentRow
 from fencepost.wire.records.txn_index import AbortedTxn
+
+if TYPE_CHECKING:
+    from fencepost.log.cleaner.job import Cleaning, Copied
 
 
 class CleaningOwner:
@@ -47,6 +50,10 @@ class CleaningOwner:
         wall_ms: int,
     ) -> Cleaning:
         """See `PartitionLog.begin_cleaning`."""
+        # What copies segments is loaded for the first that are copied: most logs never are.
+        from fencepost.log.cleaner.filter import ProducerTail
+        from fencepost.log.cleaner.job import Cleaning, CleaningInput
+
         assert self._cleaning is None, f"{self.directory} is being cleaned"
         self.settle_swap()
         sources = sources_below(self._row.segments, dirt.first_uncleanable)
