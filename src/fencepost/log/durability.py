@@ -20,7 +20,7 @@ from fencepost.log.disk import Disk
 from fencepost.log.durable_end import DurableEnd
 from fencepost.log.flush import FlushJob, sync_path
 from fencepost.log.health import Health
-from fencepost.log.loading import LoadedLog
+from fencepost.log.loaded import LoadedLog
 from fencepost.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 
 

@@ -39,7 +39,8 @@ from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durable_end import DurableEnd
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.flush import FlushJob
-from fencepost.log.loading import LoadedLog, load_log
+from fencepost.log.loaded import LoadedLog
+from fencepost.log.loading import load_log
 from fencepost.log.names import deleted_dir
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.replay import load_producers, settle_active

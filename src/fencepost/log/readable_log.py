@@ -20,7 +20,7 @@ from fencepost.log.durability import Durability
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.errors import OffsetOutOfRange
 from fencepost.log.health import Health
-from fencepost.log.loading import LoadedLog
+from fencepost.log.loaded import LoadedLog, RecoveryReport
 from fencepost.log.producers import ProducerStates
 from fencepost.log.reading import (
     ReadResult,
@@ -33,7 +33,6 @@ from fencepost.log.reading import (
     measure_batches,
     read_batches,
 )
-from fencepost.log.recovery import RecoveryReport
 from fencepost.log.rolling import RollRule
 from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid

@@ -29,8 +29,6 @@ from collections.abc import Iterator
 from itertools import pairwise, zip_longest
 from typing import Final
 
-from msgspec import Struct
-
 from fencepost.batch.header import (
     BatchHeader,
 )
@@ -43,6 +41,7 @@ from fencepost.log.errors import (
 )
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.interrupted_cleanup import settle
+from fencepost.log.loaded import OFFSET_MAX, RecoveryReport
 from fencepost.log.names import (
     LOG_START_OFFSET_FILE,
     LOG_SUFFIX,
@@ -58,21 +57,7 @@ from fencepost.log.segment_cache import SegmentCache
 
 log = logging.getLogger(__name__)
 
-OFFSET_MAX: Final = (1 << 63) - 1
 _NAMES_AS_CREATED: Final = frozenset((offset_file(0, LOG_SUFFIX), PARTITION_METADATA_FILE))
-
-
-class RecoveryReport(Struct):
-    """What opening a log found and did."""
-
-    was_unclean: bool = False
-    end_offset: int = 0
-    segments_scanned: int = 0
-    bytes_cut: int = 0
-    """Bytes behind the last sound batch, whole segments included."""
-    lost_from_offset: int | None = None
-    """Where records that had been durable begin to be missing, if the caller accepted that."""
-    epochs_rebuilt: bool = False
 
 
 class SegmentRecovery:
