@@ -9,8 +9,9 @@ import pytest
 from fencepost.batch.header import read_header, stamp_crc
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
+from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
-from fencepost.log.errors import CleaningAbortedError, CorruptFileError
+from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.sim.disk import SimDisk

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import fencepost
 from fencepost.cli.commands import COMMANDS, print_usage_help
 from fencepost.cli.streams import with_standard_streams
+
+COLUMNS_DEFAULT: Final = 80
 
 
 def version_text() -> str:
@@ -51,6 +54,30 @@ class _VersionAction(argparse.Action):
         parser.exit(0)
 
 
+def _terminal_columns() -> int:
+    """As `shutil.get_terminal_size` has them, which loads what no command needs."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        output = sys.__stdout__
+        columns = 0 if output is None else os.get_terminal_size(output.fileno()).columns
+    except (ValueError, OSError):  # it is closed, or no terminal
+        columns = 0
+    return columns or COLUMNS_DEFAULT
+
+
+class _Formatter(argparse.HelpFormatter):
+    """For help as wide as the terminal; parsers make one for each option that they are given."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(prog, **{"width": _terminal_columns() - 2, **settings})
+
+
+class _RawFormatter(_Formatter, argparse.RawDescriptionHelpFormatter):
+    """The same, with the text above and below the options as it stands."""
+
+
 class _CommandParser(argparse.ArgumentParser):
     """A parser that takes a command's optional FILE also behind its options, and prints the
     examples below its help as they stand.
@@ -62,10 +89,11 @@ class _CommandParser(argparse.ArgumentParser):
     _is_intermixing = False
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **settings})
+        super().__init__(**{"formatter_class": _RawFormatter, **settings})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._is_intermixing or self._subparsers is not None:
+        is_plain = self._subparsers is not None or not self._get_positional_actions()
+        if self._is_intermixing or is_plain:
             return super().parse_known_args(args, namespace)
         self._is_intermixing = True  # the method below calls this one twice
         try:
@@ -82,6 +110,7 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fencepost",
         description="Kafka's replicated log in Python. `fencepost serve` starts a broker.",
+        formatter_class=_Formatter,
     )
     parser.add_argument(
         "--version", action=_VersionAction, nargs=0, help="print the version and the backends"

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 TopicPartition = tuple[str, int]
 
 _VERSION: Final = b"0"
-_NUMBER: Final = re.compile(rb"[0-9]{1,19}")
+_NUMBER: Final = rb"[0-9]{1,19}"
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -57,7 +57,7 @@ def decode_lines(path: str, data: bytes) -> list[list[bytes]]:
 
 def parse_number(path: str, text: bytes) -> int:
     """A number from 0 up, in at most 64 bits with sign. CorruptFileError."""
-    if _NUMBER.fullmatch(text) is None or int(text) > _NUMBER_MAX:
+    if re.fullmatch(_NUMBER, text) is None or int(text) > _NUMBER_MAX:
         raise CorruptFileError(path, f"has {text[:40]!r} in place of a number")
     return int(text)
 

@@ -62,7 +62,7 @@ class ConfigType(IntEnum):
 
 
 _WIDTH_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = r"[+-]?[0-9]{1,20}"
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
@@ -132,11 +132,10 @@ def non_empty() -> Validator:
 
 def matching(pattern: str, describes: str) -> Validator:
     """Strings, or lists of strings, that match the regular expression `pattern` as a whole."""
-    compiled = re.compile(pattern)
 
     def accepts(value: Any) -> bool:
         items = (value,) if isinstance(value, str) else value
-        return all(compiled.fullmatch(item) is not None for item in items)
+        return all(re.fullmatch(pattern, item) is not None for item in items)
 
     return Validator(describes, accepts)
 
@@ -271,7 +270,7 @@ def _read(kind: ConfigType, value: object) -> Any:
 def _read_integer(value: object, bits: int) -> int:
     if isinstance(value, str):
         text = value.strip()
-        if _DECIMAL.fullmatch(text) is None:
+        if re.fullmatch(_DECIMAL, text) is None:
             raise ValueError("not a whole number")
         value = int(text)
     if not isinstance(value, int) or isinstance(value, bool):

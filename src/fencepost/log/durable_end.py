@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 SYNC_EVERY: Final = 32
 """Flushes of the log until the file is synced with one."""
 
-_CONTENT: Final = re.compile(rb"(durable ([0-9]{20})) crc32c ([0-9a-f]{8})\n")
+_CONTENT: Final = rb"(durable ([0-9]{20})) crc32c ([0-9a-f]{8})\n"
 _CONTENT_BYTES_MAX: Final = 4096
 
 
@@ -122,7 +122,7 @@ def encode_durable_end(offset: int) -> bytes:
 
 def decode_durable_end(path: str, data: bytes) -> int:
     """The offset in the content of the file at `path`. CorruptFileError."""
-    found = _CONTENT.fullmatch(data)
+    found = re.fullmatch(_CONTENT, data)
     if found is None or int(found[3], 16) != crc32c(found[1]):
         raise CorruptFileError(path, "does not say how far a log is durable")
     return int(found[2])

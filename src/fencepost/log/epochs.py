@@ -39,7 +39,7 @@ UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1
 # Numbers that are in range for certain. Possessive, or a million lines would each leave a way back.
-_PLAIN_LINES: Final = re.compile(rb"0\n([0-9]{1,9})\n((?:[0-9]{1,9} [0-9]{1,18}\n)*+)")
+_PLAIN_LINES: Final = rb"0\n([0-9]{1,9})\n((?:[0-9]{1,9} [0-9]{1,18}\n)*+)"
 
 
 class EpochEntry(NamedTuple):
@@ -78,7 +78,7 @@ class LeaderEpochCache:
         CorruptFileError unless its entries strictly increase in both fields.
         """
         cache = cls()
-        plain = _PLAIN_LINES.fullmatch(data)
+        plain = re.fullmatch(_PLAIN_LINES, data)
         if plain is not None:
             numbers = list(map(int, plain[2].split()))
             epochs, starts = numbers[0::2], numbers[1::2]

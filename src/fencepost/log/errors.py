@@ -103,10 +103,6 @@ class DurableDataLostError(CorruptFileError):
         self.sound_end = sound_end
 
 
-class CleaningAbortedError(LogError):
-    """The log's owner has called the cleaning off; nothing is wrong."""
-
-
 class InconsistentTopicIdError(LogError):
     """A partition's directory belongs to another topic of the same name."""
 

@@ -22,11 +22,11 @@ from a deleted topic of the same name must not be taken for the new one's.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec import Struct, field
 
 from fencepost.batch.crc import crc32c
@@ -38,7 +38,7 @@ from fencepost.wire.types import Uuid
 
 _INT_MAX: Final = (1 << 31) - 1
 _FILE_BYTES_MAX: Final = 1 << 20
-_PARTITION_METADATA: Final = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
+_PARTITION_METADATA: Final = r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?"
 
 
 class MetaProperties(Struct, frozen=True):
@@ -145,8 +145,8 @@ def _number(path: str, key: str, text: str) -> int:
 
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = -1) -> None:
     """Leave the marker, durably; everything else must be on disk by now. OSError."""
-    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+    content = msgspec.json.encode({"version": 0, "brokerEpoch": broker_epoch})
+    disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content)
 
 
 def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
@@ -166,8 +166,8 @@ def decode_clean_shutdown(data: bytes) -> int | None:
     if not data:
         return -1
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
+        content = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     if not isinstance(content, dict) or content.get("version") != 0:
         return None
@@ -203,7 +203,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> Uuid | None:
 
 def decode_partition_metadata(path: str, data: bytes) -> Uuid:
     """The topic id in a file with this content. CorruptFileError."""
-    match = _PARTITION_METADATA.fullmatch(data.decode("latin-1"))
+    match = re.fullmatch(_PARTITION_METADATA, data.decode("latin-1"))
     if match is None:
         raise CorruptFileError(path, "is not of version 0 with a topic id")
     topic_id = Uuid.from_string(match[1])

@@ -48,8 +48,8 @@ TOPIC_NAME_MAX: Final = 249
 FILE_NAME_MAX: Final = 255
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION_DIR = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
-_DELETED_DIR = re.compile(r".+-[0-9]{1,10}\.[^.]+-delete", re.DOTALL)
-_FUTURE_DIR = re.compile(r"(.+)\.[^.]+-future", re.DOTALL)
+_DELETED_DIR = r"(?s).+-[0-9]{1,10}\.[^.]+-delete"
+_FUTURE_DIR = r"(?s)(.+)\.[^.]+-future"
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)(\.[a-z]+)?")
 _PARTITION_MAX = (1 << 31) - 1
 _OFFSET_MAX = (1 << 63) - 1
@@ -85,7 +85,7 @@ def deleted_dir(topic: str, partition: int, unique: str) -> str:
 
 def is_deleted_dir(name: str) -> bool:
     """Whether a directory's name is one that `deleted_dir`, or Kafka, gives."""
-    return name.endswith(DELETE_DIR_SUFFIX) and _DELETED_DIR.fullmatch(name) is not None
+    return name.endswith(DELETE_DIR_SUFFIX) and re.fullmatch(_DELETED_DIR, name) is not None
 
 
 def stray_dir(topic: str, partition: int, unique: str) -> str:
@@ -107,7 +107,7 @@ def future_dir(topic: str, partition: int, unique: str) -> str:
 
 def parse_future_dir(name: str) -> tuple[str, int] | None:
     """Topic and partition of a directory that `future_dir`, or Kafka, names; None for others."""
-    match = _FUTURE_DIR.fullmatch(name)
+    match = re.fullmatch(_FUTURE_DIR, name) if name.endswith(FUTURE_DIR_SUFFIX) else None
     return None if match is None else parse_partition_dir(match[1])
 
 

@@ -17,10 +17,10 @@ A file without them, such as Kafka writes, is read on trust.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from fencepost.batch.crc import crc32c
@@ -30,7 +30,7 @@ from fencepost.log.names import QUORUM_STATE_FILE
 from fencepost.wire.records.quorum_state import NOBODY, QuorumStateData, from_file, to_file
 
 _FILE_BYTES_MAX: Final = 1 << 20
-_PROMISED: Final = re.compile(rb"\npromised ([0-9]{1,10}) ([0-9]{1,19})")
+_PROMISED: Final = rb"\npromised ([0-9]{1,10}) ([0-9]{1,19})"
 _EPOCH_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 63) - 1
 
@@ -69,7 +69,7 @@ class QuorumStateFile:
 def encode_quorum_state(stored: StoredQuorumState) -> bytes:
     """The file's content, keys in Kafka's order."""
     content = to_file(stored.state, stored.version)
-    checked = json.dumps(content, separators=(",", ":")).encode()
+    checked = msgspec.json.encode(content)
     if stored.acknowledged_end != (0, 0):
         checked += b"\npromised %d %d" % stored.acknowledged_end
     return checked + b"\ncrc32c %08x\n" % crc32c(checked)
@@ -82,9 +82,9 @@ def decode_quorum_state(path: str, data: bytes) -> StoredQuorumState:
     line, _, ours = data.partition(b"\n")
     promised = _decode_ours(path, line, ours) if ours else (0, 0)
     try:
-        content = json.loads(line)
+        content = msgspec.json.decode(line)
         state, version = from_file(content)
-    except (ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise CorruptFileError(path, f"is no quorum state: {error}") from None
     _check(path, state)
     return StoredQuorumState(state, version, promised)
@@ -97,7 +97,7 @@ def _decode_ours(path: str, line: bytes, ours: bytes) -> tuple[int, int]:
         raise CorruptFileError(path, "does not have the content its checksum was made of")
     if not promise:
         return 0, 0
-    found = _PROMISED.fullmatch(promise)
+    found = re.fullmatch(_PROMISED, promise)
     epoch, offset = (int(found[1]), int(found[2])) if found else (_EPOCH_MAX, _OFFSET_MAX + 1)
     if epoch > _EPOCH_MAX or offset > _OFFSET_MAX:
         raise CorruptFileError(path, f"has {promise[:40]!r} behind its first line")

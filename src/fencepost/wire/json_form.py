@@ -42,7 +42,7 @@ JsonObject = dict[str, Any]
 M = TypeVar("M", bound=Message)
 
 _QUIET_NAN: Final = "7ff8000000000000"
-_WHOLE_NUMBER: Final = re.compile("0|-?[1-9][0-9]*")
+_WHOLE_NUMBER: Final = "0|-?[1-9][0-9]*"
 _INT64_LETTERS_MAX: Final = 20  # with the sign
 
 
@@ -307,7 +307,7 @@ def _single_from_json(slot: Slot, value: Any, path: str) -> Any:
 
 
 def _whole_number(text: str, path: str) -> int:
-    if len(text) > _INT64_LETTERS_MAX or not _WHOLE_NUMBER.fullmatch(text):
+    if len(text) > _INT64_LETTERS_MAX or not re.fullmatch(_WHOLE_NUMBER, text):
         raise JsonFormError(f"{text[:40]!r} is no int64", path)
     return int(text)
 

@@ -82,11 +82,17 @@ class BindError(OSError):
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`."""
     try:
-        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(_for_lookup(host), None, type=socket.SOCK_STREAM)
     except OSError:
         return False
     addresses = [str(info[4][0]) for info in found]
     return bool(host) and all(a == "::1" or a.startswith("127.") for a in addresses)
+
+
+def _for_lookup(host: str) -> str | bytes | None:
+    """What `getaddrinfo` is asked for; None for every address. For text it loads the codec of
+    international names, which others need not: a millisecond of a start."""
+    return (host.encode() if host.isascii() else host) or None
 
 
 def bind(endpoint: Endpoint, limits: ConnectionLimits) -> list[socket.socket]:
@@ -96,7 +102,7 @@ def bind(endpoint: Endpoint, limits: ConnectionLimits) -> list[socket.socket]:
     """
     try:
         found = socket.getaddrinfo(
-            endpoint.host or None,
+            _for_lookup(endpoint.host),
             endpoint.port,
             type=socket.SOCK_STREAM,
             flags=socket.AI_PASSIVE,

@@ -32,8 +32,9 @@ from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.loop.timers import Timer
+from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.plan import Dirt
-from fencepost.log.errors import CleaningAbortedError, LogError
+from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager

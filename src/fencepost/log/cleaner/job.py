@@ -24,13 +24,14 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import MAGIC, BatchHeader, read_header
 from fencepost.batch.records import Row, read_batch, read_payload, read_rows
 from fencepost.log.cleaner.copy import Copy, read_segment, remove_copy
+from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.filter import BatchFilter, ProducerTail, control_type_of
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.plan import Dirt, Source, group_sources
 from fencepost.log.cleaner.transactions import TransactionTracker
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
-from fencepost.log.errors import CleaningAbortedError, LogError
+from fencepost.log.errors import LogError
 from fencepost.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file
 from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.plan import Dirt, sources_below
 from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
-from fencepost.log.errors import CleaningAbortedError
 from fencepost.log.health import Health
 from fencepost.log.producers import ProducerStates
 from fencepost.log.segment_row import SegmentRow

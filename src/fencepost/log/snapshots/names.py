@@ -21,7 +21,7 @@ BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 """What `kafka-storage.sh format` of Kafka 3.3 to 3.9 leaves in the metadata log directory."""
 
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})(.*)", re.DOTALL)
-_PARTIAL: Final = re.compile(r"(-[0-9]{1,20})?\.checkpoint\.part")
+_PARTIAL: Final = r"(-[0-9]{1,20})?\.checkpoint\.part"
 _OFFSET_MAX: Final = (1 << 63) - 1
 _EPOCH_MAX: Final = (1 << 31) - 1
 
@@ -76,6 +76,6 @@ def parse_snapshot_file(name: str) -> tuple[SnapshotId, SnapshotFileKind] | None
         return snapshot_id, SnapshotFileKind.WHOLE
     if suffix == DELETED_SUFFIX:
         return snapshot_id, SnapshotFileKind.DELETED
-    if _PARTIAL.fullmatch(suffix):
+    if re.fullmatch(_PARTIAL, suffix):
         return snapshot_id, SnapshotFileKind.PARTIAL
     return None
