@@ -27,6 +27,7 @@ Rules that hold on both backends:
 
 from __future__ import annotations
 
+from functools import cache
 from keyword import iskeyword
 from typing import (
     TYPE_CHECKING,
@@ -54,6 +55,9 @@ from fencepost.wire.schema import (
 from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 __all__ = ["Field", "Message", "Request", "Struct", "VersionRange", "field"]
+
+PLAINLY_MADE_MAX = 16
+"""Which object of a class makes its constructor."""
 
 Kind = Literal[
     "request",
@@ -105,6 +109,7 @@ class StructMeta(type):
 
     _specs: dict[str, FieldSpec]
     _fields: tuple[Field, ...] | None
+    _plainly_made: int
     __signature__ = _Described("signature")
 
     def __new__(
@@ -118,6 +123,7 @@ class StructMeta(type):
         namespace.setdefault("__slots__", docs)
         namespace["_specs"] = specs
         namespace["_fields"] = None
+        namespace["_plainly_made"] = 0
         docs.owner = cls = super().__new__(mcs, name, bases, namespace)
         cls._configure(name, **options)
         return cls
@@ -148,12 +154,19 @@ def _check_class(
     for base in bases:
         if getattr(base, "_specs", None):
             raise TypeError(f"{name} is derived from {base.__name__}, but structs are final")
+    taken = _names_of(meta, bases)
     for key in specs:
         is_plain = key.isidentifier() and key.isascii() and key.islower() and key[0] != "_"
         if not is_plain or iskeyword(key) or key == "self":
             raise TypeError(f"{name}.{key}: not a name for a field")
-        if hasattr(meta, key) or any(hasattr(base, key) for base in bases):
+        if key in taken:
             raise TypeError(f"{name}.{key}: the name means something else in every class")
+
+
+@cache
+def _names_of(meta: type, bases: tuple[type, ...]) -> frozenset[str]:
+    """What classes of this kind have under a name already."""
+    return frozenset(dir(meta)).union(*map(dir, bases))
 
 
 StructMeta.__doc__ = _Described("class_doc", own=StructMeta.__doc__)  # type: ignore[assignment]
@@ -185,10 +198,15 @@ class Struct(metaclass=StructMeta):
     if not TYPE_CHECKING:
 
         def __init__(self, **values: Any) -> None:
-            # Only the first object of a class meets this: it makes the constructor of the class.
+            # Only the first objects of a class meet this. The last of them makes the constructor of
+            # the class, which is quicker, but to make it takes as long as thirty objects do.
             cls = type(self)
-            cls.__init__ = _make_init(cls)
-            cls.__init__(self, **values)
+            cls._plainly_made += 1
+            if cls._plainly_made >= PLAINLY_MADE_MAX:
+                cls.__init__ = _make_init(cls)
+                cls.__init__(self, **values)
+            else:
+                _fill(self, cls.fields, values)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -375,6 +393,23 @@ class Request(Message, Generic[R_co], kind="request"):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, response: object) -> type[Request]:
+            return cls  # nothing but type checkers asks: `Generic` would compile the name
+
+
+def _fill(made: Any, fields: tuple[Field, ...], values: dict[str, Any]) -> None:
+    """What the constructor does, field by field."""
+    for entry in fields:
+        name = entry.name
+        value = values.pop(name, MISSING)
+        setattr(made, name, entry.fresh_default() if value is MISSING else value)
+    made.unknown_tags = values.pop("unknown_tags", None)
+    if values:
+        what = f"{type(made).__qualname__}.__init__() got an unexpected keyword argument"
+        raise TypeError(f"{what} {next(iter(values))!r}")
 
 
 def _make_init(cls: type[Struct]) -> Any:

@@ -236,8 +236,9 @@ def resolve_fields(cls: type[Struct], specs: dict[str, FieldSpec]) -> tuple[Fiel
         if name not in annotations:
             raise TypeError(f"{cls.__name__}.{name} has no annotation")
         annotation = annotations[name]
-        if isinstance(annotation, str):
-            annotation = eval(annotation, namespace)
+        if isinstance(annotation, str):  # mostly a name, which need not be compiled
+            found = namespace.get(annotation)
+            annotation = eval(annotation, namespace) if found is None else found
         try:
             fields.append(_resolve(name, spec, annotation))
         except (TypeError, ValueError) as error:
