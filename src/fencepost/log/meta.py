@@ -138,7 +138,7 @@ def _check_crc(path: str, data: bytes) -> None:
 
 
 def _number(path: str, key: str, text: str) -> int:
-    if re.fullmatch(r"[0-9]{1,10}", text) is None or int(text) > _INT_MAX:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10) or int(text) > _INT_MAX:
         raise CorruptFileError(path, f"{key} is {text[:40]!r}, not a number from 0 up")
     return int(text)
 

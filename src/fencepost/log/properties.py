@@ -60,7 +60,7 @@ def parse_properties(path: str, text: str) -> Iterator[tuple[int, str, str]]:
 
     CorruptFileError, which names the line.
     """
-    lines = enumerate(re.split(r"\r\n|\n|\r", text), 1)
+    lines = enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1)
     for number, line in lines:
         stripped = line.lstrip(" \t\f")
         if not stripped or stripped[0] in "#!":

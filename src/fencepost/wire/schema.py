@@ -14,6 +14,7 @@ This module knows declarations, not bytes; layouts and codecs are made from it i
 from __future__ import annotations
 
 import sys
+from functools import cache
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -43,6 +44,7 @@ class VersionRange(NamedTuple):
     last: int | None
 
     @classmethod
+    @cache
     def parse(cls, text: str) -> VersionRange:
         """Kafka's notation: `3`, `3+`, `3-7` or `none`."""
         if text == "none":
@@ -251,10 +253,7 @@ def resolve_fields(cls: type[Struct], specs: dict[str, FieldSpec]) -> tuple[Fiel
 
 def _resolve(name: str, spec: FieldSpec, annotation: Any) -> Field:
     versions = VersionRange.parse(spec.versions)
-    annotation, accepts_none = _without_none(annotation)
-    is_array = get_origin(annotation) is list
-    element = get_args(annotation)[0] if is_array else annotation
-    primitive, struct = _element_type(element)
+    primitive, struct, is_array, accepts_none = _taken_apart(annotation)
     kafka_type = primitive.value if primitive is not None else struct.kafka_name
     if spec.nullable is not None:
         nullable = VersionRange.parse(spec.nullable)
@@ -293,6 +292,15 @@ def _resolve(name: str, spec: FieldSpec, annotation: Any) -> Field:
         struct=struct,
         is_array=is_array,
     )
+
+
+@cache
+def _taken_apart(annotation: Any) -> tuple[Primitive | None, Any, bool, bool]:
+    """Its primitive or struct, whether it is an array of them, and whether it may be None."""
+    annotation, accepts_none = _without_none(annotation)
+    is_array = get_origin(annotation) is list
+    element = get_args(annotation)[0] if is_array else annotation
+    return *_element_type(element), is_array, accepts_none
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
