@@ -36,7 +36,7 @@ from fencepost.machines.partition import (
     StartVerification,
     VerificationStarted,
 )
-from fencepost.runtime.verification import Claim, Outcome, TopicPartition, Verifier
+from fencepost.runtime.claims import AsksCoordinators, Claim, Outcome, TopicPartition
 from fencepost.wire.errors import ErrorCode
 
 
@@ -88,7 +88,9 @@ _TRY_AGAIN: Final = frozenset(
 class TransactionalWrites:
     """See the module docstring."""
 
-    def __init__(self, driver: Driver, verifier: Verifier, verifies: Callable[[], bool]) -> None:
+    def __init__(
+        self, driver: Driver, verifier: AsksCoordinators, verifies: Callable[[], bool]
+    ) -> None:
         """`verifies` is `transaction.partition.verification.enable`; adding goes on without."""
         self._driver = driver
         self._verifier = verifier

@@ -41,6 +41,7 @@ from msgspec.structs import replace
 
 from fencepost.machines.group.partitioner import partition_for
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.claims import Claim, OnOutcome, Outcome, TopicPartition
 from fencepost.runtime.internal_topics import TRANSACTIONS_TOPIC
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.api.add_partitions_to_txn import (
@@ -62,22 +63,7 @@ PARTITIONS_PER_REQUEST: Final = 20_000
 """Beyond so many the next claim waits for the next request: a node takes only so long lists. As
 many may wait behind a claim of the same producer."""
 
-TopicPartition = tuple[str, int]
-Outcome = Mapping[TopicPartition, ErrorCode]
-"""What the coordinator says of each partition of a claim."""
-OnOutcome = Callable[[Outcome], None]
 OnResponse = Callable[[AddPartitionsToTxnResponse], None]
-
-
-class Claim(Struct, frozen=True):
-    """Who is about to write where; see the module docstring."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    adds: bool
-    partitions: tuple[TopicPartition, ...] = ()
-    """None where nothing has to be asked: it waits for what came before."""
 
 
 class CoordinatorLink(Protocol):

@@ -15,17 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from fencepost.batch import backend
 from fencepost.broker.apis.produce_runs import ProduceRuns
-from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
-from fencepost.broker.cluster.encoded_topics import EncodedTopics
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
-from fencepost.broker.cluster.transaction_link import TransactionLink
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.metrics.verifications import Verifications
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import BROKER, MoreParts, Parts, served_routes
@@ -33,9 +29,9 @@ from fencepost.broker.node.coordination import Coordination
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.fetching import Fetching
 from fencepost.broker.node.on_demand import OnDemand
+from fencepost.broker.node.verifying import Verifying
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
-from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
@@ -50,15 +46,19 @@ from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.transactional_writes import TransactionalWrites
-from fencepost.runtime.verification import OnResponse as OnVerified, Verifier
-from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 if TYPE_CHECKING:
+    from fencepost.broker.cluster.broker_channel import BrokerChannel
+    from fencepost.broker.metrics.verifications import Verifications
     from fencepost.broker.node.coordinators import Coordinators
     from fencepost.broker.node.fetch_serving import FetchServing
     from fencepost.broker.node.fetchers import Fetchers
+    from fencepost.broker.node.verification import Verification
+    from fencepost.broker.storage.cold_reads import ColdReads
     from fencepost.runtime.delayed_fetches import FetchHost
     from fencepost.runtime.log_dir_moves import LogDirMoves
+    from fencepost.runtime.verification import OnResponse as OnVerified
+    from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,6 @@ class BrokerPart:
     lifecycle: LifecycleHandle
     alter_partitions: AlterPartitions
     producer_ids: ProducerIds
-    channel: BrokerChannel
     writes: TransactionalWrites
     coordination: Coordination
     appends: CombinedAppends
@@ -100,15 +99,22 @@ class BrokerPart:
         )
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
-        self.encoded_topics = EncodedTopics()
         self._has_caught_up = False
         self._fetch_serving = OnDemand(self._make_fetch_serving)
         self._moves = OnDemand(self._make_moves)
+        self._cold_reads = OnDemand(self._make_cold_reads)
+        self._channel = OnDemand(self._make_channel)
+        self._verification = OnDemand(self._make_verification)
 
     @property
     def fetches(self) -> FetchHost:
         """Fetches that wait, and fetch sessions; asked for the first time, they are made."""
         return self._fetch_serving.get().host
+
+    @property
+    def verifications(self) -> Verifications:
+        """What is counted of what coordinators of transactions were asked."""
+        return self._verification.get().counts
 
     @property
     def moves(self) -> LogDirMoves:
@@ -148,7 +154,6 @@ class BrokerPart:
             lambda image: topic_configs_under(config, image),
         )
         core.storage.on_failed = self.replicas.dir_failed
-        self.cold_reads = ColdReads(core.storage.page_cache, core.storage.descriptors)
         self.replicas.on_gone = self._gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
         self.replicas.on_broken = core.fail
@@ -200,26 +205,26 @@ class BrokerPart:
 
     def _wire_transactions(self) -> None:
         """What asks coordinators before something is written in a transaction; coordinators."""
-        core, get = self._core, self._core.config.get
-        self.channel = BrokerChannel(
-            core.peers, core.config.inter_broker_listener, lambda: core.image
-        )
+        core = self._core
         self._verifications = core.ports.scheduler.lane()
-        verifier = Verifier(
-            core.config.node_id,
-            core.ports,
-            lambda: core.image,
-            TransactionLink(self.channel, self._verify_here, get("request.timeout.ms")),
-            get("add.partitions.to.txn.retry.backoff.ms"),
-            get("add.partitions.to.txn.retry.backoff.max.ms"),
-        )
-        self.verifications = Verifications()
-        verifier.on_told = self.verifications.told
         self.writes = TransactionalWrites(
-            core.driver, verifier, lambda: bool(core.settings.get(VERIFICATION_KEY))
+            core.driver,
+            Verifying(self._verification),
+            lambda: bool(core.settings.get(VERIFICATION_KEY)),
         )
         self.coordination = Coordination(self._make_coordinators)
         self.replicas.watchers.append(self.coordination)
+
+    def _make_channel(self) -> BrokerChannel:
+        from fencepost.broker.cluster.broker_channel import BrokerChannel
+
+        core = self._core
+        return BrokerChannel(core.peers, core.config.inter_broker_listener, lambda: core.image)
+
+    def _make_verification(self) -> Verification:
+        from fencepost.broker.node.verification import Verification
+
+        return Verification(self._core, self._channel.get(), self._verify_here)
 
     def _make_coordinators(self) -> Coordinators:
         from fencepost.broker.node.coordinators import Coordinators
@@ -227,10 +232,10 @@ class BrokerPart:
         return Coordinators(
             self._core,
             self.replicas,
-            self.cold_reads,
+            self._cold_reads.get(),
             self.decompression,
             self.producer_ids,
-            self.channel,
+            self._channel.get(),
             self.writes,
         )
 
@@ -240,7 +245,12 @@ class BrokerPart:
     def _make_fetch_serving(self) -> FetchServing:
         from fencepost.broker.node.fetch_serving import FetchServing
 
-        return FetchServing(self._core, self.replicas)
+        return FetchServing(self._core, self.replicas, self._cold_reads.get())
+
+    def _make_cold_reads(self) -> ColdReads:
+        from fencepost.broker.storage.cold_reads import ColdReads
+
+        return ColdReads(self._core.storage.page_cache, self._core.storage.descriptors)
 
     def _make_moves(self) -> LogDirMoves:
         from fencepost.runtime.log_dir_moves import LogDirMoves
@@ -314,8 +324,6 @@ class BrokerPart:
             ClientWarnings: core.client_warnings,
             Clocks: core.ports,
             CombinedAppends: self.appends,
-            ColdReads: self.cold_reads,
-            EncodedTopics: self.encoded_topics,
             Decompression: self.decompression,
             Driver: core.driver,
             Forwarder: self.forwarder,
@@ -329,9 +337,15 @@ class BrokerPart:
         return MoreParts(
             parts,
             lambda: self._fetch_serving.get().parts(),
+            self._parts_of_metadata,
             self._parts_of_moves,
             lambda: self.coordinators.parts(),
         )
+
+    def _parts_of_metadata(self) -> Parts:
+        from fencepost.broker.cluster.encoded_topics import EncodedTopics
+
+        return {EncodedTopics: EncodedTopics()}
 
     def _parts_of_moves(self) -> Parts:
         from fencepost.runtime.log_dir_moves import LogDirMoves
@@ -347,7 +361,8 @@ class BrokerPart:
         self.replicas.close()
         self.coordination.close()
         self.decompression.close()
-        self.cold_reads.close()
+        if self._cold_reads.made is not None:
+            self._cold_reads.made.close()
 
     @property
     def can_hand_over(self) -> bool:

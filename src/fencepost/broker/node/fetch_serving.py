@@ -10,6 +10,7 @@ import secrets
 from fencepost.broker.net.registry import Parts
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.throttles import LeaderThrottle
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.replicas import ReplicaManager
 
@@ -17,8 +18,9 @@ from fencepost.runtime.replicas import ReplicaManager
 class FetchServing:
     """See the module. From now on it hears of what moves in `replicas`."""
 
-    def __init__(self, core: NodeCore, replicas: ReplicaManager) -> None:
+    def __init__(self, core: NodeCore, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
         get = core.config.get
+        self._cold_reads = cold_reads
         self.host = FetchHost(
             core.ports.timers,
             core.now_ms,
@@ -33,4 +35,8 @@ class FetchServing:
 
     def parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
-        return {FetchHost: self.host, LeaderThrottle: self.throttle}
+        return {
+            ColdReads: self._cold_reads,
+            FetchHost: self.host,
+            LeaderThrottle: self.throttle,
+        }
