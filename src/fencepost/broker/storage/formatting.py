@@ -55,9 +55,7 @@ TRANSACTION_VERSION_1_SINCE: Final = 22
 TRANSACTION_VERSION_2_SINCE: Final = 24
 """The `metadata.version` (4.0-IV2) from which on new clusters have `transaction.version` 2."""
 _RESERVED_IDS: Final = 100
-_VOTER: Final = re.compile(
-    r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
-)
+_VOTER: Final = r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
 
 
 class FormatError(LogError):
@@ -116,7 +114,7 @@ def parse_voters(text: str, listener: str) -> VoterSet:
     """Voters as `ID@HOST:PORT:DIRECTORY_ID`, separated by commas. FormatError."""
     voters = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _VOTER.fullmatch(part)
+        match = re.fullmatch(_VOTER, part)
         if match is None:
             raise FormatError(f"{part!r} is not of the form ID@HOST:PORT:DIRECTORY_ID")
         node_id, host, port = int(match[1]), match[2].strip("[]"), int(match[3])

@@ -74,7 +74,7 @@ class Produce(NamedTuple):
     ticket: int = NO_TICKET
 
 
-class ProduceGroup(NamedTuple):
+class ProduceGroup(Struct, frozen=True):
     """Clients' batches that came together, in their order: appended together, answered one by one.
 
     The answers are those that the same batches get one after the other. Of one producer id there is
@@ -84,7 +84,7 @@ class ProduceGroup(NamedTuple):
     produces: Sequence[Produce]
 
 
-class ProduceBlock(NamedTuple):
+class ProduceBlock(Struct, frozen=True):
     """The same for plain batches that stand together already, with one acks and one deadline.
 
     `token` is answered for all of them, with the offset of the first; `token_of(place)` is for one

@@ -1,4 +1,6 @@
-"""Opens a metadata log whose files have lost what had been durable (S53, S92).
+"""What is done about a metadata log whose files have lost what had been durable (S53, S92).
+
+Loaded when something is missing, which for most nodes is never.
 
 What is done about which damage is a table: `machines/quorum/log_damage.py`. Here it is carried out:
 what the files still tell of the log's end and its voters is read, and what becomes durable comes in
@@ -12,25 +14,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.log.errors import CorruptFileError, DurableDataLostError
 from fencepost.log.log_dir import LogDir
-from fencepost.log.names import partition_dir
-from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
+from fencepost.log.quorum_state import StoredQuorumState
 from fencepost.log.salvage import log_end_of, sound_batches
 from fencepost.log.snapshots import SnapshotError, SnapshotFileKind, SnapshotReader
 from fencepost.log.snapshots.store import list_snapshots
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.log_damage import Action, Found, Owner, decide, find_damage
 from fencepost.machines.quorum.voters import VoterSet
-from fencepost.runtime.metadata.rules import RULES, MetadataRules
+from fencepost.runtime.metadata.files import MetadataFiles
 from fencepost.wire.records.control import VotersRecord
 
 log = logging.getLogger(__name__)
@@ -41,56 +40,34 @@ FORGOTTEN: Final = (
     " (fencepost quorum remove-voter) and the new one in (add-voter). Only a cluster's single"
     " controller may go on with what is left: -o fencepost.accept.loss=__cluster_metadata-0"
 )
-T = TypeVar("T")
-
 ONLY_VOTER: Final = (
     "; this is the only voter, so nobody else has the records: restore the directory from a copy,"
     " or go on without them: -o fencepost.accept.loss=__cluster_metadata-0"
 )
 
 
-class MetadataFiles(Struct, frozen=True):
-    """The files of a node's metadata log, and who owns them.
+def check_log_is_not_gone(files: MetadataFiles, path: str, reason: str) -> None:
+    """Refuse a node that has lost the log which others count on. CorruptFileError."""
+    _check_nothing_is_gone(Found.LOG_GONE, files, path, reason)
 
-    `is_observer`: nobody counts on them. `static` are the configured voters.
+
+def check_state_is_not_gone(files: MetadataFiles, path: str, reason: str) -> None:
+    """Refuse a node that has lost the `quorum-state` which others count on. CorruptFileError."""
+    _check_nothing_is_gone(Found.STATE_GONE, files, path, reason)
+
+
+def _check_nothing_is_gone(found: Found, files: MetadataFiles, path: str, reason: str) -> None:
+    # Whether there are other voters does not matter, and cannot be told.
+    owner = Owner.OBSERVER if files.is_observer else Owner.VOTER
+    if decide(found, owner) is not Action.OPEN:
+        raise CorruptFileError(path, f"{reason}; {FORGOTTEN}")
+
+
+def carry_out(error: DurableDataLostError, truncated_at: int | None, files: MetadataFiles) -> int:
+    """Do what the table says; where the log has been truncated now, so that it can be opened.
+
+    `truncated_at` is where it was before, in this start. Raises CorruptFileError if it must not be.
     """
-
-    log_dir: LogDir
-    topic: str
-    state: QuorumStateFile
-    node_id: int
-    static: VoterSet
-    is_observer: bool
-    rules: MetadataRules = RULES
-
-    @property
-    def directory(self) -> str:
-        """Where the log is."""
-        return f"{self.log_dir.path}/{partition_dir(self.topic, 0)}"
-
-    def check_nothing_is_gone(self, found: Found, path: str, reason: str) -> None:
-        """Refuse a node that has forgotten what others count on. CorruptFileError."""
-        # Whether there are other voters does not matter, and cannot be told.
-        owner = Owner.OBSERVER if self.is_observer else Owner.VOTER
-        if decide(found, owner) is not Action.OPEN:
-            raise CorruptFileError(path, f"{reason}; {FORGOTTEN}")
-
-
-def open_despite_damage(open_log: Callable[[], T], files: MetadataFiles) -> T:
-    """What `open_log` opens, the log being truncated where it is damaged if others have the rest.
-
-    Raises CorruptFileError if that must not be, and whatever else `open_log` raises.
-    """
-    truncated_at: int | None = None
-    while True:
-        try:
-            return open_log()
-        except DurableDataLostError as error:
-            truncated_at = _carry_out(error, truncated_at, files)
-
-
-def _carry_out(error: DurableDataLostError, truncated_at: int | None, files: MetadataFiles) -> int:
-    """Do what the table says; where the log has been truncated. CorruptFileError."""
     stored = files.state.read()
     found = find_damage(error.sound_end, truncated_at, state_is_gone=stored is None)
     action = decide(found, _owner_of(files))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -38,11 +38,10 @@ from fencepost.machines.quorum import (
     QuorumState,
 )
 from fencepost.machines.quorum.draft import NOT_SPOKEN
-from fencepost.machines.quorum.log_damage import Found
 from fencepost.machines.quorum.view import SnapshottedLog
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
-from fencepost.runtime.metadata.damage import MetadataFiles, open_despite_damage
+from fencepost.runtime.metadata.files import MetadataFiles
 from fencepost.runtime.metadata.host import METADATA_TOPIC, MetadataHost
 from fencepost.runtime.metadata.replay import missing_batch, snapshot_records
 from fencepost.runtime.metadata.rules import RULES, MetadataRules
@@ -54,6 +53,8 @@ from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DYNAMIC_SINCE: Final = 1
 """The level of kraft.version, and the data version of `quorum-state`, with voters in the log."""
@@ -94,7 +95,7 @@ def open_metadata(
     files = MetadataFiles(log_dir, METADATA_TOPIC, state_file, node_id, static, is_observer, rules)
     log_dir.keep_durable_end(METADATA_TOPIC, 0)
     _check_log_is_there(files)
-    metadata_log, store, history = open_despite_damage(
+    metadata_log, store, history = _open_despite_damage(
         lambda: _open_files(files, settings.log, wall_ms, accept_loss), files
     )
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
@@ -128,6 +129,22 @@ def open_metadata(
     )
 
 
+def _open_despite_damage(open_log: Callable[[], T], files: MetadataFiles) -> T:
+    """What `open_log` opens, the log being truncated where it is damaged if others have the rest.
+
+    Raises CorruptFileError if that must not be, and whatever else `open_log` raises.
+    """
+    truncated_at: int | None = None
+    while True:
+        try:
+            return open_log()
+        except DurableDataLostError as error:
+            # A sound log needs none of it; nor do the two checks below, for one that is there.
+            from fencepost.runtime.metadata.damage import carry_out
+
+            truncated_at = carry_out(error, truncated_at, files)
+
+
 def _open_files(
     files: MetadataFiles, config: LogConfig, wall_ms: int, accept_loss: bool
 ) -> tuple[PartitionLog, SnapshotStore, VoterHistory]:
@@ -146,14 +163,19 @@ def _open_files(
 def _check_log_is_there(files: MetadataFiles) -> None:
     """Refuse to make the log anew where others count on what it held. CorruptFileError."""
     log_dir = files.log_dir
-    if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(files.directory):
+    is_gone = log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(files.directory)
+    topic_id = log_dir.topic_id_on_disk(METADATA_TOPIC, 0)
+    if not is_gone and topic_id in (None, Uuid.METADATA_TOPIC_ID):
+        return
+    from fencepost.runtime.metadata.damage import check_log_is_not_gone
+
+    if is_gone:
         offset = log_dir.known_offset(METADATA_TOPIC, 0)
         reason = f"is gone, and had been written up to offset {offset}"
-        files.check_nothing_is_gone(Found.LOG_GONE, files.directory, reason)
-    topic_id = log_dir.topic_id_on_disk(METADATA_TOPIC, 0)
+        check_log_is_not_gone(files, files.directory, reason)
     if topic_id not in (None, Uuid.METADATA_TOPIC_ID):
         reason = f"belongs to topic id {topic_id}, which is not the metadata log's"
-        files.check_nothing_is_gone(Found.LOG_GONE, files.directory, reason)
+        check_log_is_not_gone(files, files.directory, reason)
 
 
 def _check_log_is_empty(
@@ -167,7 +189,9 @@ def _check_log_is_empty(
     offset = max(metadata_log.end_offset, 0 if latest is None else latest.end_offset)
     if offset > 0:
         reason = f"is gone, and the log beside it reaches offset {offset}"
-        files.check_nothing_is_gone(Found.STATE_GONE, files.state.path, reason)
+        from fencepost.runtime.metadata.damage import check_state_is_not_gone
+
+        check_state_is_not_gone(files, files.state.path, reason)
 
 
 def read_history(
