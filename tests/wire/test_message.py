@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.wire.errors import DecodeError, EncodeError, UnsupportedVersionError
 from fencepost.wire.layout import NESTED_STRUCTS_MAX
-from fencepost.wire.message import Message, Struct, VersionRange, field
+from fencepost.wire.message import PLAINLY_MADE_MAX, Message, Struct, VersionRange, field
 from fencepost.wire.types import Int8, Int32, String, Uuid
 
 from . import interpreter
@@ -703,3 +703,27 @@ def test_a_number_next_to_the_default_is_written(ratio: float) -> None:
     encoded = Precise(ratio=ratio).encode(0)
     assert len(encoded) == 1 + 2 + 8
     assert Precise.decode(encoded, 0).ratio == ratio
+
+
+def test_the_first_objects_of_a_class_are_as_the_later_ones() -> None:
+    class Outer(Message, versions="0"):
+        leaf: Leaf = field()
+        leaves: list[Leaf] = field()
+        text: String | None = field(default=None)
+
+    count = 2 * PLAINLY_MADE_MAX
+    made = [Outer(text="a", unknown_tags={7: b"x"}) for _ in range(count)]
+    assert all(one == made[0] and repr(one) == repr(made[0]) for one in made)
+    assert len({id(one.leaf) for one in made} | {id(one.leaves) for one in made}) == 2 * count
+
+
+def test_a_class_refuses_what_it_has_no_field_for_from_the_first_object_on() -> None:
+    class Late(Struct):
+        number: Int32 = field(default=-1)
+
+    refusals = set()
+    for _ in range(2 * PLAINLY_MADE_MAX):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'txt'") as refused:
+            Late(txt="a")  # type: ignore[call-arg]
+        refusals.add(str(refused.value))
+    assert len(refusals) == 1

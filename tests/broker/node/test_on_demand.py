@@ -1,0 +1,103 @@
+"""Parts that are made when they are first asked for, and not before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.broker.net.registry import MoreParts
+from fencepost.broker.node.fetching import Fetching
+from fencepost.broker.node.on_demand import OnDemand
+from fencepost.broker.node.verifying import Verifying
+from fencepost.runtime.claims import Claim
+
+
+def test_a_part_is_made_once_and_late():
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    part = OnDemand(make)
+    assert part.made is None and not made
+    assert part.get() is part.get() is part.made
+    assert len(made) == 1
+
+
+def test_more_parts_are_made_as_far_as_they_are_needed():
+    asked: list[str] = []
+
+    def more(*names: str) -> Any:
+        def make() -> dict[str, int]:
+            asked.extend(names)
+            return dict.fromkeys(names, 2)
+
+        return make
+
+    parts = MoreParts({"a": 1}, more("b", "c"), more("d"))
+    assert parts["a"] == 1 and not asked
+    assert parts["c"] == 2 and asked == ["b", "c"]
+    assert parts["d"] == 2 and asked == ["b", "c", "d"]
+    assert "e" not in parts and parts["b"] == 2 and asked == ["b", "c", "d"]
+
+
+class Fetchers:
+    """What `Fetching` tells its fetchers."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, object]] = []
+        self.of_partitions = SimpleNamespace(
+            looked_at=lambda hosted: self.heard.append(("looked_at", hosted)),
+            gone=lambda hosted: self.heard.append(("gone", hosted)),
+        )
+
+    def broken(self, key: object, reason: str) -> bool:
+        self.heard.append(("broken", key))
+        return True
+
+    def close(self) -> None:
+        self.heard.append(("close", None))
+
+
+def hosted(is_following: bool) -> Any:
+    return SimpleNamespace(machine=SimpleNamespace(is_following=is_following))
+
+
+def test_fetchers_are_made_by_the_first_partition_that_follows():
+    made: list[Any] = []
+    fetching = Fetching(lambda: made.append(Fetchers()) or made[-1])
+    leading, following = hosted(False), hosted(True)
+    fetching.looked_at(leading)
+    fetching.gone(leading)
+    assert not fetching.broken("key", "why") and not made
+    fetching.looked_at(following)
+    fetching.looked_at(leading)  # it may have followed before
+    fetching.gone(following)
+    assert fetching.broken("key", "why")
+    fetching.close()
+    (fetchers,) = made
+    assert [what for what, _ in fetchers.heard] == [
+        *("looked_at", "looked_at", "gone", "broken", "close")
+    ]
+
+
+def test_fetchers_that_are_made_late_are_closed():
+    fetching = Fetching(Fetchers)  # type: ignore[arg-type]
+    fetching.close()
+    assert fetching.fetchers.heard == [("close", None)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_nobody_is_being_asked_before_somebody_was(answer: bool):
+    claims: list[Claim] = []
+    verifier = SimpleNamespace(
+        is_asking=lambda claim: answer, ask=lambda claim, on_outcome: claims.append(claim)
+    )
+    part: OnDemand[Any] = OnDemand(lambda: SimpleNamespace(verifier=verifier))
+    verifying, claim = Verifying(part), Claim("t", 1, 0, True)
+    assert not verifying.is_asking(claim) and part.made is None
+    verifying.ask(claim, lambda outcome: None)
+    assert claims == [claim] and verifying.is_asking(claim) is answer
