@@ -137,6 +137,149 @@ CASES = {
 }
 
 
+# Every comparison of `judge`, one below where it changes its answer, there, and one above.
+EPOCH_0 = Position(100, leader_epoch=0)
+NO_EPOCH = Position(100)
+UNKNOWN_EPOCH = EpochEnd(-1, -1)
+BOUNDARIES = {
+    "no epoch is asked for at -1": (
+        NO_EPOCH,
+        state(epoch_end=EpochEnd(3, 99)),
+        None,
+        100,
+    ),
+    "an epoch is asked for at 0": (
+        EPOCH_0,
+        state(epoch_end=EpochEnd(0, 99)),
+        ("rewritten", 99, 100),
+        99,
+    ),
+    "an epoch is asked for at 1": (
+        Position(100, leader_epoch=1),
+        state(epoch_end=EpochEnd(1, 99)),
+        ("rewritten", 99, 100),
+        99,
+    ),
+    "an epoch is unknown at -1": (
+        STORED,
+        state(epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 0, 100),
+        100,
+    ),
+    "an epoch ends at 0": (
+        STORED,
+        state(latest=0, epoch_end=EpochEnd(2, 0)),
+        ("truncated", 0, 100),
+        0,
+    ),
+    "an epoch ends at 1": (
+        STORED,
+        state(latest=1, epoch_end=EpochEnd(2, 1)),
+        ("truncated", 1, 100),
+        1,
+    ),
+    "an epoch ends one below": (
+        STORED,
+        state(epoch_end=EpochEnd(3, 99)),
+        ("rewritten", 99, 100),
+        99,
+    ),
+    "an epoch ends there": (STORED, state(epoch_end=EpochEnd(3, 100)), None, 100),
+    "an epoch ends one above": (STORED, state(epoch_end=EpochEnd(3, 101)), None, 100),
+    "a log ends one below": (
+        NO_EPOCH,
+        state(latest=99, epoch_end=None),
+        ("truncated", 99, 100),
+        99,
+    ),
+    "a log ends there": (NO_EPOCH, state(latest=100, epoch_end=None), None, 100),
+    "a log ends one above": (NO_EPOCH, state(latest=101, epoch_end=None), None, 100),
+    "a log of a known epoch ends one below": (
+        STORED,
+        state(latest=99, epoch_end=EpochEnd(3, 100)),
+        None,
+        100,
+    ),
+    "a log begins one below": (STORED, state(earliest=99), None, 100),
+    "a log begins there": (STORED, state(earliest=100), None, 100),
+    "a log begins one above": (STORED, state(earliest=101), ("aged out", 100, 101), 101),
+    "a cut log ends one below the epoch": (
+        STORED,
+        state(latest=79, epoch_end=EpochEnd(3, 80)),
+        ("truncated", 80, 100),
+        80,
+    ),
+    "a cut log ends with the epoch": (
+        STORED,
+        state(latest=80, epoch_end=EpochEnd(3, 80)),
+        ("truncated", 80, 100),
+        80,
+    ),
+    "a cut log ends one above the epoch": (
+        STORED,
+        state(latest=81, epoch_end=EpochEnd(3, 80)),
+        ("rewritten", 80, 100),
+        80,
+    ),
+    "a cut log begins one below the epoch's end": (
+        STORED,
+        state(earliest=79, epoch_end=EpochEnd(3, 80)),
+        ("rewritten", 80, 100),
+        80,
+    ),
+    "a cut log begins one above the epoch's end": (
+        STORED,
+        state(earliest=81, epoch_end=EpochEnd(3, 80)),
+        ("rewritten", 80, 100),
+        81,
+    ),
+    "another history ends one below": (
+        STORED,
+        state(latest=99, epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 0, 100),
+        99,
+    ),
+    "another history ends there": (
+        STORED,
+        state(latest=100, epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 0, 100),
+        100,
+    ),
+    "another history ends one above": (
+        STORED,
+        state(latest=101, epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 0, 100),
+        100,
+    ),
+    "another history begins one below": (
+        STORED,
+        state(earliest=99, epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 99, 100),
+        100,
+    ),
+    "another history begins one above": (
+        STORED,
+        state(earliest=101, epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 101, 100),
+        101,
+    ),
+    "another history is empty, and begins above": (
+        STORED,
+        state(earliest=101, latest=100, epoch_end=UNKNOWN_EPOCH),
+        ("history replaced", 101, 100),
+        101,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDARIES)
+def test_every_comparison_changes_its_answer_where_it_should(case: str):
+    stored, now, expected, onward = BOUNDARIES[case]
+    loss, goes_on_at = judge(WHERE, stored, "id", now)
+    found = None if loss is None else (loss.kind, loss.start, loss.end)
+    assert (found, goes_on_at) == (expected, onward)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_of_loss_is_decided_as_the_table_says(case: str):
     stored, stored_id, now, expected, onward = CASES[case]
@@ -166,5 +309,6 @@ def test_errors_list_everything_there_is_to_know():
 
 def test_new_partitions_begin_at_zero():
     assert unseen_beginning(WHERE, 0) is None
-    loss = unseen_beginning(WHERE, 5)
-    assert loss is not None and (loss.start, loss.end) == (0, 5)
+    for earliest in (1, 5):
+        loss = unseen_beginning(WHERE, earliest)
+        assert loss is not None and (loss.start, loss.end) == (0, earliest)
