@@ -15,7 +15,7 @@ from fencepost.client.errors import ClientError
 from fencepost.client.open_transactions import end_all
 from fencepost.spark import decisions
 from fencepost.spark.decisions import read_decision
-from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.exactly_once import REVOKED, SinkDriver
 from fencepost.spark.sink_errors import (
     ExactlyOnceError,
     IncompleteBatchError,
@@ -25,7 +25,7 @@ from fencepost.spark.sink_errors import (
 from fencepost.testing import Cluster as Served
 
 from ..waiting import eventually
-from .exactly_once_world import Fuse, Gate, World
+from .exactly_once_world import QUERY, Fuse, Gate, World
 
 pytestmark = pytest.mark.timeout(600)
 MakeWorld = Callable[..., World]
@@ -193,6 +193,22 @@ def test_a_replaced_driver_hears_that_it_was(make_world: MakeWorld, is_tv2: bool
     assert world.committed() == world.expected(1)
 
 
+def test_a_mandate_decides_one_batch(make_world: MakeWorld, is_tv2: bool):
+    """Of tasks that Spark runs with the grant of a batch that is committed nothing is decided."""
+    world = make_world(is_tv2=is_tv2)
+    with world.cluster() as cluster:
+        grant = world.open(cluster)
+        world.commit(cluster, world.written(cluster, grant, 0), 0)
+        again = world.written(cluster, grant, 0)
+        with pytest.raises(SinkFencedError, match="another driver has decided"):
+            world.commit(cluster, again, 0)
+    assert world.committed() == world.expected(1)
+    world.next_batch = 1
+    assert world.live()
+    assert world.committed() == world.expected()
+    assert world.still_open() == []
+
+
 # -- attempts -------------------------------------------------------------------------------------
 
 
@@ -299,6 +315,22 @@ def test_all_lost_after_the_decision_are_written_again(make_world: MakeWorld, is
     assert world.committed() == world.expected()
 
 
+def test_a_decision_that_is_revoked_counts_as_the_next(make_world: MakeWorld, is_tv2: bool):
+    """So that no driver of a batch before it can take it for the one that it knows."""
+    world = make_world(is_tv2=is_tv2)
+    transactions = world.decided_only()
+    with world.cluster() as cluster:
+        decided = read_decision(cluster, world.sink)
+        assert decided is not None
+        assert end_all(cluster, transactions, commit=False) == {}
+        world.new_process()
+        mandate = world.open(cluster).mandate
+        revoked = read_decision(cluster, world.sink)
+    assert revoked is not None
+    assert (revoked.batch, revoked.transactions, revoked.spare) == (REVOKED, (), ())
+    assert revoked.number == mandate.number == decided.number + 1
+
+
 def test_some_lost_after_the_decision_is_said_and_never_passed_over(
     make_world: MakeWorld, is_tv2: bool
 ):
@@ -313,6 +345,27 @@ def test_some_lost_after_the_decision_is_said_and_never_passed_over(
         Admin(cluster).delete_group(world.sink)  # what the message says
     assert world.live()
     assert sorted(set(world.committed())) == world.expected()
+
+
+# -- a decided batch, again and again -------------------------------------------------------------
+
+
+def test_starts_that_die_leave_a_decided_batch_as_it_is(make_world: MakeWorld, is_tv2: bool):
+    """Every one of them finds it decided, until one lives to tell Spark's log."""
+    world = make_world(is_tv2=is_tv2)
+    world.decided_only()
+    for _ in range(3):
+        world.new_process()
+        with world.cluster() as cluster:
+            grant = world.open(cluster)
+            assert (grant.query, grant.batch) == (QUERY, 0)
+            results = world.written(cluster, grant, 0)
+            assert [one.transaction for one in results] == [None, None]
+            world.commit(cluster, results, 0)
+        assert world.still_open() == []
+        assert world.committed() == world.expected(1)
+    assert world.live()
+    assert world.committed() == world.expected()
 
 
 # -- checkpoints ----------------------------------------------------------------------------------
