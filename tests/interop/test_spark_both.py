@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import fencepost.spark
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
@@ -403,6 +404,64 @@ def test_a_checkpoint_moves_over_and_back_at_its_exact_offsets(
     assert query.stored == {topic: {"0": (written + 3) // 2, "1": (written - 3) // 2}}
     places = query.places
     assert len(places) == len(set(places)) == written
+
+
+@pytest.fixture
+def unchanged() -> Iterator[Callable[[bool], None]]:
+    """Says whose `format("kafka")` is: ours, or Spark's connector again."""
+    yield lambda ours: fencepost.spark.install() if ours else fencepost.spark.uninstall()
+    fencepost.spark.uninstall()
+
+
+def counting(spark: Any, servers: str, topic: str, folder: Path, **options: str) -> Any:
+    """A program for `format("kafka")`: how often each value was there, told when it changes."""
+    source = spark.readStream.format("kafka").options(**options)
+    source = source.option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    counts = source.load().groupBy("value").count()
+    return (
+        counts.selectExpr("value AS key", "CAST(count AS STRING) value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", f"{topic}-counts")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .outputMode("update")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def test_an_unchanged_program_moves_over_and_back(
+    spark: Any, servers: str, tmp_path: Path, unchanged: Callable[[bool], None]
+):
+    """The same program with the same options, with `install()` and without, in turn: it goes on at
+    the exact offsets and with its state, and tells every count once."""
+    topic = new_topic(servers, 2)
+    with Cluster(servers) as cluster:
+        Admin(cluster).create_topic(f"{topic}-counts", 1)
+        Admin(cluster).wait_for_topic(f"{topic}-counts")
+    query = Stream(spark, servers, topic, tmp_path / "places")
+    options = {"startingOffsets": "earliest", "plainOffsets": "true"}  # Spark's passes over that
+    totals = []
+    for number, ours in enumerate((False, True, True, False, True, False)):
+        unchanged(ours)
+        append(servers, topic, 10 + number)
+        totals.append(sum(totals[-1:]) + 10 + number)
+        assert sum(query.run("kafka", **options)) == 10 + number
+        assert sum(query.stored[topic].values()) == totals[-1]
+        assert list(query.stored) == [topic]
+        counted = counting(spark, servers, topic, tmp_path / "counts", **options)
+        counted.awaitTermination()
+        assert source_of(counted).startswith("KafkaV2") is not ours
+    places = query.places
+    assert len(places) == len(set(places)) == totals[-1]
+    told = reading(spark, "kafka", servers, subscribe=f"{topic}-counts").load()
+    told = told.selectExpr("string(key) key", "int(string(value)) count", "offset")
+    rows = sorted(told.collect(), key=lambda row: row.offset)
+    assert [(row.key, row["count"]) for row in rows] == [("x", total) for total in totals]
+
+
+def source_of(query: Any) -> str:
+    return str(query.lastProgress["sources"][0]["description"])
 
 
 # -- writes ------------------------------------------------------------------------------------

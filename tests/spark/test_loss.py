@@ -78,7 +78,7 @@ CASES = {
         STORED,
         "id",
         state(earliest=150, epoch_end=EpochEnd(-1, -1)),
-        ("history replaced", 150, 100),
+        ("history replaced", 100, 150),
         150,
     ),
     "D cut and not yet grown": (
@@ -260,13 +260,13 @@ BOUNDARIES = {
     "another history begins one above": (
         STORED,
         state(earliest=101, epoch_end=UNKNOWN_EPOCH),
-        ("history replaced", 101, 100),
+        ("history replaced", 100, 101),
         101,
     ),
     "another history is empty, and begins above": (
         STORED,
         state(earliest=101, latest=100, epoch_end=UNKNOWN_EPOCH),
-        ("history replaced", 101, 100),
+        ("history replaced", 100, 101),
         101,
     ),
 }

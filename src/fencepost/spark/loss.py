@@ -89,7 +89,8 @@ def judge(
                 f"leader of epoch {now.leader_epoch}"
             )
             onward = min(max(offset, now.earliest), max(now.latest, now.earliest))
-            return Loss("history replaced", partition, now.earliest, offset, detail), onward
+            start, end = sorted((now.earliest, offset))
+            return Loss("history replaced", partition, start, end, detail), onward
         if now.epoch_end.end_offset < offset:
             return _truncated(partition, stored, now, now.epoch_end)
     elif now.latest < offset:
