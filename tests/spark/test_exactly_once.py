@@ -15,7 +15,7 @@ from fencepost.client.errors import ClientError
 from fencepost.client.open_transactions import end_all
 from fencepost.spark import decisions
 from fencepost.spark.decisions import read_decision
-from fencepost.spark.exactly_once import REVOKED, SinkDriver
+from fencepost.spark.exactly_once import REVOKED, SinkDriver, TaskResult
 from fencepost.spark.sink_errors import (
     ExactlyOnceError,
     IncompleteBatchError,
@@ -207,6 +207,31 @@ def test_a_mandate_decides_one_batch(make_world: MakeWorld, is_tv2: bool):
     assert world.live()
     assert world.committed() == world.expected()
     assert world.still_open() == []
+
+
+def test_a_batch_that_was_given_up_is_put_right_by_the_same_driver(
+    make_world: MakeWorld, is_tv2: bool
+):
+    """Spark tries a batch again without another process: what it left is aborted, and attempts of
+    it that still run share no transactional id with those of the next try."""
+    world = make_world(is_tv2=is_tv2, batches=3)
+    with world.cluster() as cluster:
+        for batch in range(2):
+            world.commit(cluster, world.written(cluster, world.open(cluster), batch), batch)
+        grant = world.open(cluster)
+        assert grant.spare
+        given_up = ids_of(world.written(cluster, grant, 2))
+        assert set(world.still_open()) == given_up
+        grant = world.open(cluster)
+        assert world.still_open() == []
+        again = world.written(cluster, grant, 2)
+        assert not ids_of(again) & given_up
+        world.commit(cluster, again, 2)
+    assert world.committed() == world.expected()
+
+
+def ids_of(results: list[TaskResult]) -> set[str]:
+    return {one.transaction.transactional_id for one in results if one.transaction is not None}
 
 
 # -- attempts -------------------------------------------------------------------------------------
