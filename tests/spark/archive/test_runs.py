@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -117,6 +119,29 @@ def test_drivers_that_are_killed_archive_and_replay_once(
     second = Layout(tmp_path / "b")
     done(served, "run", str(second.directory), again, "--quiet", *committed)
     assert contents(second) == contents(layout)
+
+
+def test_a_run_that_goes_on_ends_when_it_is_interrupted(
+    cluster: Cluster, served: str, topic: str, tmp_path: Path
+):
+    """By Ctrl-C, which all processes of a terminal get."""
+    make_topic(cluster, topic)
+    fill(cluster, topic, COUNT)
+    layout = Layout(tmp_path / "a")
+    words = ["run", str(layout.directory), topic, "--every", "1 second", "--quiet"]
+    with archive(served, *words) as process:
+        for _ in range(20):  # Spark takes its time to begin on a busy machine
+            with contextlib.suppress(AssertionError):
+                eventually(lambda: batch_of(layout) >= 0 or process.poll() is not None)
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate(timeout=600)
+    assert process.returncode == 130, out
+    assert "archived 3,000 records" in out
+    assert "Traceback" not in out
+    found = verify(layout)
+    assert found.all_problems == []
+    assert sum(one.records for one in found.partitions) == COUNT
 
 
 def contents(layout: Layout) -> list[tuple[Any, ...]]:

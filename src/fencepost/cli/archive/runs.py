@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, given_properties
 from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_json
 from fencepost.cli.rates import Rates, duration
@@ -70,7 +71,9 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
         rates.add(written.rows, written.data_bytes, done)
 
     try:
-        with open_session(arguments, "fencepost archive") as spark:
+        # Entered when there is a session: PySpark then has a handler of its own, which calls Java
+        # in the middle of a call of Java and tells of that at length.
+        with open_session(arguments, "fencepost archive") as spark, Interrupts() as interrupts:
             query = archive_topics(
                 spark,
                 source,
@@ -82,10 +85,16 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
             try:
                 while not query.awaitTermination(POLL_S):
                     rates.show()
+                    with interrupts.waiting():
+                        pass
             finally:
                 query.stop()
     except (PySparkException, Py4JError) as error:
         raise InputError(reason_of(error)) from error
+    except KeyboardInterrupt:
+        rates.close()
+        _summary(arguments, rates, batches)
+        raise
     finally:
         rates.close()
     _summary(arguments, rates, batches)
