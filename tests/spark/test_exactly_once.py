@@ -230,6 +230,26 @@ def test_a_batch_that_was_given_up_is_put_right_by_the_same_driver(
     assert world.committed() == world.expected()
 
 
+def test_a_driver_leaves_alone_what_a_newer_one_has_written(make_world: MakeWorld, is_tv2: bool):
+    """It aborts what it found before it was initialized: what is there later may be a newer
+    driver's, which has fenced it."""
+    world = make_world(is_tv2=is_tv2)
+    fuse = Fuse()
+    results: list[TaskResult] = []
+    with world.cluster(fuse) as older, world.cluster() as newer:
+
+        def overtake(_: int) -> None:
+            if not results and "InitProducerId" in fuse.seen[:-1]:
+                results.extend(world.written(newer, world.open(newer), 0))
+
+        fuse.at_gate = overtake
+        world.open(older)
+        assert set(world.still_open()) == ids_of(results)
+        assert len(results) == world.tasks
+        world.commit(newer, results, 0)
+    assert world.committed() == world.expected(1)
+
+
 def ids_of(results: list[TaskResult]) -> set[str]:
     return {one.transaction.transactional_id for one in results if one.transaction is not None}
 
