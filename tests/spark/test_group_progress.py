@@ -15,6 +15,7 @@ from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.spark.group_progress import PAUSE_S, GroupProgress
 from fencepost.spark.options import OptionError, source_options
+from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from .conftest import FAST
 from .test_session import Copy, make_topic, produce
@@ -82,9 +83,15 @@ def test_a_run_commits_its_last_batch_too(spark: Any, served: str, topic: str, t
         copy = Copy(spark, served, topic, tmp_path)
         asked = {"startingOffsets": "earliest", "commitOffsetsToGroup": f"g-{topic}"}
         copy.run(**asked, maxOffsetsPerTrigger="45")
-        found = Admin(cluster).group_offsets(f"g-{topic}")
-        assert {one.partition: offset.offset for one, offset in found.items()} == {
-            0: 30,
-            1: 30,
-            2: 30,
-        }
+        # PySpark 4.1 does not ask again behind the last batch: there the next run commits it.
+        assert ends(cluster, f"g-{topic}") == ([30, 30, 30] if HAS_ADMISSION_CONTROL else [])
+        produce(cluster, topic, 90, 120)
+        copy.run(**asked)
+        expected = [40, 40, 40] if HAS_ADMISSION_CONTROL else [30, 30, 30]
+        assert ends(cluster, f"g-{topic}") == expected
+
+
+def ends(cluster: Cluster, group: str) -> list[int]:
+    """A group's offsets, in the order of partitions."""
+    found = Admin(cluster).group_offsets(group)
+    return [found[one].offset for one in sorted(found)]
