@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -175,8 +176,9 @@ def test_transactions_without_time_left_are_not_decided(make_world: MakeWorld):
     assert world.committed() == world.expected()
 
 
-def test_brokers_that_do_not_tell_ages(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch):
-    world = make_world()
+@pytest.fixture
+def ages_untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers older than Kafka 3.8."""
     listing = Admin.list_transactions
 
     def listed(self: Admin, **filters: object) -> object:
@@ -185,9 +187,27 @@ def test_brokers_that_do_not_tell_ages(make_world: MakeWorld, monkeypatch: pytes
         return listing(self, **filters)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Admin, "list_transactions", listed)
+
+
+@pytest.mark.usefixtures("ages_untold")
+def test_brokers_that_do_not_tell_ages(make_world: MakeWorld):
+    world = make_world()
     with world.cluster() as cluster:
         _, results = written(world, cluster)
         with pytest.raises(TransactionsLostError, match="do not tell their ages"):
             world.commit(cluster, aged(results, 1), 0)
     assert world.live()
     assert world.committed() == world.expected()
+
+
+@pytest.mark.usefixtures("ages_untold")
+def test_a_quarter_of_the_timeout_is_left_to_commit_in(make_world: MakeWorld):
+    world = make_world()
+    with world.cluster() as cluster:
+        for batch, (now_s, is_late) in enumerate(((30.0, True), (29.999, False))):
+            results = aged(world.written(cluster, world.open(cluster), 0), 40_000)
+            results = [replace(one, mandate=replace(one.mandate, opened_s=0.0)) for one in results]
+            driver = SinkDriver(cluster, world.sink, clock=lambda now_s=now_s: now_s)
+            with pytest.raises(TransactionsLostError) if is_late else nullcontext():
+                driver.commit(results, 0)
+            assert world.committed() == world.expected(batch)
