@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from fencepost.client.connection import Connection
 from . import apache
 from .maven import JarSet, JarsUnavailableError
 
-# The newest of each that Maven Central's mirrors reliably carry; the connector only uses the token
-# helper for delegation tokens, so its version does not matter here.
+# The newest of each that Maven Central's mirrors reliably carry; in Spark 4.1 streams of 4.2's
+# connector fail. The connector only uses the token helper for delegation tokens, so its version
+# does not matter here.
+CONNECTOR = "4.1.1" if version("pyspark").startswith("4.1.") else "4.2.0"
 SPARK_KAFKA = JarSet(
-    "spark-kafka-4.2.0",
+    f"spark-kafka-{CONNECTOR}",
     (
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR}",
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:3.5.1",
         "org.apache.kafka:kafka-clients:3.9.1",
         "org.apache.commons:commons-pool2:2.12.1",
