@@ -303,6 +303,19 @@ def test_abort_ends_what_it_knows(make_world: MakeWorld, is_tv2: bool):
     assert world.committed() == world.expected()
 
 
+def test_a_driver_that_was_replaced_gives_up_nothing(make_world: MakeWorld, is_tv2: bool):
+    """Spark has it abort its batch, and the sink is another's already."""
+    world = make_world(is_tv2=is_tv2)
+    with world.cluster() as first, world.cluster() as second:
+        results = world.written(first, world.open(first), 0)
+        world.new_process()
+        again = world.written(second, world.open(second), 0)
+        SinkDriver(first, world.sink).abort(results)
+        assert set(world.still_open()) == ids_of(again)
+        world.commit(second, again, 0)
+    assert world.committed() == world.expected(1)
+
+
 # -- timeouts -------------------------------------------------------------------------------------
 
 
