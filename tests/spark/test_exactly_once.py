@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.client.open_transactions import end_all
-from fencepost.spark import decisions
+from fencepost.spark import decisions, exactly_once
 from fencepost.spark.decisions import read_decision
 from fencepost.spark.exactly_once import REVOKED, SinkDriver, TaskResult
 from fencepost.spark.sink_errors import (
@@ -21,6 +22,7 @@ from fencepost.spark.sink_errors import (
     IncompleteBatchError,
     SinkFencedError,
     TransactionsLostError,
+    UnfinishedBatchError,
 )
 from fencepost.testing import Cluster as Served
 
@@ -300,6 +302,28 @@ def test_abort_ends_what_it_knows(make_world: MakeWorld, is_tv2: bool):
         results = world.written(cluster, world.open(cluster), 0)
         world.commit(cluster, results, 0)
         SinkDriver(cluster, world.sink).abort(results)  # it is decided: nothing happens
+    assert world.committed() == world.expected()
+
+
+def test_a_batch_that_is_decided_is_not_given_up(
+    make_world: MakeWorld, is_tv2: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Its transactions could not be ended, so the commit fails, and Spark has it aborted."""
+    world = make_world(is_tv2=is_tv2)
+
+    def unreachable(_: Any, transactions: Any, *, commit: bool) -> dict[Any, ClientError]:
+        assert commit
+        return {one: ClientError("nobody answers") for one in transactions}
+
+    with world.cluster() as cluster:
+        results = world.written(cluster, world.open(cluster), 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(exactly_once, "end_all", unreachable)
+            with pytest.raises(UnfinishedBatchError, match="2 of its 2 transactions"):
+                world.commit(cluster, results, 0)
+        SinkDriver(cluster, world.sink).abort(results)
+        assert set(world.still_open()) == ids_of(results)
+    assert world.live()
     assert world.committed() == world.expected()
 
 

@@ -3,16 +3,21 @@ transactional id that is its own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost.client.produce_queue import Identity
 from fencepost.spark.errors import condition_of
 from fencepost.spark.exactly_once import REVOKED, Grant, Mandate
+from fencepost.spark.options import sink_options
 from fencepost.spark.sink_errors import ExactlyOnceError
 from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
+from fencepost.spark.writer import write_in_transaction
 
 MANDATE = Mandate("sink", Identity(90, 4), True, 7, 60_000, 0.0)
 GRANT = Grant(MANDATE, "0a1b2c3d", "query", 5, ("sink-spare-0", "sink-spare-1"))
@@ -83,3 +88,21 @@ def test_an_attempt_without_rows_leaves_no_transaction():
     cluster: Any = None
     result = TaskTransaction(cluster, GRANT, ATTEMPT).leave_open(())
     assert (result.mandate, result.query, result.transaction) == (MANDATE, "query", None)
+
+
+def test_rows_of_a_decided_batch_are_taken_and_not_written():
+    """Spark goes on handing a task its rows until it has taken all."""
+    taken: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            taken.append(number)
+            yield pa.RecordBatch.from_pydict({"value": [b"%d" % number]})
+
+    unused: Any = SimpleNamespace()
+    options = sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    message = write_in_transaction(options, GRANT, ATTEMPT, batches(), unused)
+    assert taken == [0, 1, 2]
+    assert message.records == {}
+    assert message.result is not None
+    assert message.result.transaction is None
