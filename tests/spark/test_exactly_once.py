@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost.client.admin import Admin
@@ -24,6 +25,8 @@ from fencepost.spark.sink_errors import (
     TransactionsLostError,
     UnfinishedBatchError,
 )
+from fencepost.spark.task_transaction import Attempt
+from fencepost.spark.writer import write_in_transaction
 from fencepost.testing import Cluster as Served
 
 from ..waiting import eventually
@@ -283,14 +286,16 @@ def test_a_failing_attempt_aborts_its_own_transaction(make_world: MakeWorld, is_
     with world.cluster() as cluster:
         grant = world.open(cluster)
 
-        def fails(batch: int, task: int) -> list[bytes]:
-            return [b"x", 1]  # type: ignore[list-item]
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield pa.RecordBatch.from_pydict({"value": [bytes(1000)] * 3000})  # more than may wait
+            eventually(world.still_open, "a part is sent")
+            raise ValueError("no more rows")
 
-        world.rows, kept = fails, world.rows  # type: ignore[method-assign]
-        with pytest.raises(Exception, match=r"bytes|int"):
-            world.attempt(cluster, grant, 0, 0)
-        world.rows = kept  # type: ignore[method-assign]
+        attempt = Attempt(QUERY, 0, 0, 1, is_first=True)
+        with pytest.raises(ValueError, match="no more rows"):
+            write_in_transaction(world.options, grant, attempt, batches(), cluster)
         assert world.still_open() == []
+    assert world.committed() == []
 
 
 def test_abort_ends_what_it_knows(make_world: MakeWorld, is_tv2: bool):
