@@ -11,6 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
+from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from ..waiting import eventually
 from . import apache
@@ -286,6 +288,7 @@ def append(servers: str, topic: str, count: int) -> None:
             producer.send(topic, b"x", partition=number % 2)
 
 
+# PySpark 4.1 cannot limit the one batch that a Python source has there with availableNow.
 @pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "14"}], ids=["all", "limited"])
 def test_batches_of_a_stream_are_the_same(
     spark: Any, servers: str, tmp_path: Path, limit: dict[str, str]
@@ -299,7 +302,7 @@ def test_batches_of_a_stream_are_the_same(
         stored.append(query.stored[topic])
         assert query.places == [(p, offset) for p in (0, 1) for offset in range(25)]
     assert stored[1] == stored[0]
-    assert counts[1] == counts[0]
+    assert counts[1] == (counts[0] if HAS_ADMISSION_CONTROL or not limit else [50])
 
 
 def batches_of(query: Any) -> list[int]:
@@ -309,8 +312,9 @@ def batches_of(query: Any) -> list[int]:
 def seen_end(query: Any, topic: str) -> int:
     """Records that the source was last seen to have."""
     last = query.lastProgress
-    latest = json.loads(last["sources"][0]["latestOffset"] or "{}") if last else {}
-    return sum(latest.get(topic, {}).values())
+    # Not the attribute: in PySpark 4.1 that is the text of a dict.
+    latest = json.loads(last.json)["sources"][0].get("latestOffset") if last else None
+    return sum((latest or {}).get(topic, {}).values())
 
 
 @pytest.fixture
@@ -374,6 +378,8 @@ def test_records_that_were_deleted_unread(spark: Any, servers: str, tmp_path: Pa
         Admin(cluster).delete_records({TopicPartition(topic, 0): 15})
     told = {kind: outcome(lambda k=kind, s=stream: s.run(k)) for kind, stream in streams.items()}
     assert told == {"kafka": "fails", "fencepost": "fails"}
+    if version("pyspark").startswith("4.1."):
+        del streams["kafka"]  # there it fails then, too: "scala.Option.get()" is null
     for kind, stream in streams.items():
         assert sum(stream.run(kind, failOnDataLoss="false")) == 15
         assert [offset for partition, offset in stream.places if partition == 0] == [
