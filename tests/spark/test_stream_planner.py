@@ -485,6 +485,19 @@ def test_small_batches_wait_for_more_or_for_their_time(fake: FakeCluster, option
     assert query.read == [(0, 0, 3), (0, 3, 13), (0, 13, 14)]
 
 
+def test_small_batches_wait_where_their_start_is_not_told(fake: FakeCluster, options: Any):
+    """PySpark 4.1 asks for ends alone: the first batch counts as one there, too."""
+    given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
+    query = Query(options(startingOffsets="earliest", **given))
+    fill(fake, 3)
+    first = query.planner.next_end(None, limited=True)
+    assert first["t"]["0"] == 3
+    fill(fake, 3)
+    assert query.planner.next_end(None, limited=True) == first
+    query.time += 61
+    assert query.planner.next_end(None, limited=True)["t"]["0"] == 6
+
+
 def test_splits(fake: FakeCluster, options: Any):
     fill(fake, 10)
     query = Query(options(startingOffsets="earliest", maxRecordsPerPartition="4"))

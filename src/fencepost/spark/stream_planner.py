@@ -135,6 +135,7 @@ class StreamPlanner:
             return start_json
         if start_json is None:
             look = self.survey.look()
+            self._last_batch_at = self._clock()
             return self._plan(StreamOffset(look.latest, look.topic_ids))
         start = self._offset(start_json)
         if not self._wait_for_change(start_json, start):
