@@ -337,7 +337,8 @@ def test_small_batches_wait_for_more(spark: Any, servers: str, tmp_path: Path, k
     try:
         eventually(lambda: batches_of(query) == [4], "the first batch does not wait")
         append(servers, topic, 6)
-        eventually(lambda: seen_end(query, topic) == 10, "the query sees what is too little")
+        if kind == "kafka" or HAS_ADMISSION_CONTROL:  # else Spark does not tell: PySpark 4.1
+            eventually(lambda: seen_end(query, topic) == 10, "the query sees what is too little")
         assert batches_of(query) == [4]
         append(servers, topic, 6)
         # These 6 may arrive in parts, and 4 of them are enough.
