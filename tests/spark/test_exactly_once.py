@@ -438,7 +438,7 @@ def test_some_lost_after_the_decision_is_said_and_never_passed_over(
 
 
 def test_starts_that_die_leave_a_decided_batch_as_it_is(make_world: MakeWorld, is_tv2: bool):
-    """Every one of them finds it decided, until one lives to tell Spark's log."""
+    """Every one of them finds it decided, until one comes to tell Spark's log."""
     world = make_world(is_tv2=is_tv2)
     world.decided_only()
     for _ in range(3):
