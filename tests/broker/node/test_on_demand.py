@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.broker.net.registry import MoreParts
 from fencepost.broker.node.fetching import Fetching
-from fencepost.broker.node.on_demand import OnDemand
+from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand
 from fencepost.broker.node.verifying import Verifying
 from fencepost.runtime.claims import Claim
 
@@ -25,6 +25,21 @@ def test_a_part_is_made_once_and_late():
     assert part.made is None and not made
     assert part.get() is part.get() is part.made
     assert len(made) == 1
+
+
+def test_a_part_is_closed_once_whenever_it_is_made():
+    closed: list[str] = []
+
+    def part(name: str) -> Any:
+        return ClosableOnDemand(lambda: SimpleNamespace(close=lambda: closed.append(name)))
+
+    early, late, never = part("early"), part("late"), part("never")
+    early.get()
+    for one in (early, late, never):
+        one.close()
+    assert closed == ["early"]
+    assert late.get() is late.get() and early.get() is early.made
+    assert closed == ["early", "late"] and never.made is None
 
 
 def test_more_parts_are_made_as_far_as_they_are_needed():

@@ -28,7 +28,7 @@ from fencepost.broker.net.registry import BROKER, MoreParts, Parts, served_route
 from fencepost.broker.node.coordination import Coordination
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.fetching import Fetching
-from fencepost.broker.node.on_demand import OnDemand
+from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand
 from fencepost.broker.node.verifying import Verifying
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
@@ -101,8 +101,8 @@ class BrokerPart:
         self.decompression = Decompression()
         self._has_caught_up = False
         self._fetch_serving = OnDemand(self._make_fetch_serving)
-        self._moves = OnDemand(self._make_moves)
-        self._cold_reads = OnDemand(self._make_cold_reads)
+        self._moves = ClosableOnDemand(self._make_moves)
+        self._cold_reads = ClosableOnDemand(self._make_cold_reads)
         self._channel = OnDemand(self._make_channel)
         self._verification = OnDemand(self._make_verification)
 
@@ -356,13 +356,11 @@ class BrokerPart:
         """Begin no more work on partitions, and serve no more groups."""
         self.fetching.close()
         self.compactor.close()
-        if self._moves.made is not None:
-            self._moves.made.close()
+        self._moves.close()
         self.replicas.close()
         self.coordination.close()
         self.decompression.close()
-        if self._cold_reads.made is not None:
-            self._cold_reads.made.close()
+        self._cold_reads.close()
 
     @property
     def can_hand_over(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fencepost.broker.node.on_demand import ClosableOnDemand
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition
 
@@ -21,19 +22,12 @@ class Coordination:
     """See the module. It watches the broker's replicas (`runtime.replicas.ReplicaWatcher`)."""
 
     def __init__(self, make: Callable[[], Coordinators]) -> None:
-        self._make = make
-        self._made: Coordinators | None = None
-        self._is_closed = False
+        self._on_demand = ClosableOnDemand(make)
 
     @property
     def coordinators(self) -> Coordinators:
         """The coordinators, made now if that has not been yet."""
-        made = self._made
-        if made is None:
-            made = self._made = self._make()
-            if self._is_closed:
-                made.close()
-        return made
+        return self._on_demand.get()
 
     def became_leader(self, hosted: HostedPartition, leader_epoch: int) -> None:
         """This node leads the partition, from now on or in a new epoch."""
@@ -42,11 +36,10 @@ class Coordination:
 
     def lost_leadership(self, hosted: HostedPartition, leader_epoch: int | None) -> None:
         """Another node leads the partition in that epoch; None if it is not here any more."""
-        if self._made is not None:  # else it was not led: nobody coordinates
-            self._made.lost_leadership(hosted, leader_epoch)
+        made = self._on_demand.made
+        if made is not None:  # else it was not led: nobody coordinates
+            made.lost_leadership(hosted, leader_epoch)
 
     def close(self) -> None:
         """Serve no more groups and transactions."""
-        self._is_closed = True
-        if self._made is not None:
-            self._made.close()
+        self._on_demand.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from fencepost.broker.node.on_demand import ClosableOnDemand
 from fencepost.runtime.replicas import HostedPartition
 
 if TYPE_CHECKING:
@@ -20,36 +21,28 @@ class Fetching:
     """See the module."""
 
     def __init__(self, make: Callable[[], Fetchers]) -> None:
-        self._make = make
-        self._made: Fetchers | None = None
-        self._is_closed = False
+        self._on_demand = ClosableOnDemand(make)
 
     @property
     def fetchers(self) -> Fetchers:
         """The fetchers, made now if that has not been yet."""
-        made = self._made
-        if made is None:
-            made = self._made = self._make()
-            if self._is_closed:
-                made.close()
-        return made
+        return self._on_demand.get()
 
     def looked_at(self, hosted: HostedPartition) -> None:
         """The partition's machine has made a step."""
-        if self._made is not None or hosted.machine.is_following:
+        if self._on_demand.made is not None or hosted.machine.is_following:
             self.fetchers.of_partitions.looked_at(hosted)
 
     def gone(self, hosted: HostedPartition) -> None:
         """The partition is hosted here no longer."""
-        if self._made is not None:
-            self._made.of_partitions.gone(hosted)
+        if self._on_demand.made is not None:
+            self._on_demand.made.of_partitions.gone(hosted)
 
     def broken(self, key: Hashable, reason: str) -> bool:
         """A machine broke down: whether it was a fetcher's, in whose place another one goes on."""
-        return self._made is not None and self._made.broken(key, reason)
+        made = self._on_demand.made
+        return made is not None and made.broken(key, reason)
 
     def close(self) -> None:
         """Fetch nothing any more."""
-        self._is_closed = True
-        if self._made is not None:
-            self._made.close()
+        self._on_demand.close()

@@ -6,9 +6,19 @@ What makes it loads its modules, too, so that a start does without whatever not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+
+class Closable(Protocol):
+    """A part that has to be closed."""
+
+    def close(self) -> None:
+        """End what it does."""
+        ...
+
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Closable)
 
 
 class OnDemand(Generic[T]):
@@ -24,3 +34,25 @@ class OnDemand(Generic[T]):
         if self.made is None:
             self.made = self._make()
         return self.made
+
+
+class ClosableOnDemand(OnDemand[C]):
+    """A part that is closed with the node, also if it is made only then."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        super().__init__(make)
+        self._is_closed = False
+
+    def get(self) -> C:
+        """The part, made now if that has not been yet, and closed if it came too late."""
+        is_new = self.made is None
+        made = super().get()
+        if is_new and self._is_closed:
+            made.close()
+        return made
+
+    def close(self) -> None:
+        """Close it, or what will be made in its place."""
+        self._is_closed = True
+        if self.made is not None:
+            self.made.close()
