@@ -54,13 +54,13 @@ def fencepost(**config: str) -> Iterator[Peer]:
 
 
 @contextlib.contextmanager
-def apache() -> Iterator[Peer]:
+def apache(**config: str) -> Iterator[Peer]:
     """Apache Kafka's broker in a child process, with the JVM settings that it ships with."""
     from tests.interop.apache import KAFKA_VERSION, apache_broker
 
     with (
         tempfile.TemporaryDirectory() as directory,
-        apache_broker(Path(directory), tuned_jvm=True) as broker,
+        apache_broker(Path(directory), tuned_jvm=True, **config) as broker,
     ):
         yield Peer(f"apache-{KAFKA_VERSION}", broker.bootstrap_servers, broker.process.pid)
 

@@ -7,7 +7,8 @@ One table: microseconds of the broker's CPU for each request (each record, with 
 taken from the kernel's accounting at the edges of a window, their ratio to Apache Kafka's, the
 cores that broker and generator had while so many requests a second were answered, and the times
 that clients wait. Peers: Fencepost as it is (fsync before ack), Fencepost with Kafka's page-cache
-behaviour, and Apache Kafka where it can run. All are warmed first, with every load but the idle
+behaviour, and Apache Kafka where it can run; and if it is named, Apache Kafka that syncs before it
+acknowledges, as Fencepost does. All are warmed first, with every load but the idle
 ones, until their cost stops falling; for a third of the minutes at most. Then windows of all peers
 are interleaved, round by round, and medians shown. The generator shares the machine with the
 brokers, so compare rows of one run with each other and with nothing else.
@@ -37,6 +38,8 @@ OVERHEAD_S: Final = 1.5
 WARMING_SHARE: Final = 1 / 3
 WARMING_SLICE_S: Final = 0.5
 
+PEERS: Final = ("fencepost", "page-cache", "apache", "apache-fsync")
+
 Made = AbstractContextManager[peers.Peer]
 
 
@@ -47,12 +50,20 @@ def page_cache() -> Iterator[peers.Peer]:
         yield peers.Peer("page cache", peer.bootstrap, peer.pid)
 
 
+@contextmanager
+def apache_flushing() -> Iterator[peers.Peer]:
+    """Apache Kafka that acknowledges what is on the disk, as Fencepost does."""
+    with peers.apache(**{"log.flush.interval.messages": "1"}) as peer:
+        yield peers.Peer(f"{peer.name}, fsync", peer.bootstrap, peer.pid)
+
+
 def contenders(only: list[str] | None) -> dict[str, Callable[[], Made]]:
     """The brokers to measure, by the name they go by on the command line."""
     found: dict[str, Callable[[], Made]] = {"fencepost": peers.fencepost, "page-cache": page_cache}
     if "apache" in peers.available():
-        found["apache"] = peers.apache
-    return {name: make for name, make in found.items() if not only or name in only}
+        found |= {"apache": peers.apache, "apache-fsync": apache_flushing}
+    chosen = only or [name for name in found if name != "apache-fsync"]
+    return {name: make for name, make in found.items() if name in chosen}
 
 
 def run(running: list[peers.Peer], chosen: list[loads.Load], minutes: float) -> report.Rounds:
@@ -86,7 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=12.0, help="after that, no window begins")
     parser.add_argument("--only", action="append", help="loads whose name has this in it")
-    parser.add_argument("--peer", action="append", choices=("fencepost", "page-cache", "apache"))
+    parser.add_argument("--peer", action="append", choices=PEERS)
     parser.add_argument("--picture", type=Path, help="where to draw the chart, as SVG")
     arguments = parser.parse_args()
     only = arguments.only or [""]
