@@ -24,6 +24,7 @@ from fencepost.log.cleaner.job import CleaningStats, Copied
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 
 BATCH_BYTES = 16 * 1024
@@ -91,7 +92,7 @@ def measure(kind: Kind, size_bytes: int) -> tuple[int, CleaningStats]:
     directory = tempfile.mkdtemp(prefix="fencepost-bench-")
     try:
         path = str(Path(directory) / "t-0")
-        log = PartitionLog.open(OsDisk(), path, "t", 0, CONFIG, wall_ms=NOW_MS)
+        log = PartitionLog.open(OsDisk(), path, "t", 0, CONFIG, LoadLogParams(wall_ms=NOW_MS))
         count = fill(log, kind, size_bytes)
         stats = compact(log)
         log.close()

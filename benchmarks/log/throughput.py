@@ -13,6 +13,7 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 
 BATCH_BYTES = (1024, 16 * 1024, 1024 * 1024)
@@ -28,10 +29,10 @@ def make_batch(size_bytes: int) -> bytearray:
     return build_batch([(None, os.urandom(size_bytes - 80))], timestamp_ms=1)
 
 
-def open_log(directory: Path, **kinds: bool) -> PartitionLog:
+def open_log(directory: Path, *, clean_shutdown: bool = False) -> PartitionLog:
     """A log on its own."""
-    config = LogConfig.from_props({})
-    return PartitionLog.open(OsDisk(), str(directory), "t", 0, config, wall_ms=1, **kinds)
+    params = LoadLogParams(wall_ms=1, clean_shutdown=clean_shutdown)
+    return PartitionLog.open(OsDisk(), str(directory), "t", 0, LogConfig.from_props({}), params)
 
 
 def _timed(work: Callable[[], None]) -> float:

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import peers
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
 from fencepost.log.snapshots.opening import open_snapshots
@@ -105,9 +106,8 @@ def load(directory: Path, *, traced: bool) -> dict[str, float]:
     if traced:
         tracemalloc.start()
     started = time.perf_counter()
-    log = PartitionLog.open(
-        OsDisk(), str(directory), "__cluster_metadata", 0, LogConfig.from_props({}), wall_ms=0
-    )
+    config, params = LogConfig.from_props({}), LoadLogParams(wall_ms=0)
+    log = PartitionLog.open(OsDisk(), str(directory), "__cluster_metadata", 0, config, params)
     store = open_snapshots(log)
     file = store.open(SNAPSHOT_ID)
     _, image = load_snapshot(file, store.path(SNAPSHOT_ID))

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from benchmarks.scale.clockwork import Core, Event, Timers, World
 from fencepost.log.config import LogConfig
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.effects import Reply, Send, SetTimer, TimerFired
 from fencepost.machines.fetcher import (
@@ -342,11 +343,10 @@ def measured_costs() -> Costs:
     disk.keeps_operations = False
     disk.mkdir("/d")
     config = LogConfig.from_props({})
+    params = LoadLogParams(wall_ms=1, topic_id=Uuid(b"t" * 16))
     machines = []
     for at in range(MEASURED):
-        log = PartitionLog.open(
-            disk, f"/d/t-{at}", "t", at, config, wall_ms=1, topic_id=Uuid(b"t" * 16)
-        )
+        log = PartitionLog.open(disk, f"/d/t-{at}", "t", at, config, params)
         machines.append(Partition(1, log, config=PartitionConfig()))
     eligible = {1: 1, 2: 2, 3: 3}
 

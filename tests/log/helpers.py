@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from fencepost.batch.header import BatchHeader, iter_headers, read_header
 from fencepost.batch.record_batch import RecordBatch, iter_batches
 from fencepost.batch.records import build_batch
 from fencepost.log.appendable_log import AppendResult
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.segment_cache import SegmentCache
 from fencepost.wire.types import Buffer
 
 NOW_MS = 1_700_000_000_000
@@ -39,10 +44,26 @@ def config(**props: object) -> LogConfig:
     return LogConfig.from_props({name.replace("_", "."): value for name, value in props.items()})
 
 
-def open_log(disk: Disk, directory: str, log_config: LogConfig | None = None, **kw) -> PartitionLog:
-    """A log on its own."""
-    kw.setdefault("wall_ms", NOW_MS)
-    return PartitionLog.open(disk, directory, "topic", 0, log_config or config(), **kw)
+def open_log(
+    disk: Disk,
+    directory: str,
+    log_config: LogConfig | None = None,
+    *,
+    cache: SegmentCache | None = None,
+    lower_checkpoints: Callable[[int, int], None] | None = None,
+    **known: Any,
+) -> PartitionLog:
+    """A log on its own; `known` are fields of `LoadLogParams`."""
+    return PartitionLog.open(
+        disk,
+        directory,
+        "topic",
+        0,
+        log_config or config(),
+        LoadLogParams(**{"wall_ms": NOW_MS, **known}),
+        cache=cache,
+        lower_checkpoints=lower_checkpoints,
+    )
 
 
 def append(

@@ -16,6 +16,7 @@ import pytest
 
 from fencepost.batch.header import read_header
 from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.partition_log import PartitionLog
@@ -290,10 +291,8 @@ def offsets_of(disk: SimDisk) -> list[int]:
 
 def open_directory(disk: SimDisk, accept_loss: bool = False) -> PartitionLog:
     """The partition, as it was closed in order."""
-    return PartitionLog.open(
-        disk, "/data/t-0", "t", 0, SMALL, clean_shutdown=True, wall_ms=NOW_MS,
-        accept_loss=accept_loss,
-    )  # fmt: skip
+    params = LoadLogParams(wall_ms=NOW_MS, clean_shutdown=True, accept_loss=accept_loss)
+    return PartitionLog.open(disk, "/data/t-0", "t", 0, SMALL, params)
 
 
 def readable_until_damage(log: PartitionLog) -> tuple[Batches, str]:

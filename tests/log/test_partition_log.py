@@ -19,6 +19,7 @@ from fencepost.log.errors import (
     OffsetOutOfRange,
     UnexpectedOffsetError,
 )
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.rolling import ANY_MS, NO_MS
 from fencepost.sim.disk import SimDisk
@@ -232,7 +233,7 @@ def test_jitter_takes_off_some_of_the_time_always_the_same(disk):
     def rolls_at(partition: int) -> int:
         log = PartitionLog.open(
             disk, f"/data/j-{partition}", "j", partition,
-            config(segment_ms=100_000, segment_jitter_ms=90_000), wall_ms=NOW_MS,
+            config(segment_ms=100_000, segment_jitter_ms=90_000), LoadLogParams(wall_ms=NOW_MS),
         )  # fmt: skip
         append(log, make_batch(timestamp_ms=0))
         for time in range(0, 100_001, 1000):

@@ -10,6 +10,7 @@ import pytest
 from fencepost.batch.header import stamp
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.config import LogConfig
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.effects import Append
 from fencepost.machines.fetcher import (
@@ -88,9 +89,8 @@ class World:
     def host(self, index: int = 0, generation: str = "") -> HostedPartition:
         key = f"t-{index}"
         config = LogConfig.from_props({})
-        log = PartitionLog.open(
-            self.disk, f"d/{key}{generation}", "t", index, config, wall_ms=WALL_MS
-        )
+        params = LoadLogParams(wall_ms=WALL_MS)
+        log = PartitionLog.open(self.disk, f"d/{key}{generation}", "t", index, config, params)
         machine = Partition(1, log)
         hosted = HostedPartition("t", index, ID, key, log, machine, None)
         self.ports.host(key, machine, log, lambda _: self.fetchers.looked_at(hosted))

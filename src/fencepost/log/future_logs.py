@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from fencepost.batch.record_batch import iter_batches
 from fencepost.log.checkpoints import TopicPartition
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.log_dir import LogDir
 from fencepost.log.names import deleted_dir, future_dir
 from fencepost.log.partition_log import PartitionLog
@@ -43,8 +44,7 @@ def open_future(
         source.topic,
         source.partition,
         source.config,
-        wall_ms=wall_ms,
-        topic_id=source.topic_id,
+        LoadLogParams(wall_ms=wall_ms, topic_id=source.topic_id),
         cache=SegmentCache(_FILES),
     )
 

@@ -31,8 +31,11 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from fencepost.log.checkpoints import KeptCheckpoint, TopicPartition
 from fencepost.log.config import LogConfig
@@ -41,6 +44,7 @@ from fencepost.log.disk import Disk
 from fencepost.log.durable_end import DurableEnd
 from fencepost.log.errors import CorruptFileError, LogError
 from fencepost.log.flush_to_close import FILES_WHILE_CLOSING, flush_to_close
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.meta import (
     MetaProperties,
     read_clean_shutdown,
@@ -172,7 +176,7 @@ class LogDir:
             if (topic, partition) in self.logs:
                 continue
             try:
-                self._open(topic, partition, None, config_for(topic), wall_ms)
+                self.create(topic, partition, None, config_for(topic), wall_ms=wall_ms)
             except (LogError, OSError) as error:
                 log.error("%s-%d cannot be opened: %s", topic, partition, error)
                 self.failed[topic, partition] = error
@@ -200,10 +204,9 @@ class LogDir:
     ) -> PartitionLog:
         """The partition's log: the one that is open, or that is on disk, or a new one.
 
-        A directory left by another topic of the same name is set aside first. `is_gapless`: see
-        `PartitionLog.open`. Raises
-        DurableDataLostError (see `PartitionLog.open`), CorruptFileError, OSError, and ValueError
-        for what cannot be a topic or a partition.
+        A directory left by another topic of the same name is set aside first. `accept_loss`,
+        `is_gapless`: see `LoadLogParams`. Raises DurableDataLostError (see `PartitionLog.open`),
+        CorruptFileError, OSError, and ValueError for what cannot be a topic or a partition.
         """
         key = topic, partition
         present = self.logs.get(key)
@@ -212,18 +215,6 @@ class LogDir:
                 present.config = config
                 return present
             self.delete(present)
-        return self._open(topic, partition, topic_id, config, wall_ms, accept_loss, is_gapless)
-
-    def _open(
-        self,
-        topic: str,
-        partition: int,
-        topic_id: Uuid | None,
-        config: LogConfig,
-        wall_ms: int,
-        accept_loss: bool = False,
-        is_gapless: bool = False,
-    ) -> PartitionLog:
         job = self.begin_open(
             topic,
             partition,
@@ -248,9 +239,19 @@ class LogDir:
         is_gapless: bool = False,
     ) -> OpenJob:
         """The work of opening or creating a log that is not open; see `OpenJob`. OSError."""
-        key = topic, partition
-        assert key not in self.logs, f"{topic}-{partition} is open"
-        directory = f"{self.path}/{partition_dir(topic, partition)}"
+        wanted = LoadLogParams(
+            wall_ms=wall_ms,
+            topic_id=topic_id,
+            accept_loss=accept_loss,
+            is_gapless=is_gapless,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+        )
+        return self._open_job((topic, partition), config, wanted)
+
+    def _open_job(self, key: TopicPartition, config: LogConfig, wanted: LoadLogParams) -> OpenJob:
+        """Open it as it is `wanted`, with what is written down about it here. OSError."""
+        assert key not in self.logs, f"{key} is open"
+        directory = f"{self.path}/{partition_dir(*key)}"
         is_new = not self.disk.is_dir(directory)
         if is_new:
             if self.disk.exists(directory):
@@ -258,42 +259,32 @@ class LogDir:
             if self._points.offsets.get(key, 0) and not self._was_renamed(key):
                 log.warning("%s is gone; it begins anew", directory)
             self._strike(key)
+        params = replace(
+            wanted,
+            recovery_point=self._recovery_point(key),
+            high_watermark=self.high_watermark(*key),
+            start_offset=self._starts.offsets.get(key, 0),
+            cleaned_offset=self._cleaned.offsets.get(key, 0),
+            clean_shutdown=self.was_clean and not is_new and key not in self._given_up,
+            # Names that were here when the directory was opened were synced then, all at once.
+            is_name_durable=key in self._untouched and key not in self._given_up,
+        )
 
         def load() -> PartitionLog:
             return PartitionLog.open(
                 self.disk,
                 directory,
-                topic,
-                partition,
+                *key,
                 config,
-                recovery_point=self._recovery_point(key),
-                high_watermark=self.high_watermark(topic, partition),
-                start_offset=self._starts.offsets.get(key, 0),
-                cleaned_offset=self._cleaned.offsets.get(key, 0),
-                clean_shutdown=self.was_clean and not is_new and key not in self._given_up,
-                wall_ms=wall_ms,
-                topic_id=topic_id,
+                params,
                 cache=SegmentCache(_FILES_WHILE_LOADING),
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-                lower_checkpoints=lambda point, start: self._lower(key, point, start),
-                accept_loss=accept_loss,
-                is_gapless=is_gapless,
-                # Names that were here when the directory was opened were synced then, all at once.
-                is_name_durable=key in self._untouched and key not in self._given_up,
+                lower_checkpoints=partial(self._lower, key),
             )
 
         def begin_anew() -> OpenJob:
             # Not deleted: a bit that flipped in the id must not cost the records.
-            self.rename_stray(topic, partition)
-            return self.begin_open(
-                topic,
-                partition,
-                topic_id,
-                config,
-                wall_ms=wall_ms,
-                accept_loss=accept_loss,
-                is_gapless=is_gapless,
-            )
+            self.rename_stray(*key)
+            return self._open_job(key, config, wanted)
 
         return OpenJob(load, begin_anew, needs_recovery=not self.was_clean and not is_new)
 
@@ -326,10 +317,7 @@ class LogDir:
         key = copied.topic, copied.partition
         assert key not in self.logs, f"{copied.directory} has been taken in"
         self._strike(key)
-        copied.rename_to(
-            f"{self.path}/{partition_dir(*key)}",
-            lambda point, start: self._lower(key, point, start),
-        )
+        copied.rename_to(f"{self.path}/{partition_dir(*key)}", partial(self._lower, key))
         self._take(copied)
         for checkpoint, at in (
             (self._points, copied.recovery_point),

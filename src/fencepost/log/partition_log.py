@@ -39,14 +39,13 @@ from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durable_end import DurableEnd
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.flush import FlushJob
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.loaded import LoadedLog
 from fencepost.log.loading import load_log
 from fencepost.log.names import deleted_dir
-from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.replay import load_producers, settle_active
 from fencepost.log.retention import segments_to_delete
 from fencepost.log.segment_cache import SegmentCache
-from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
     from fencepost.log.cleaner.job import Cleaning, Copied
@@ -88,51 +87,22 @@ class PartitionLog(AppendableLog):
         topic: str,
         partition: int,
         config: LogConfig,
+        params: LoadLogParams,
         *,
-        recovery_point: int = 0,
-        clean_shutdown: bool = False,
-        high_watermark: int | None = None,
-        start_offset: int = 0,
-        cleaned_offset: int = 0,
-        wall_ms: int,
-        topic_id: Uuid | None = None,
         cache: SegmentCache | None = None,
         lower_checkpoints: Callable[[int, int], None] | None = None,
-        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        accept_loss: bool = False,
-        is_gapless: bool = False,
-        is_name_durable: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
 
-        `recovery_point`, `high_watermark` (None for who reads no committed data), `start_offset`
-        and `cleaned_offset` are what was checkpointed. With
-        `clean_shutdown` the files are trusted; without, everything from the recovery point on is
-        checked, cut at the first batch that is not whole and sound, and synced. In a log that
-        `is_gapless`, a batch must begin where the one before it ends; others may be compacted.
-        `is_name_durable`: nothing need be done for the directory's own name to survive.
+        After a clean shutdown the files are trusted; otherwise everything from the recovery point
+        on is checked, cut at the first batch that is not whole and sound, and synced. Open files
+        are counted by `cache`, one of its own if it is None; `lower_checkpoints`: see the module.
 
         Raises DurableDataLostError if records below the recovery point are gone or damaged (unless
-        `accept_loss`), InconsistentTopicIdError, CorruptFileError, OSError.
+        `params.accept_loss`), InconsistentTopicIdError, CorruptFileError, OSError.
         """
         cache = SegmentCache() if cache is None else cache
-        loaded = load_log(
-            disk,
-            cache,
-            directory,
-            config,
-            recovery_point=recovery_point,
-            clean_shutdown=clean_shutdown,
-            high_watermark=high_watermark,
-            start_offset=start_offset,
-            cleaned_offset=cleaned_offset,
-            wall_ms=wall_ms,
-            topic_id=topic_id,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-            accept_loss=accept_loss,
-            is_gapless=is_gapless,
-            is_name_durable=is_name_durable,
-        )
+        loaded = load_log(disk, cache, directory, config, params)
         lower = lower_checkpoints or _nobody_to_tell
         return cls(disk, directory, topic, partition, config, loaded, lower)
 

@@ -29,9 +29,9 @@ from collections.abc import Iterator
 from itertools import pairwise, zip_longest
 from typing import Final
 
-from fencepost.batch.header import (
-    BatchHeader,
-)
+from msgspec.structs import replace
+
+from fencepost.batch.header import BatchHeader
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.epochs import EpochEntry
@@ -41,6 +41,7 @@ from fencepost.log.errors import (
 )
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.interrupted_cleanup import settle
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.loaded import OFFSET_MAX, RecoveryReport
 from fencepost.log.names import (
     LOG_START_OFFSET_FILE,
@@ -64,21 +65,21 @@ class SegmentRecovery:
     """The steps for one log; see the module docstring."""
 
     def __init__(
-        self, disk: Disk, cache: SegmentCache, directory: str, config: LogConfig, wall_ms: int
+        self,
+        disk: Disk,
+        cache: SegmentCache,
+        directory: str,
+        config: LogConfig,
+        params: LoadLogParams,
     ) -> None:
         self.disk = disk
         self.cache = cache
         self.directory = directory
         self._config = config
-        self._wall_ms = wall_ms
+        self._params = params
         self.segments: list[Segment] = []
         self.snapshots: set[int] = set()
         self.report = RecoveryReport()
-        self.cleaned_offset = 0
-        """Below this the log was compacted, and durable when it was."""
-        self.gaps_below = 0
-        self.is_gapless = False
-        """Whether every batch begins where the one before it ends."""
         self.made_first_segment = False
         self.is_durable = False
         self.holds_anything = False
@@ -103,7 +104,7 @@ class SegmentRecovery:
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
 
-    def find_segments(self, start_offset: int) -> None:
+    def find_segments(self) -> None:
         """Settle unfinished business, and name the segments that are there."""
         if self.report.was_unclean:  # else nobody asks
             self._is_as_created = set(self.disk.list(self.directory)) <= _NAMES_AS_CREATED
@@ -115,7 +116,7 @@ class SegmentRecovery:
         for segment, following in zip(self.segments, self.segments[1:], strict=False):
             segment.next_offset = following.base_offset
         if not self.segments:
-            self.segments.append(self._segment(start_offset, 0))
+            self.segments.append(self._segment(self._params.start_offset, 0))
             self.segments[0].create(self._config.roll_bytes if self._config.preallocate else 0)
             self.made_first_segment = True
 
@@ -126,7 +127,7 @@ class SegmentRecovery:
             self.directory,
             base_offset,
             size_bytes=size_bytes,
-            wall_ms=self._wall_ms,
+            wall_ms=self._params.wall_ms,
         )
 
     def _read_segment(self, path: str, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -136,28 +137,27 @@ class SegmentRecovery:
         self, path: str, size_bytes: int, base_offset: int
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of its batches as far as they are sound and in order. OSError."""
-        expected = base_offset
+        expected, is_gapless = base_offset, self._params.is_gapless
         for position, header in scan(self.disk, path, size_bytes, base_offset):
-            if self.is_gapless and header.base_offset != expected:
+            if is_gapless and header.base_offset != expected:
                 return
             expected = header.next_offset
             yield position, header
 
-    def recover(
-        self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
-    ) -> None:
+    def recover(self) -> None:
         """Check the segments, truncate at the first batch that is not sound, sync what is kept."""
+        params, recovery_point = self._params, self._params.recovery_point
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
         ends_at = self.segments[-1].base_offset
         holds_nothing = not self.holds_anything and ends_at == recovery_point == 0
         self.is_untouched = holds_nothing and self._is_as_created
-        self._check_empty(recovery_point, start_offset, accept_loss)
-        if clean_shutdown and self._trust_active() and not self._has_grown(recovery_point):
-            self._check_clean_end(recovery_point, accept_loss)
-            self._check_start(self.segments[-1], start_offset, accept_loss)
+        self._check_empty()
+        if params.clean_shutdown and self._trust_active() and not self._has_grown():
+            self._check_clean_end()
+            self._check_start(self.segments[-1])
             self.is_durable = True
             return
-        self.report.was_unclean |= clean_shutdown  # the marker says so, the files do not
+        self.report.was_unclean |= params.clean_shutdown  # the marker says so, the files do not
         if self.made_first_segment and recovery_point <= self.segments[0].base_offset:
             self.is_durable = True
             return
@@ -170,15 +170,15 @@ class SegmentRecovery:
         self._ends_at = recovery_point
         while at < len(self.segments):
             segment = self.segments[at]
-            whole = self._scan(segment, recovery_point)
+            whole = self._scan(segment)
             scanned.append(segment)
             following = self.segments[at + 1] if at + 1 < len(self.segments) else None
             if not whole or (following and self._is_hole(segment, following)):
                 break
             at += 1
         end_offset = scanned[-1].next_offset
-        if end_offset < recovery_point > start_offset:
-            if not accept_loss:
+        if end_offset < recovery_point > params.start_offset:
+            if not params.accept_loss:
                 path = scanned[-1].path()
                 raise DurableDataLostError(
                     path,
@@ -188,18 +188,29 @@ class SegmentRecovery:
                     sound_end=end_offset,
                 )
             self.report.lost_from_offset = end_offset
-        if scanned[-1] is self.segments[-1] and not accept_loss:
-            self._check_recovery_point(scanned[-1], recovery_point)
-        self._check_start(scanned[-1], start_offset, accept_loss)
+        if scanned[-1] is self.segments[-1] and not params.accept_loss:
+            self._check_recovery_point(scanned[-1])
+        self._check_start(scanned[-1])
         self._cut(scanned)
 
-    def _check_recovery_point(self, last: Segment, recovery_point: int) -> None:
+    def recover_again(self, sound_end: int) -> None:
+        """The same, as after a crash: a log that was trusted is sound up to `sound_end` only."""
+        self._params = replace(
+            self._params,
+            recovery_point=min(self._params.recovery_point, sound_end),
+            clean_shutdown=False,
+        )
+        self.recover()
+        self.report.lost_from_offset = sound_end
+
+    def _check_recovery_point(self, last: Segment) -> None:
         """A log that was durable up to an offset in its last segment has a batch that ends there.
 
         The offset of a batch is not in its CRC, and the last one has none behind it that would
         contradict it. Compaction leaves the last segment alone, but a truncation may make a
         compacted one the last, which then goes on behind a gap: one may begin there instead.
         """
+        recovery_point = self._params.recovery_point
         is_inside = last.base_offset < recovery_point < last.next_offset
         if is_inside and self._ends_at is not None:
             raise DurableDataLostError(
@@ -214,61 +225,62 @@ class SegmentRecovery:
         compaction has left a segment without its last batches.
         """
         gap = following.base_offset != segment.next_offset
-        if self.is_gapless:
+        if self._params.is_gapless:
             return gap
-        if not gap or following.base_offset <= self.cleaned_offset:
+        if not gap or following.base_offset <= self._params.cleaned_offset:
             return False
         return following.base_offset - segment.base_offset <= RELATIVE_MAX + 1
 
-    def _has_grown(self, recovery_point: int) -> bool:
+    def _has_grown(self) -> bool:
         """Whether somebody has written since the marker of a clean shutdown was.
 
         Apache Kafka's controllers leave the marker alone: it is their brokers' logs that it is
         about. A metadata log that one of them has led on is read like any that crashed.
         """
-        end_offset = self.segments[-1].next_offset
-        return 0 < recovery_point < end_offset
+        return 0 < self._params.recovery_point < self.segments[-1].next_offset
 
-    def _check_clean_end(self, recovery_point: int, accept_loss: bool) -> None:
+    def _check_clean_end(self) -> None:
         """A log that was closed cleanly ends at its recovery point, if that is known at all."""
-        end_offset = self.segments[-1].next_offset
-        if recovery_point and end_offset != recovery_point and not accept_loss:
+        recovery_point, end_offset = self._params.recovery_point, self.segments[-1].next_offset
+        if recovery_point and end_offset != recovery_point and not self._params.accept_loss:
             raise DurableDataLostError(
                 self.segments[-1].path(),
                 f"the log ends at offset {end_offset}, but was closed at {recovery_point}",
                 sound_end=min(end_offset, recovery_point),
             )
 
-    def _check_empty(self, recovery_point: int, start_offset: int, accept_loss: bool) -> None:
+    def _check_empty(self) -> None:
         """Closed segments without a byte: Kafka's compaction may leave one, nothing else does.
 
         What the last process may have left torn is read anyway, and cut.
         """
+        params = self._params
         for segment, following in pairwise(self.segments):
             end_offset = following.base_offset
-            if segment.size_bytes or not start_offset < end_offset <= recovery_point:
+            is_durable = params.start_offset < end_offset <= params.recovery_point
+            if segment.size_bytes or not is_durable:
                 continue
             reason = f"is empty, although the next segment begins at {end_offset}"
-            is_thinned = self._config.is_compacted or end_offset <= self.cleaned_offset
+            is_thinned = self._config.is_compacted or end_offset <= params.cleaned_offset
             is_leap = end_offset - segment.base_offset > RELATIVE_MAX + 1
-            if not (is_thinned or is_leap or accept_loss):
+            if not (is_thinned or is_leap or params.accept_loss):
                 raise DurableDataLostError(segment.path(), reason, 0, sound_end=segment.base_offset)
             log.warning("%s %s", segment.path(), reason)
 
-    def _check_start(self, last: Segment, start_offset: int, accept_loss: bool) -> None:
+    def _check_start(self, last: Segment) -> None:
         """Refuse a start behind the end of what the files hold.
 
         No start is written down that is not durable, so either records are gone or the number is
         wrong, which no checksum would tell. Whoever accepts the loss gets the log as it is.
         """
-        end_offset = last.next_offset
+        start_offset, end_offset = self._params.start_offset, last.next_offset
         if end_offset >= start_offset or not self.holds_anything:
             return
         reason = (
             f"the log ends at offset {end_offset}, but {LOG_START_OFFSET_FILE} has it start at"
             f" {start_offset}: one of them is wrong"
         )
-        if not accept_loss:
+        if not self._params.accept_loss:
             raise DurableDataLostError(last.path(), reason, last.size_bytes, sound_end=end_offset)
         log.warning("%s: %s; the log starts where its files do", self.directory, reason)
         if self.report.lost_from_offset is None:
@@ -288,11 +300,11 @@ class SegmentRecovery:
                 break
         return next_offset
 
-    def start_over(self, start_offset: int) -> None:
+    def start_over(self) -> None:
         """Begin at the log's start with files that hold nothing, and whose end is not the log's."""
         while self.segments:
             self._remove_last()
-        self.segments.append(self._segment(start_offset, 0))
+        self.segments.append(self._segment(self._params.start_offset, 0))
         self.segments[0].create()
         self.made_first_segment = True
 
@@ -326,12 +338,12 @@ class SegmentRecovery:
         active.bytes_since_index = active.size_bytes - start
         return True
 
-    def _scan(self, segment: Segment, recovery_point: int) -> bool:
+    def _scan(self, segment: Segment) -> bool:
         """Read every batch, index it, and find where soundness ends; whether that is the end."""
         self.report.segments_scanned += 1
         built = IndexBuilder(segment.base_offset, self._config.index_interval_bytes)
         end, next_offset = 0, segment.base_offset
-        may_gap = self._config.is_compacted
+        may_gap, recovery_point = self._config.is_compacted, self._params.recovery_point
         for position, header in self._scan_file(
             segment.path(), segment.size_bytes, segment.base_offset
         ):

@@ -19,7 +19,8 @@ from fencepost.log.errors import (
     DurableDataLostError,
     InconsistentTopicIdError,
 )
-from fencepost.log.loaded import OFFSET_MAX, LoadedLog, write_topic_id
+from fencepost.log.load_params import LoadLogParams
+from fencepost.log.loaded import LoadedLog, write_topic_id
 from fencepost.log.meta import read_partition_metadata
 from fencepost.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 from fencepost.log.producers import ProducerStates
@@ -36,116 +37,83 @@ def reopen_log(
     cache: SegmentCache,
     directory: str,
     config: LogConfig,
+    params: LoadLogParams,
     *,
-    recovery_point: int,
-    clean_shutdown: bool,
-    high_watermark: int | None,
-    start_offset: int,
-    cleaned_offset: int,
-    wall_ms: int,
-    topic_id: Uuid | None,
-    producer_id_expiration_ms: int,
-    accept_loss: bool,
-    is_gapless: bool,
-    is_name_durable: bool,
     is_new: bool,
 ) -> LoadedLog:
     """See `PartitionLog.open`; `is_new` if the directory was made just now."""
-    known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
-    loader = SegmentRecovery(disk, cache, directory, config, wall_ms)
-    loader.cleaned_offset = cleaned_offset
-    loader.is_gapless = is_gapless
-    loader.gaps_below = OFFSET_MAX if accept_loss else cleaned_offset
-    loader.report.was_unclean = not clean_shutdown and not is_new
-    loader.find_segments(start_offset)
-    loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
-
-    def finish() -> LoadedLog:
-        return _finish(
-            loader,
-            recovery_point=recovery_point,
-            high_watermark=high_watermark,
-            start_offset=start_offset,
-            wall_ms=wall_ms,
-            topic_id=known_id,
-            id_written=id_written,
-            is_new=is_new,
-            is_name_durable=is_name_durable,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        )
-
+    topic_id, id_written = _settle_topic_id(disk, directory, params)
+    recovery = SegmentRecovery(disk, cache, directory, config, params)
+    recovery.report.was_unclean = not params.clean_shutdown and not is_new
+    recovery.find_segments()
+    recovery.recover()
     try:
-        return finish()
+        return _finish(recovery, params, topic_id, id_written=id_written, is_new=is_new)
     except CorruptFileError as error:
         # Damage in what was not read until now, since it had been closed in order.
-        sound_end = loader.sound_end()
-        if not accept_loss:
+        sound_end = recovery.sound_end()
+        if not params.accept_loss:
             raise DurableDataLostError(
                 error.path, error.reason, error.position, sound_end=sound_end
             ) from error
-        loader.recover(min(recovery_point, sound_end), start_offset, False, True)
-        loader.report.lost_from_offset = sound_end
-        return finish()
+        recovery.recover_again(sound_end)
+        return _finish(recovery, params, topic_id, id_written=id_written, is_new=is_new)
 
 
 def _finish(
-    loader: SegmentRecovery,
-    *,
-    recovery_point: int,
-    high_watermark: int | None,
-    start_offset: int,
-    wall_ms: int,
+    recovery: SegmentRecovery,
+    params: LoadLogParams,
     topic_id: Uuid | None,
+    *,
     id_written: bool,
     is_new: bool,
-    is_name_durable: bool,
-    producer_id_expiration_ms: int,
 ) -> LoadedLog:
     """What is known of the segments that recovery has left: epochs, producers, names.
 
     CorruptFileError (the log), OSError.
     """
-    disk, directory = loader.disk, loader.directory
-    if loader.segments[-1].next_offset < start_offset and not loader.holds_anything:
-        loader.start_over(start_offset)
-    end_offset = loader.segments[-1].next_offset
-    first_base = loader.segments[0].base_offset
-    start = max(start_offset, first_base) if start_offset <= end_offset else first_base
+    disk, directory = recovery.disk, recovery.directory
+    if recovery.segments[-1].next_offset < params.start_offset and not recovery.holds_anything:
+        recovery.start_over()
+    end_offset = recovery.segments[-1].next_offset
+    start = first_base = recovery.segments[0].base_offset
+    if params.start_offset <= end_offset:
+        start = max(params.start_offset, first_base)
     epochs_path = f"{directory}/{LEADER_EPOCH_FILE}"
     epochs = recover_epochs(
-        disk, epochs_path, loader.segments, loader.scanned_epochs, start, end_offset
+        disk, epochs_path, recovery.segments, recovery.scanned_epochs, start, end_offset
     )
-    loader.report.epochs_rebuilt = epochs.was_rebuilt
+    recovery.report.epochs_rebuilt = epochs.was_rebuilt
     producers = ProducerStates()
-    row = SegmentRow(disk, loader.cache, directory, loader.segments, loader.snapshots)
+    row = SegmentRow(disk, recovery.cache, directory, recovery.segments, recovery.snapshots)
     row.remove_stray_snapshots(end_offset)
-    _replay(disk, row, producers, end_offset, loader.scanned_from, high_watermark)
-    producers.remove_expired(wall_ms, producer_id_expiration_ms)
-    must_settle = loader.report.was_unclean and not loader.is_untouched
-    if loader.report.was_unclean and topic_id is not None:
+    _replay(disk, row, producers, end_offset, recovery.scanned_from, params.high_watermark)
+    producers.remove_expired(params.wall_ms, params.producer_id_expiration_ms)
+    must_settle = recovery.report.was_unclean and not recovery.is_untouched
+    if recovery.report.was_unclean and topic_id is not None:
         _write_topic_id_again(disk, directory, must_sync=must_settle)
     if must_settle:
         disk.sync_dir(directory)
-        if not is_name_durable:
+        if not params.is_name_durable:
             disk.sync_dir(directory.rpartition("/")[0] or "/")
-    loader.report.end_offset = end_offset
+    recovery.report.end_offset = end_offset
     if not must_settle and end_offset == 0:
         # Untouched so far, perhaps for several lives: nothing of it has ever been synced.
         is_new = id_written = True
-    is_new = is_new or loader.made_first_segment or id_written
+    is_new = is_new or recovery.made_first_segment or id_written
     return LoadedLog(
         row,
         start,
         end_offset,
-        end_offset if loader.is_durable else min(recovery_point, end_offset),
-        loader.gaps_below,
+        end_offset if recovery.is_durable else min(params.recovery_point, end_offset),
+        params.gaps_below,
         epochs.cache,
         epochs.differs_from_file,
         producers,
         topic_id,
         id_written and topic_id is not None and not must_settle,
         is_new,
-        loader.report,
+        recovery.report,
     )
 
 
@@ -180,15 +148,14 @@ def _write_topic_id_again(disk: Disk, directory: str, *, must_sync: bool) -> Non
         file.close()
 
 
-def _settle_topic_id(
-    disk: Disk, directory: str, topic_id: Uuid | None, recovery_point: int
-) -> tuple[Uuid | None, bool]:
+def _settle_topic_id(disk: Disk, directory: str, params: LoadLogParams) -> tuple[Uuid | None, bool]:
     """The directory's topic id, and whether it was written now because there was none."""
+    topic_id = params.topic_id
     try:
         known = read_partition_metadata(disk, directory)
     except CorruptFileError:
         # Torn by a crash before anything in the directory was durable; otherwise damaged.
-        if recovery_point > 0 or topic_id is None:
+        if params.recovery_point > 0 or topic_id is None:
             raise
         known = None
     if known is None and topic_id is not None:

@@ -25,6 +25,7 @@ from fencepost.broker.storage.storage import Storage
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import OsDisk
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.page_cache import PageCache
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
@@ -241,8 +242,7 @@ class PartitionNode(StillNode):
             name,
             index,
             LogConfig.from_props(props),
-            wall_ms=NOW_MS,
-            topic_id=topic_id(name),
+            LoadLogParams(wall_ms=NOW_MS, topic_id=topic_id(name)),
         )
         machine = Partition(BROKER_ID, log, config=PartitionConfig())
         key = f"{name}-{index}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.config import LogConfig
+from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.coordinator import Decision
 from fencepost.machines.partition import (
@@ -103,7 +104,8 @@ class CoordinatorWorld:
         config = LogConfig.from_props(
             {"cleanup.policy": "compact", "max.message.bytes": max_message_bytes}
         )
-        self.log = PartitionLog.open(self.disk, f"d/{KEY}", "__toy", INDEX, config, wall_ms=WALL_MS)
+        params = LoadLogParams(wall_ms=WALL_MS)
+        self.log = PartitionLog.open(self.disk, f"d/{KEY}", "__toy", INDEX, config, params)
         self.replicas = tuple(range(1, 2 + followers))
         self.partition_epoch = 0
         needed = PartitionConfig(min_insync_replicas=1 + followers)
