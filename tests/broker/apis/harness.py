@@ -83,7 +83,7 @@ class StillNode:
         return self.timers.now_ms
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> dict[Any, object]:
         """What handlers may ask for."""
         return {
             AutoTopicCreation: self.topic_creation,

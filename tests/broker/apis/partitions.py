@@ -16,7 +16,6 @@ from typing import Any
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
-from fencepost.broker.net.registry import Parts
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.data_dirs import DataDir
@@ -193,7 +192,7 @@ class PartitionNode(StillNode):
         return self.ports.driver
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> dict[Any, object]:
         return {
             **super().parts,
             Clocks: self.ports,

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.net.registry import MoreParts
+from fencepost.broker.net.registry import MissingPartError
 from fencepost.broker.node.fetching import Fetching
-from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand
+from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand, PartsOnDemand
 from fencepost.broker.node.verifying import Verifying
 from fencepost.runtime.claims import Claim
+from fencepost.wire.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
+from fencepost.wire.api.list_offsets import ListOffsetsRequest
+from fencepost.wire.api.metadata import MetadataRequest
+from fencepost.wire.message import Message
 
 
 def test_a_part_is_made_once_and_late():
@@ -42,21 +48,60 @@ def test_a_part_is_closed_once_whenever_it_is_made():
     assert closed == ["early", "late"] and never.made is None
 
 
-def test_more_parts_are_made_as_far_as_they_are_needed():
-    asked: list[str] = []
+class Early:
+    """A part that is there from the start."""
 
-    def more(*names: str) -> Any:
-        def make() -> dict[str, int]:
-            asked.extend(names)
-            return dict.fromkeys(names, 2)
 
-        return make
+class Late:
+    """A part that is made on demand."""
 
-    parts = MoreParts({"a": 1}, more("b", "c"), more("d"))
-    assert parts["a"] == 1 and not asked
-    assert parts["c"] == 2 and asked == ["b", "c"]
-    assert parts["d"] == 2 and asked == ["b", "c", "d"]
-    assert "e" not in parts and parts["b"] == 2 and asked == ["b", "c", "d"]
+
+class Later:
+    """Another one."""
+
+
+def test_a_handler_is_given_the_part_it_asks_for_and_no_other_is_made():
+    made: list[object] = []
+
+    def maker(kind: type) -> Any:
+        return lambda: made.append(kind()) or made[-1]
+
+    early = Early()
+    parts = PartsOnDemand({Early: early}, {"Late": maker(Late), "Later": maker(Later)})
+    assert all(kind in parts for kind in (Early, Late, Later)) and str not in parts
+    assert parts[Early] is early and not made
+    late = parts[Late]
+    assert isinstance(late, Late) and parts[Late] is late and made == [late]
+
+
+def test_a_maker_of_another_part_is_told_of():
+    parts = PartsOnDemand({}, {"Late": Later})
+    with pytest.raises(MissingPartError, match=r"Late.* makes .*Later"):
+        parts[Late]
+
+
+@pytest.mark.parametrize(
+    ("request_class", "made"),
+    [
+        (AlterReplicaLogDirsRequest, {"moves"}),
+        (FetchRequest, {"fetch serving", "cold reads"}),
+        (FindCoordinatorRequest, {"coordinators", "cold reads"}),
+        (ListOffsetsRequest, {"cold reads"}),
+        (MetadataRequest, set()),
+    ],
+)
+def test_the_first_request_of_an_api_makes_what_that_needs_alone(
+    node_factory: Any, request_class: type[Message], made: set[str]
+):
+    broker = node_factory().node.broker
+    parts = {
+        "cold reads": broker._cold_reads,
+        "coordinators": broker.coordination._on_demand,
+        "fetch serving": broker._fetch_serving,
+        "moves": broker._moves,
+    }
+    assert broker.listener.routes[request_class.api_key]
+    assert {name for name, part in parts.items() if part.made is not None} == made
 
 
 class Fetchers:

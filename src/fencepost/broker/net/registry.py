@@ -43,7 +43,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, isgeneratorfunction, signature
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,8 +58,6 @@ Handler = Callable[..., Message | Pieces | None]
 BytesHandler = Callable[..., bool]
 """Takes a RequestContext, a frame, where the body starts in it, and parts of the node by keyword.
 Says whether it has taken the request; if not, nothing has happened."""
-Parts = Mapping[Any, object]
-"""The parts of a node that handlers may ask for, by their classes or protocols."""
 
 HANDLERS: Final = "fencepost.broker.apis."
 """The package of the handlers, which are above this room: it loads them by name."""
@@ -69,6 +67,18 @@ MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
 WHOLE_REQUEST_ELEMENTS_MAX = 20_000
 """The same for requests that are decided in one go, not in pieces."""
+
+
+class Parts(Protocol):
+    """The parts of a node that handlers may ask for, by their classes or protocols."""
+
+    def __contains__(self, kind: Any, /) -> bool:
+        """Whether there is such a part."""
+        ...
+
+    def __getitem__(self, kind: Any, /) -> object:
+        """The part, which there must be."""
+        ...
 
 
 class Route(Struct, frozen=True):
@@ -93,26 +103,6 @@ class Route(Struct, frozen=True):
     def advertised(self) -> tuple[int, int]:
         """The lowest and the highest version that ApiVersions says."""
         return self.advertised_min_version, self.max_version
-
-
-class MoreParts(Mapping[Any, object]):
-    """Parts, and more that are made when somebody first asks for what is not among those: by each
-    of `make_more` in turn, until it is."""
-
-    def __init__(self, parts: Parts, *make_more: Callable[[], Parts]) -> None:
-        self._parts = dict(parts)
-        self._make_more = list(make_more)
-
-    def __getitem__(self, key: Any) -> object:
-        while key not in self._parts and self._make_more:
-            self._parts |= self._make_more.pop(0)()
-        return self._parts[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
 
 
 class DuplicateRouteError(Exception):
@@ -183,7 +173,7 @@ def _check_versions(served: Served, request_class: type[Message]) -> None:
 
 
 class MissingPartError(Exception):
-    """A handler needs what the node of its listener does not have: a mistake of ours."""
+    """A handler needs what the node of its listener does not have, or make: a mistake of ours."""
 
 
 class Routes(MutableMapping[int, Route]):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.batch import backend
 from fencepost.broker.apis.produce_runs import ProduceRuns
@@ -24,11 +25,11 @@ from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import BROKER, MoreParts, Parts, served_routes
+from fencepost.broker.net.registry import BROKER, Parts, served_routes
 from fencepost.broker.node.coordination import Coordination
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.fetching import Fetching
-from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand
+from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand, PartsOnDemand
 from fencepost.broker.node.verifying import Verifying
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
@@ -49,6 +50,7 @@ from fencepost.runtime.transactional_writes import TransactionalWrites
 
 if TYPE_CHECKING:
     from fencepost.broker.cluster.broker_channel import BrokerChannel
+    from fencepost.broker.cluster.encoded_topics import EncodedTopics
     from fencepost.broker.metrics.verifications import Verifications
     from fencepost.broker.node.coordinators import Coordinators
     from fencepost.broker.node.fetch_serving import FetchServing
@@ -245,7 +247,7 @@ class BrokerPart:
     def _make_fetch_serving(self) -> FetchServing:
         from fencepost.broker.node.fetch_serving import FetchServing
 
-        return FetchServing(self._core, self.replicas, self._cold_reads.get())
+        return FetchServing(self._core, self.replicas)
 
     def _make_cold_reads(self) -> ColdReads:
         from fencepost.broker.storage.cold_reads import ColdReads
@@ -318,7 +320,7 @@ class BrokerPart:
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
         core = self._core
-        parts: Parts = {
+        parts: dict[Any, object] = {
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
@@ -334,23 +336,18 @@ class BrokerPart:
             Storage: core.storage,
             TransactionalWrites: self.writes,
         }
-        return MoreParts(
-            parts,
-            lambda: self._fetch_serving.get().parts(),
-            self._parts_of_metadata,
-            self._parts_of_moves,
-            lambda: self.coordinators.parts(),
-        )
-
-    def _parts_of_metadata(self) -> Parts:
-        from fencepost.broker.cluster.encoded_topics import EncodedTopics
-
-        return {EncodedTopics: EncodedTopics()}
-
-    def _parts_of_moves(self) -> Parts:
-        from fencepost.runtime.log_dir_moves import LogDirMoves
-
-        return {LogDirMoves: self.moves}
+        makers: dict[str, Callable[[], object]] = {
+            "ColdReads": self._cold_reads.get,
+            "EncodedTopics": _make_encoded_topics,
+            "FetchHost": lambda: self._fetch_serving.get().host,
+            "GroupHost": lambda: self.coordinators.groups,
+            "LeaderThrottle": lambda: self._fetch_serving.get().throttle,
+            "LogDirMoves": self._moves.get,
+            "MarkerWriter": lambda: self.coordinators.markers,
+            "TransactionalCommits": lambda: self.coordinators.commits,
+            "TransactionHost": lambda: self.coordinators.transactions,
+        }
+        return PartsOnDemand(parts, makers)
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
@@ -391,3 +388,9 @@ class BrokerPart:
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if self._has_caught_up:
             self.replicas.apply(image, delta)
+
+
+def _make_encoded_topics() -> EncodedTopics:
+    from fencepost.broker.cluster.encoded_topics import EncodedTopics
+
+    return EncodedTopics()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import Parts
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
@@ -58,15 +57,6 @@ class Coordinators:
             self.markers.write,
         )
         self.commits = TransactionalCommits(ports, self.groups, writes, lambda: core.image)
-
-    def parts(self) -> Parts:
-        """What handlers of clients' requests may ask for."""
-        return {
-            GroupHost: self.groups,
-            MarkerWriter: self.markers,
-            TransactionalCommits: self.commits,
-            TransactionHost: self.transactions,
-        }
 
     def verify(self, request: AddPartitionsToTxnRequest, on_response: OnResponse) -> Pieces[None]:
         """What a leader on this node asks about transactions; in pieces."""

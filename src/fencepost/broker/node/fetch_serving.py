@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import secrets
 
-from fencepost.broker.net.registry import Parts
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.throttles import LeaderThrottle
-from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.replicas import ReplicaManager
 
@@ -18,9 +16,8 @@ from fencepost.runtime.replicas import ReplicaManager
 class FetchServing:
     """See the module. From now on it hears of what moves in `replicas`."""
 
-    def __init__(self, core: NodeCore, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
+    def __init__(self, core: NodeCore, replicas: ReplicaManager) -> None:
         get = core.config.get
-        self._cold_reads = cold_reads
         self.host = FetchHost(
             core.ports.timers,
             core.now_ms,
@@ -32,11 +29,3 @@ class FetchServing:
         self.throttle = LeaderThrottle(core.settings, core.now_ms)
         replicas.on_moved = self.host.moved
         replicas.on_brokers_changed = self.host.brokers_changed
-
-    def parts(self) -> Parts:
-        """What handlers of clients' requests may ask for."""
-        return {
-            ColdReads: self._cold_reads,
-            FetchHost: self.host,
-            LeaderThrottle: self.throttle,
-        }

@@ -1,12 +1,15 @@
 """`OnDemand`: a part of a node that is made when it is first asked for.
 
 What makes it loads its modules, too, so that a start does without whatever not every node needs.
+Handlers ask for parts by their classes (`PartsOnDemand`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from fencepost.broker.net.registry import MissingPartError
 
 
 class Closable(Protocol):
@@ -56,3 +59,30 @@ class ClosableOnDemand(OnDemand[C]):
         self._is_closed = True
         if self.made is not None:
             self.made.close()
+
+
+class PartsOnDemand:
+    """What handlers may ask for (`registry.Parts`), some of it made when the first of them does.
+
+    `makers` go by the name of the class of what they make: a start that had the class itself would
+    have loaded its module.
+    """
+
+    def __init__(
+        self, parts: Mapping[Any, object], makers: Mapping[str, Callable[[], object]]
+    ) -> None:
+        self._parts = dict(parts)
+        self._makers = makers
+
+    def __contains__(self, kind: Any) -> bool:
+        """Whether there is a part of that class, or something that makes one."""
+        return kind in self._parts or kind.__name__ in self._makers
+
+    def __getitem__(self, kind: Any) -> object:
+        """The part, made now if that has not been yet. MissingPartError for another one."""
+        if kind not in self._parts:
+            made = self._makers[kind.__name__]()
+            if not isinstance(made, kind):
+                raise MissingPartError(f"what is to make {kind!r} makes {type(made)!r}")
+            self._parts[kind] = made
+        return self._parts[kind]
