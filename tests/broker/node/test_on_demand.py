@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost.broker.net.registry import MissingPartError
-from fencepost.broker.node.fetching import Fetching
+from fencepost.broker.node.fetchers_on_demand import FetchersOnDemand
 from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand, PartsOnDemand
-from fencepost.broker.node.verifying import Verifying
+from fencepost.broker.node.verification_on_demand import VerificationOnDemand
 from fencepost.runtime.claims import Claim
 from fencepost.wire.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from fencepost.wire.api.fetch import FetchRequest
@@ -96,7 +96,7 @@ def test_the_first_request_of_an_api_makes_what_that_needs_alone(
     broker = node_factory().node.broker
     parts = {
         "cold reads": broker._cold_reads,
-        "coordinators": broker.coordination._on_demand,
+        "coordinators": broker._coordinators,
         "fetch serving": broker._fetch_serving,
         "moves": broker._moves,
     }
@@ -105,7 +105,7 @@ def test_the_first_request_of_an_api_makes_what_that_needs_alone(
 
 
 class Fetchers:
-    """What `Fetching` tells its fetchers."""
+    """What `FetchersOnDemand` tells its fetchers."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, object]] = []
@@ -128,16 +128,16 @@ def hosted(is_following: bool) -> Any:
 
 def test_fetchers_are_made_by_the_first_partition_that_follows():
     made: list[Any] = []
-    fetching = Fetching(lambda: made.append(Fetchers()) or made[-1])
+    on_demand = FetchersOnDemand(lambda: made.append(Fetchers()) or made[-1])
     leading, following = hosted(False), hosted(True)
-    fetching.looked_at(leading)
-    fetching.gone(leading)
-    assert not fetching.broken("key", "why") and not made
-    fetching.looked_at(following)
-    fetching.looked_at(leading)  # it may have followed before
-    fetching.gone(following)
-    assert fetching.broken("key", "why")
-    fetching.close()
+    on_demand.looked_at(leading)
+    on_demand.gone(leading)
+    assert not on_demand.broken("key", "why") and not made
+    on_demand.looked_at(following)
+    on_demand.looked_at(leading)  # it may have followed before
+    on_demand.gone(following)
+    assert on_demand.broken("key", "why")
+    on_demand.close()
     (fetchers,) = made
     assert [what for what, _ in fetchers.heard] == [
         *("looked_at", "looked_at", "gone", "broken", "close")
@@ -145,9 +145,9 @@ def test_fetchers_are_made_by_the_first_partition_that_follows():
 
 
 def test_fetchers_that_are_made_late_are_closed():
-    fetching = Fetching(Fetchers)  # type: ignore[arg-type]
-    fetching.close()
-    assert fetching.fetchers.heard == [("close", None)]  # type: ignore[attr-defined]
+    on_demand: Any = FetchersOnDemand(Fetchers)  # type: ignore[arg-type]
+    on_demand.close()
+    assert on_demand.get().heard == [("close", None)]
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -156,8 +156,8 @@ def test_nobody_is_being_asked_before_somebody_was(answer: bool):
     verifier = SimpleNamespace(
         is_asking=lambda claim: answer, ask=lambda claim, on_outcome: claims.append(claim)
     )
-    part: OnDemand[Any] = OnDemand(lambda: SimpleNamespace(verifier=verifier))
-    verifying, claim = Verifying(part), Claim("t", 1, 0, True)
-    assert not verifying.is_asking(claim) and part.made is None
-    verifying.ask(claim, lambda outcome: None)
-    assert claims == [claim] and verifying.is_asking(claim) is answer
+    part: Any = VerificationOnDemand(lambda: SimpleNamespace(verifier=verifier))  # type: ignore
+    claim = Claim("t", 1, 0, True)
+    assert not part.is_asking(claim) and part.made is None
+    part.ask(claim, lambda outcome: None)
+    assert claims == [claim] and part.is_asking(claim) is answer

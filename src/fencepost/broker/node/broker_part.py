@@ -26,11 +26,11 @@ from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import BROKER, Parts, served_routes
-from fencepost.broker.node.coordination import Coordination
+from fencepost.broker.node.coordinators_on_demand import CoordinatorsOnDemand
 from fencepost.broker.node.core import NodeCore
-from fencepost.broker.node.fetching import Fetching
+from fencepost.broker.node.fetchers_on_demand import FetchersOnDemand
 from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand, PartsOnDemand
-from fencepost.broker.node.verifying import Verifying
+from fencepost.broker.node.verification_on_demand import VerificationOnDemand
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
@@ -82,10 +82,8 @@ class BrokerPart:
     alter_partitions: AlterPartitions
     producer_ids: ProducerIds
     writes: TransactionalWrites
-    coordination: Coordination
     appends: CombinedAppends
     compactor: Compactor
-    fetching: Fetching
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
@@ -106,7 +104,9 @@ class BrokerPart:
         self._moves = ClosableOnDemand(self._make_moves)
         self._cold_reads = ClosableOnDemand(self._make_cold_reads)
         self._channel = OnDemand(self._make_channel)
-        self._verification = OnDemand(self._make_verification)
+        self._verification = VerificationOnDemand(self._make_verification)
+        self._coordinators = CoordinatorsOnDemand(self._make_coordinators)
+        self.fetchers = FetchersOnDemand(self._make_fetchers)
 
     @property
     def fetches(self) -> FetchHost:
@@ -126,7 +126,7 @@ class BrokerPart:
     @property
     def coordinators(self) -> Coordinators:
         """The coordinators of groups and transactions; asked for the first time, they are made."""
-        return self.coordination.coordinators
+        return self._coordinators.get()
 
     @property
     def advertised(self) -> list[Endpoint]:
@@ -175,8 +175,7 @@ class BrokerPart:
         )
         ports.to_controller = self.alter_partitions.submit
         self._wire_appends()
-        self.fetching = Fetching(self._make_fetchers)
-        self.replicas.on_step = self.fetching.looked_at
+        self.replicas.on_step = self.fetchers.looked_at
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
@@ -211,11 +210,10 @@ class BrokerPart:
         self._verifications = core.ports.scheduler.lane()
         self.writes = TransactionalWrites(
             core.driver,
-            Verifying(self._verification),
+            self._verification,
             lambda: bool(core.settings.get(VERIFICATION_KEY)),
         )
-        self.coordination = Coordination(self._make_coordinators)
-        self.replicas.watchers.append(self.coordination)
+        self.replicas.watchers.append(self._coordinators)
 
     def _make_channel(self) -> BrokerChannel:
         from fencepost.broker.cluster.broker_channel import BrokerChannel
@@ -280,7 +278,7 @@ class BrokerPart:
         self.lifecycle.cordon(storage.cordon(self._core.settings.get(CORDONED_KEY)))
 
     def _gone(self, hosted: HostedPartition) -> None:
-        self.fetching.gone(hosted)
+        self.fetchers.gone(hosted)
         if self._fetch_serving.made is not None:
             self._fetch_serving.made.host.gone(hosted)
 
@@ -351,11 +349,11 @@ class BrokerPart:
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
-        self.fetching.close()
+        self.fetchers.close()
         self.compactor.close()
         self._moves.close()
         self.replicas.close()
-        self.coordination.close()
+        self._coordinators.close()
         self.decompression.close()
         self._cold_reads.close()
 
