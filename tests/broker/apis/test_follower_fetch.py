@@ -12,7 +12,7 @@ from fencepost.broker.config.keys.replication import RACK_AWARE
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.fetch import FetchTerms, FetchWanted
 from fencepost.machines.partition import AlterPartition
-from fencepost.runtime.fetching import look_on_arrival
+from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import (
     FetchPartition,

@@ -54,7 +54,7 @@ from fencepost.machines.partition import Isolation
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
-from fencepost.runtime.fetching import look_on_arrival
+from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.fetch import (
     FetchRequest,

@@ -27,7 +27,7 @@ from fencepost.machines.fetch import (
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH, Isolation
 from fencepost.machines.probes import probe
 from fencepost.runtime.delayed_fetches import SessionKey
-from fencepost.runtime.fetching import look_on_arrival
+from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.checkpoints import key_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.machines.fetch import FetchTerms, FetchWanted, Look, look_at
 from fencepost.machines.partition.inputs import ListedOffset
 from fencepost.machines.partition.queries import EARLIEST_TIMESTAMP
-from fencepost.runtime.fetching import look_on_arrival
+from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.explore.partition.cell import BrokerCell
 from fencepost.sim.explore.partition.metadata import INDEX, TOPIC
