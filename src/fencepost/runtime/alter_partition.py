@@ -23,10 +23,11 @@ asks for that. What becomes of errors:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import AlterPartition, AlterPartitionAnswered
+from fencepost.runtime.asks_controller import AsksController
 from fencepost.runtime.ports import TimerQueue
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.alter_partition import (
@@ -38,7 +39,6 @@ from fencepost.wire.api.alter_partition import (
     TopicDataRequest,
 )
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 TIMEOUT_MS: Final = 5_000
@@ -48,28 +48,13 @@ MAX_PARTITIONS: Final = 1_000
 """In one request: the controller answers all of it in one turn."""
 
 
-class ControllerPort(Protocol):
-    """The way to the active controller."""
-
-    def ask(
-        self,
-        request: Message,
-        on_reply: Callable[[ErrorCode, Any], None],
-        *,
-        timeout_ms: int,
-        purpose: str,
-    ) -> None:
-        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None)."""
-        ...
-
-
 class AlterPartitions:
     """Takes partitions' requests to the controller and the answers back; see the module."""
 
     def __init__(
         self,
         driver: Driver,
-        channel: ControllerPort,
+        channel: AsksController,
         timers: TimerQueue,
         replicas: ReplicaManager,
         broker_id: int,

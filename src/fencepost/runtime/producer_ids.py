@@ -12,28 +12,19 @@ controller's answer makes no sense: the next caller asks again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
 
+from fencepost.runtime.asks_controller import AsksController
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 from fencepost.wire.errors import ErrorCode, known_error
-from fencepost.wire.message import Message
 
 OnProducerId = Callable[[ErrorCode, int], None]
 OnBlock = Callable[[ErrorCode, int, int], None]
 
 MAX_WAITING = 10_000
 """Callers that may wait for a block; the next is told to come again."""
-
-
-class Channel(Protocol):
-    """The way to the active controller."""
-
-    def ask(self, request: Message, on_reply: Callable[[ErrorCode, Any], None]) -> None:
-        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None)."""
-        ...
 
 
 class ProducerIds:
@@ -73,7 +64,7 @@ class ProducerIds:
 
 
 def block_source(
-    channel: Channel, broker_id: int, broker_epoch: Callable[[], int]
+    channel: AsksController, broker_id: int, broker_epoch: Callable[[], int]
 ) -> Callable[[OnBlock], None]:
     """Blocks of the active controller, for the broker of that epoch: an argument `fetch_block`."""
 

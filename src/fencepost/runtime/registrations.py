@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from fencepost.machines.broker import (
     BrokerLifecycle,
@@ -31,9 +31,9 @@ from fencepost.machines.broker import (
     ReplicasPlaced,
 )
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.asks_controller import AsksController
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -44,24 +44,10 @@ CONTROLLER_REGISTRATION_KEY: Final = "controller-registration"
 REGISTRATION_KEYS: Final = frozenset({LIFECYCLE_KEY, ASSIGNMENTS_KEY, CONTROLLER_REGISTRATION_KEY})
 
 
-class Channel(Protocol):
-    """The way to the active controller."""
-
-    def ask(
-        self,
-        request: Message,
-        on_reply: Callable[[ErrorCode, Any], None],
-        *,
-        timeout_ms: int,
-    ) -> None:
-        """Ask; `on_reply(NONE, response)`, or `on_reply(error, None)` within the time."""
-        ...
-
-
 class Registrations:
     """See the module docstring."""
 
-    def __init__(self, ports: MachinePorts, channel: Channel) -> None:
+    def __init__(self, ports: MachinePorts, channel: AsksController) -> None:
         self._ports = ports
         self._channel = channel
         self._hosted: list[Hashable] = []

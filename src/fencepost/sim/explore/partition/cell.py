@@ -376,7 +376,7 @@ class BrokerCell:
         self.gave_up = self.gave_up or reason
 
     def ask(self, *asked: Any, timeout_ms: int = 0, purpose: str = "") -> None:
-        """`ControllerPort` and `Leaders`: remember who wants to hear the answer."""
+        """`AsksController` and `Leaders`: remember who wants to hear the answer."""
         if purpose:
             request, self.controller_hears = asked
             self.sent.append((CONTROLLER_ID, request))

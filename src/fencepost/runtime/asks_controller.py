@@ -1,0 +1,27 @@
+"""The way to the active controller, as far as those who ask it have to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+
+class AsksController(Protocol):
+    """Finds the active controller, wherever it is."""
+
+    def ask(
+        self,
+        request: Message,
+        on_reply: Callable[[ErrorCode, Any], None],
+        *,
+        timeout_ms: int = ...,
+        purpose: str = ...,
+    ) -> None:
+        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None) within the time.
+
+        Requests of one `purpose` share a connection.
+        """
+        ...
