@@ -29,11 +29,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from fencepost.machines.controller import Controller
 from fencepost.machines.image import BrokerImage
-from fencepost.runtime.controller_host import Armed, Decide, HostTimers, OnReply
+from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.ports import ArmedTimer, MachinePorts
 from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -47,32 +47,6 @@ Probe = Callable[[Sequence[Address], Callable[[bool], None]], None]
 """Connects to all addresses; tells, never at once, whether every one refused."""
 
 
-class Host(Protocol):
-    """What is needed of the controller's host."""
-
-    @property
-    def controller(self) -> Controller | None:
-        """The controller; None if this node's is not the active one."""
-        ...
-
-    def submit(self, decide: Decide, on_reply: OnReply) -> None:
-        """Decide now, answer when that is committed."""
-        ...
-
-
-class ProbePorts(Protocol):
-    """What is needed of the shell's ports."""
-
-    @property
-    def timers(self) -> HostTimers:
-        """For the next look."""
-        ...
-
-    def now_ms(self) -> int:
-        """Milliseconds of the monotonic clock."""
-        ...
-
-
 class _Suspect:
     """A broker without a connection, and how often it has refused one in a row."""
 
@@ -82,7 +56,7 @@ class _Suspect:
         self.broker_epoch = broker_epoch
         self.since_ms = since_ms
         self.refusals = 0
-        self.timer: Armed | None = None
+        self.timer: ArmedTimer | None = None
 
 
 class BrokerProbes:
@@ -93,8 +67,8 @@ class BrokerProbes:
 
     def __init__(
         self,
-        ports: ProbePorts,
-        host: Host,
+        ports: MachinePorts,
+        host: ControllerHost,
         probe: Probe,
         *,
         own_id: int,

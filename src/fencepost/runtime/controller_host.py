@@ -37,7 +37,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -45,13 +45,13 @@ from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.elections import ELECTIONS_PER_ROUND
 from fencepost.machines.controller.rules import RULES, ControllerRules
-from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.records import record_value
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import AppendOutcome, AppendRecords, Role
 from fencepost.machines.quorum.inputs import Resign, UpgradeKRaftVersion
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.ports import ArmedTimer, MachinePorts
 from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -61,44 +61,6 @@ MAX_WAITING = 10_000
 
 Decide = Callable[[Controller], Decision]
 OnReply = Callable[[ErrorCode, Any], None]
-
-
-class Armed(Protocol):
-    """A timer."""
-
-    def cancel(self) -> None:
-        """Never fire."""
-        ...
-
-
-class HostTimers(Protocol):
-    """Timers on the node's monotonic clock."""
-
-    def at(self, deadline_ms: int, callback: Callable[[], None]) -> Armed:
-        """Call back once the clock has reached `deadline_ms`."""
-        ...
-
-
-class HostPorts(Protocol):
-    """What the host needs of the shell's ports."""
-
-    @property
-    def driver(self) -> Driver:
-        """Steps the quorum machine."""
-        ...
-
-    @property
-    def timers(self) -> HostTimers:
-        """For what is done without being asked."""
-        ...
-
-    def now_ms(self) -> int:
-        """Milliseconds of the monotonic clock."""
-        ...
-
-    def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
-        ...
 
 
 class Periods(Struct, frozen=True):
@@ -132,7 +94,7 @@ class ControllerHost:
 
     def __init__(
         self,
-        ports: HostPorts,
+        ports: MachinePorts,
         metadata: MetadataHost,
         make_controller: Callable[[ClusterImage], Controller],
         *,
@@ -153,7 +115,7 @@ class ControllerHost:
         self._unwritten: list[_Waiting] = []  # those that it will be given next
         self._unwritten_offset = -1  # where the first of these is to stand
         self._rebuild_at: int | None = None
-        self._timer: Armed | None = None
+        self._timer: ArmedTimer | None = None
         self._written_ms = 0
         self._next_unclean_ms = 0
         self._next_preferred_ms = 0

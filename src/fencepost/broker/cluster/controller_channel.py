@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from fencepost.broker.cluster.controller_service import NEWEST, ControllerService, OnReply
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.voters import Endpoint
+from fencepost.runtime.ports import ArmedTimer, TimerQueue
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -73,22 +74,6 @@ class LeaderView(Protocol):
         ...
 
 
-class Armed(Protocol):
-    """A timer."""
-
-    def cancel(self) -> None:
-        """Never fire."""
-        ...
-
-
-class TimerSource(Protocol):
-    """Timers on the node's clock."""
-
-    def after(self, delay_ms: int, callback: Callable[[], None]) -> Armed:
-        """Call back `delay_ms` from now."""
-        ...
-
-
 class Wrapping(Protocol):
     """How a request travels that does not go over the network as it is."""
 
@@ -133,11 +118,11 @@ class _Asked:
         self.wrapping = wrapping
         self.attempt = 0
         self.sent_to = NOBODY
-        self.timer: Armed | None = None
+        self.timer: ArmedTimer | None = None
 
 
 class ControllerChannel:
-    """Asks the active controller; see the module docstring. Without `peers` it is asked only here.
+    """`runtime.asks_controller.AsksController`. Without `peers` it is asked only here.
 
     Whoever makes it calls `note_leader` after every step of the quorum machine.
     """
@@ -146,7 +131,7 @@ class ControllerChannel:
         self,
         service: ControllerService | None,
         quorum: LeaderView,
-        timers: TimerSource,
+        timers: TimerQueue,
         now_ms: Callable[[], int],
         peers: PeerSender | None = None,
     ) -> None:
