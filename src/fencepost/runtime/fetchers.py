@@ -44,6 +44,7 @@ from fencepost.machines.fetcher.rules import RULES, FetcherRules
 from fencepost.machines.partition import Fetched
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.throttles import ReplicationThrottle
 
 log = logging.getLogger(__name__)
 
@@ -74,22 +75,6 @@ class Leaders(Protocol):
         ...
 
 
-class Throttle(Protocol):
-    """Holds back replicas that are not in sync (`runtime.throttles.ReplicationThrottle`)."""
-
-    def is_throttled(self, hosted: HostedPartition) -> bool:
-        """Whether the bytes of the partition's replica here count."""
-        ...
-
-    def is_exceeded(self) -> bool:
-        """Whether throttled replicas that are not in sync have to wait."""
-        ...
-
-    def record(self, hosted: HostedPartition, size_bytes: int) -> None:
-        """So many bytes of the partition were replicated."""
-        ...
-
-
 class FetcherKey(NamedTuple):
     """What the driver knows a fetcher by. `life` tells one from those that broke down before it."""
 
@@ -109,7 +94,8 @@ class _Following(Struct):
 
 
 class FollowerFetchers:
-    """See the module docstring. `count` is `num.replica.fetchers`."""
+    """See the module docstring. `count` is `num.replica.fetchers`; `throttle` may hold back
+    replicas that are not in sync."""
 
     def __init__(
         self,
@@ -119,7 +105,7 @@ class FollowerFetchers:
         config: FetcherConfig,
         broker_epoch: Callable[[], int],
         count: int = 1,
-        throttle: Throttle | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._ports = ports

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
 
 from fencepost.batch.errors import BatchError
 from fencepost.log.error_codes import error_code_of
 from fencepost.log.errors import LogError, OffsetOutOfRange
-from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
 
-class StorageFailed(Protocol):
-    """Who takes directories offline: `ReplicaManager`."""
-
-    def storage_failed(
-        self, hosted: HostedPartition, reason: str, error: OSError | None = None
-    ) -> None:
-        """The disk has refused."""
-        ...
-
-
 def answer_log_error(
-    replicas: StorageFailed,
+    replicas: ReplicaManager,
     hosted: HostedPartition,
     doing: str,
     error: LogError | BatchError | OSError,
