@@ -19,10 +19,10 @@ from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 from fencepost.wire.message import Message
 
-Make = Callable[[Controller, Any, int], Decision]
-"""Decides over a request at a time, in milliseconds on the clock of deadlines."""
+DecideOn = Callable[[Controller, Any, int], Decision]
+"""Decides on a request at a time, in milliseconds of the monotonic clock."""
 
-OF_NODES: Final[Mapping[type[Message], Make]] = {
+NODE_DECISIONS: Final[Mapping[type[Message], DecideOn]] = {
     BrokerRegistrationRequest: Controller.decide_register_broker,
     BrokerHeartbeatRequest: Controller.decide_broker_heartbeat,
     ControllerRegistrationRequest: lambda c, request, _: c.decide_register_controller(request),

@@ -17,7 +17,7 @@ from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.quorum import QuorumMachine, QuorumRecordsReceived, Role, received
-from fencepost.runtime.controller_decisions import OF_NODES, Make
+from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.replay import snapshot_records
@@ -259,25 +259,25 @@ class SimNode:
         Whether it is taken; if not, its sender hears that nobody listens.
         """
         own = of_the_shell(request)
-        make = OF_NODES.get(type(request))
+        decide = NODE_DECISIONS.get(type(request))
         if own is not None:
             reply(own)
         elif isinstance(request, FetchQuorumRecordsRequest):
             version = self.world.rules.draft_versions[source_id]
             self.feed(QuorumRecordsReceived(reply, request, version))
-        elif make is None:
+        elif decide is None:
             self.feed(received(reply, request))
         else:
-            self._decide(make, request, reply)
+            self._decide(decide, request, reply)
         return True
 
-    def _decide(self, make: Make, request: Any, reply: Callable[[Any], None]) -> None:
+    def _decide(self, decide: DecideOn, request: Any, reply: Callable[[Any], None]) -> None:
         def told(error: ErrorCode, response: Any) -> None:
             failure: Any = response_class(type(request).api_key)()
             failure.error_code = int(error)
             reply(response if error is ErrorCode.NONE else failure)
 
-        self.controller.submit(lambda c: make(c, request, self.clocks.now_ms()), told)
+        self.controller.submit(lambda c: decide(c, request, self.clocks.now_ms()), told)
 
     def feed(self, input_: Any) -> None:
         """Step the machine."""

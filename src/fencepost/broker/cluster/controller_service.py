@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.quorum import AppendOutcome
-from fencepost.runtime.controller_decisions import OF_NODES, Make
+from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -165,14 +165,14 @@ class ControllerService:
         if isinstance(request, UpdateFeaturesRequest):
             FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
             return
-        make = _DECISIONS[type(request)]
+        decide = _DECISIONS[type(request)]
         if (
             isinstance(request, CreateTopicsRequest)
             and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
         ):
             on_reply = self._with_configs(request, on_reply)
         self._host.submit(
-            lambda controller: make(controller, request, self._now_ms()),
+            lambda controller: decide(controller, request, self._now_ms()),
             on_reply,
             MAX_BATCH_BYTES if type(request) in OF_USERS else None,
         )
@@ -271,8 +271,8 @@ class FeatureUpdate:
         self._on_reply(error, None if reply is None else reply[0])
 
 
-_DECISIONS: dict[type[Message], Make] = {
-    **OF_NODES,
+_DECISIONS: dict[type[Message], DecideOn] = {
+    **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
     CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
         request, new_topic_ids(), placement_start()
