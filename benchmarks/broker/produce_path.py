@@ -92,7 +92,9 @@ async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
     batch_bytes = arguments.batch_bytes
     await asyncio.to_thread(frames.create_topic, bootstrap, "path", PARTITIONS)
     await asyncio.to_thread(frames.write_once, bootstrap, "path", PARTITIONS, batch_bytes)
-    connections = [Connection(node.listener, "PLAINTEXT") for _ in range(arguments.connections)]
+    assert node.broker is not None, "it has all roles"
+    listener = node.broker.listener
+    connections = [Connection(listener, "PLAINTEXT") for _ in range(arguments.connections)]
     for connection in connections:
         connection.connection_made(CountingTransport())
     sent = [

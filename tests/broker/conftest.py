@@ -93,7 +93,7 @@ class RunningNode:
 def stopped_threads(running: RunningNode) -> Iterator[threading.Event]:
     """The decompression threads wait until the block ends, or the yielded event is set."""
     go_on = threading.Event()
-    pool = running.node.decompression
+    pool = running.node.broker.decompression
     for executor in (pool._medium, pool._large):
         executor.submit(go_on.wait, DEADLINE_S)
     try:

@@ -41,8 +41,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 
 def part(node: RunningNode) -> Any:
-    assert node.node.controller_part is not None
-    return node.node.controller_part
+    assert node.node.controller is not None
+    return node.node.controller
 
 
 def knock(node: RunningNode) -> Client:

@@ -64,7 +64,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 def knock(node: RunningNode) -> Client:
     """A raw client of the controller's listener."""
-    part = node.node.controller_part
+    part = node.node.controller
     assert part is not None
     address = ("127.0.0.1", part.bound[0].port)
     return Client(socket.create_connection(address, timeout=DEADLINE_S))

@@ -130,7 +130,7 @@ def test_an_isolation_level_that_does_not_exist(client, topic):
 
 def waiting_fetches(node):
     """How many fetches the node holds back."""
-    return node.call(lambda: len(node.node.fetches))
+    return node.call(lambda: len(node.node.broker.fetches))
 
 
 def test_a_fetch_waits_for_data(node, client, topic):
@@ -220,7 +220,7 @@ def test_retention_that_deletes_the_records_a_fetch_waits_at_ends_the_wait(node,
 def test_losing_the_leadership_ends_the_wait(node, client, version, error):
     """Whenever the machine takes the metadata in: it may do so after who told it has gone on."""
     topic = make_topic(client)
-    hosted = node.call(node.node.replicas.get, topic.name, 0)
+    hosted = node.call(node.node.broker.replicas.get, topic.name, 0)
     epoch = hosted.machine.leader_epoch
     asked = {"current_leader_epoch": epoch} if version >= 12 else {}
     client.send(fetch_request(topic, 0, version=version, max_wait_ms=FOR_DAYS_MS, **asked), version)
@@ -314,7 +314,7 @@ def write_as_leader(node, topic, data):
     """Append to the log as the coordinator of transactions would, and wait until it is durable."""
 
     def append():
-        hosted = node.node.replicas.by_id(topic.topic_id, 0)
+        hosted = node.node.broker.replicas.by_id(topic.topic_id, 0)
         copy = bytearray(data)
         wall_ms = node.node.wall_ms()
         hosted.log.append_as_leader(RecordBatch.parse(copy), hosted.machine.leader_epoch, wall_ms)
@@ -337,6 +337,6 @@ def test_sessions_of_unknown_partitions_take_no_more_than_the_config_allows(node
             assert answer.error_code == 0
             assert len(answer.responses) > 0, "with or without a session"
             given.append(answer.session_id > 0)
-    sessions = running.node.fetches.sessions
+    sessions = running.node.broker.fetches.sessions
     assert given[:3] == [True] * 3 and not any(given[4:])
     assert 30_000 < sessions.used_bytes <= limit

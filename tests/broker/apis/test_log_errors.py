@@ -104,7 +104,7 @@ DISK_ERRORS = [OSError(errno.EIO, "the disk refuses"), LogFailedError("it has re
 
 def spoil(running, topic, name, error, monkeypatch):
     """From now on the log of the topic raises `error` where it is asked for `name`."""
-    hosted = running.call(running.node.replicas.get, topic.name, 0)
+    hosted = running.call(running.node.broker.replicas.get, topic.name, 0)
 
     def refuse(*_args, **_kinds):
         raise error

@@ -41,7 +41,7 @@ def test_with_one_replica_whatever_is_acknowledged_with_acks_1_may_be_read(node_
     running = node_factory(log_flush_before_ack=flush)
     with running.connect() as client:
         topic = make_topic(client)
-        hosted = running.call(running.node.replicas.get, topic.name, 0)
+        hosted = running.call(running.node.broker.replicas.get, topic.name, 0)
         for number in range(50):
             assert produce(client, topic, batch(b"a"), acks=1).error_code == 0
             on_disk = hosted.log.recovery_point
@@ -283,7 +283,7 @@ def test_many_partitions_in_one_request(client):
 
 def test_a_producer_that_waits_on_a_topic_that_is_deleted_hears_that_there_is_none(node, client):
     topic = make_topic(client)
-    hosted = node.call(node.node.replicas.get, topic.name, 0)
+    hosted = node.call(node.node.broker.replicas.get, topic.name, 0)
     epoch = hosted.machine.leader_epoch
     waits_for_another = BecomeLeader(epoch, 1 << 20, (1, 2), (1, 2), {})
     node.call(node.node.driver.feed, hosted.key, waits_for_another)

@@ -20,7 +20,7 @@ NONE, UNKNOWN, INVALID, FENCED = 0, 3, 42, 47
 
 def log_of(node, topic):
     """The log of partition 0, and its high watermark."""
-    hosted = node.node.broker_part.replicas.get(topic.name, 0)
+    hosted = node.node.broker.replicas.get(topic.name, 0)
     return hosted.log, hosted.machine.high_watermark
 
 
@@ -94,7 +94,7 @@ def test_thousands_of_markers_are_answered_and_leave_room_for_others(client, top
 def test_markers_for_groups_go_through_their_coordinator(node, client):
     assert mark(client, marker({OFFSETS: [0]})) == {(7, OFFSETS, 0): UNKNOWN}
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
-    runtime = node.node.broker_part.coordinators.groups.runtime
+    runtime = node.node.broker.coordinators.groups.runtime
     index = eventually(lambda: [one for one in range(3) if runtime.get(one)])[0]
     where = {OFFSETS: [index]}
     eventually(lambda: mark(client, marker(where, epoch=5)) == {(7, OFFSETS, index): NONE})

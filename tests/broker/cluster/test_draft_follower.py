@@ -51,7 +51,7 @@ class DraftNodes(Nodes):
 
     async def start(self, id_: int) -> None:
         await super().start(id_)
-        part = self.nodes[id_].controller_part
+        part = self.nodes[id_].controller
         if part is None:
             return
         routes = part.listener.routes

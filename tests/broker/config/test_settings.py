@@ -254,7 +254,7 @@ def test_producers_expire_by_the_value_in_force(node_factory):
             topic_data=[TopicProduceData(name=topic, partition_data=[partition])],
         )
         assert client.ask(request, 9).responses[0].partition_responses[0].error_code == 0
-    producers = running.node.replicas.get(topic, 0).log.producers
+    producers = running.node.broker.replicas.get(topic, 0).log.producers
 
     def expire() -> int:
         running.call(running.node.housekeeping._expire)

@@ -146,7 +146,7 @@ def coordinator_of(running: RunningNode, group: str) -> Coordinator[GroupCoordin
     """The coordinator of the group, which is this node's."""
 
     def find() -> Coordinator[GroupCoordinator]:
-        coordinator = running.node.groups.coordinator_of(group)
+        coordinator = running.node.broker.coordinators.groups.coordinator_of(group)
         assert isinstance(coordinator, Coordinator)
         return coordinator
 
@@ -157,8 +157,8 @@ def hosted_of(running: RunningNode, group: str) -> HostedPartition:
     """The partition of `__consumer_offsets` that the group is in."""
 
     def find() -> HostedPartition:
-        index = running.node.groups.partition_of(group)
-        hosted = running.node.replicas.get(OFFSETS_TOPIC, index)
+        index = running.node.broker.coordinators.groups.partition_of(group)
+        hosted = running.node.broker.replicas.get(OFFSETS_TOPIC, index)
         assert isinstance(hosted, HostedPartition)
         return hosted
 
@@ -170,8 +170,8 @@ def begin_load(running: RunningNode, group: str) -> None:
     hosted = hosted_of(running, group)
 
     def again() -> None:
-        running.node.groups.lost_leadership(hosted, None)
-        running.node.groups.became_leader(hosted, hosted.machine.leader_epoch)
+        running.node.broker.coordinators.groups.lost_leadership(hosted, None)
+        running.node.broker.coordinators.groups.became_leader(hosted, hosted.machine.leader_epoch)
 
     running.call(again)
 
@@ -180,7 +180,7 @@ def loaded(running: RunningNode, group: str) -> None:
     """Wait until the group's coordinator is loaded."""
 
     def is_active() -> bool:
-        coordinator = running.node.groups.coordinator_of(group)
+        coordinator = running.node.broker.coordinators.groups.coordinator_of(group)
         return isinstance(coordinator, Coordinator) and (
             coordinator.state is CoordinatorState.ACTIVE
         )
@@ -213,7 +213,7 @@ class _HeldLane:
 @contextlib.contextmanager
 def held_loading(running: RunningNode, group: str) -> Iterator[None]:
     """The group's coordinator is being loaded, and gets no further until the end of this."""
-    runtime = running.node.groups.runtime
+    runtime = running.node.broker.coordinators.groups.runtime
     lane = runtime._lane
     held = _HeldLane(lane)
     runtime._lane = held  # type: ignore[assignment]

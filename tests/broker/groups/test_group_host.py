@@ -115,7 +115,7 @@ def test_losing_leadership_answers_who_waits(node_factory: Callable[..., Running
         answer = client.ask(join_request("g"), 9)
         client.send(join_request("g", answer.member_id), 9)
         waiting(running, "g")
-        groups: GroupHost = running.node.groups
+        groups: GroupHost = running.node.broker.coordinators.groups
         hosted = hosted_of(running, "g")
         epoch = hosted.machine.leader_epoch
         running.call(groups.lost_leadership, hosted, epoch + 1)
@@ -411,7 +411,7 @@ def test_groups_of_a_node_share_one_bound_and_one_that_is_loaded_again_counts_on
     node_factory: Callable[..., RunningNode],
 ) -> None:
     running = node_factory(offsets_topic_num_partitions=3, fencepost_groups_max_bytes=100_000)
-    memory = running.node.groups.memory
+    memory = running.node.broker.coordinators.groups.memory
     with running.connect() as client:
         coordinated(client)
         for number in range(6):
@@ -423,5 +423,5 @@ def test_groups_of_a_node_share_one_bound_and_one_that_is_loaded_again_counts_on
         large = join_request("large", version=3)
         large.protocols[0].metadata = bytes(80_000)
         assert client.ask(large, 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    running.call(running.node.groups.close)
+    running.call(running.node.broker.coordinators.groups.close)
     assert memory.used_bytes == 0

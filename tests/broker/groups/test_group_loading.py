@@ -65,7 +65,7 @@ def append(running: RunningNode, hosted: HostedPartition, *batches: bytes) -> No
 
 def waits_for_a_thread(running: RunningNode) -> Callable[[], bool]:
     """Whether a batch waits for the first decompression thread."""
-    return lambda: running.node.decompression._medium._work_queue.qsize() > 0
+    return lambda: running.node.broker.decompression._medium._work_queue.qsize() > 0
 
 
 @pytest.fixture
@@ -148,10 +148,10 @@ def test_a_thread_that_ends_after_leadership_is_lost_changes_nothing(
         begin_load(running, "g")
         eventually(waits_for_a_thread(running), "the large batch")
         coordinator = coordinator_of(running, "g")
-        running.call(running.node.groups.lost_leadership, hosted, None)
+        running.call(running.node.broker.coordinators.groups.lost_leadership, hosted, None)
         go_on.set()
         done = threading.Event()
-        running.node.decompression._medium.submit(done.set)
+        running.node.broker.decompression._medium.submit(done.set)
         eventually(done.is_set, "the thread")
     for _ in range(10):
         assert running.call(lambda: coordinator.state) is CoordinatorState.CLOSED
@@ -186,12 +186,12 @@ def test_a_few_bytes_that_are_many_records_are_applied_in_pieces(
 
     def tick() -> None:
         applied[0] = 0
-        coordinator = running.node.groups.coordinator_of("g")
+        coordinator = running.node.broker.coordinators.groups.coordinator_of("g")
         if isinstance(coordinator, ErrorCode) or coordinator.state is CoordinatorState.LOADING:
             running.node.ports.loop.call_soon(tick)
 
     monkeypatch.setattr(GroupCoordinator, "apply", noted)
-    running.call(running.node.groups.lost_leadership, hosted, None)
+    running.call(running.node.broker.coordinators.groups.lost_leadership, hosted, None)
     running.call(tick)
     begin_load(running, "g")
     loaded(running, "g")

@@ -95,7 +95,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     first = consumer(node, topic, "static", **settings)
     poll_until([other, first], lambda _: len(first.assignment()) == len(other.assignment()) == 2)
     mine = first.assignment()
-    group = node.node.groups.coordinator_of("static").machine.groups["static"]
+    group = node.node.broker.coordinators.groups.coordinator_of("static").machine.groups["static"]
     generation = group.generation
     first._coordinator.close(autocommit=False)  # gone without a word: static members do not leave
     first._client.close()

@@ -53,7 +53,7 @@ def test_a_broker_that_is_fenced_says_so(node_factory):
 
     def fenced():
         """As the controller's answer would have it, and what is said before the next one."""
-        running.node.lifecycle.machine.is_fenced = True
+        running.node.broker.lifecycle.machine.is_fenced = True
         return running.node.observation.readiness()
 
     assert running.call(fenced).problems == ("the controller has fenced this broker",)
@@ -67,7 +67,7 @@ def test_a_directory_of_several_that_fails_is_a_warning(node_factory, tmp_path):
     with running.connect() as client:
         make_topic(client, partitions=2)
     lost = running.node.storage.data_dirs[1]
-    running.call(running.node.replicas.dir_failed, lost, "no such device")
+    running.call(running.node.broker.replicas.dir_failed, lost, "no such device")
     response = get(port, "/ready")
     assert response.status == 200
     assert f"warning: the log directory {dirs[1]} is offline" in response.text

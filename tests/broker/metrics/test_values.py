@@ -124,13 +124,13 @@ def test_transactions(watched, port):
         topic = make_topic(client)
         producer = initialized(client, "counted-id")
         assert set(add(client, "counted-id", producer, topic.name, 0).values()) == {0}
-    watched.call(watched.node.broker_part.verifications.told, 12, 3)
+    watched.call(watched.node.broker.verifications.told, 12, 3)
     found = scrape(port)
     assert found.value("fencepost_transactional_ids") == 1
-    memory = watched.node.broker_part.coordinators.transactions.memory
+    memory = watched.node.broker.coordinators.transactions.memory
     assert found.value("fencepost_transaction_memory_bytes") == memory.used_bytes > 0
     coordinators = watched.call(
-        lambda: list(watched.node.broker_part.coordinators.transactions.coordinators())
+        lambda: list(watched.node.broker.coordinators.transactions.coordinators())
     )
     active = found.value("fencepost_transaction_partitions", state="active")
     assert active == len(coordinators) > 0
@@ -155,7 +155,7 @@ def test_what_a_partition_is_like(watched, port):
         produce(client, topic, batch(b"a", b"b"))
     found = scrape(port)
     labels = {"topic": "single", "partition": "0"}
-    hosted = watched.call(watched.node.replicas.get, "single", 0)
+    hosted = watched.call(watched.node.broker.replicas.get, "single", 0)
     assert found.value("kafka_log_log_logendoffset", **labels) == 2
     assert found.value("kafka_log_log_logstartoffset", **labels) == 0
     assert found.value("kafka_log_log_size", **labels) == hosted.log.size_bytes > 0
@@ -170,7 +170,7 @@ def test_what_a_partition_is_like(watched, port):
 
 def test_the_node_as_a_whole(watched, port):
     found = scrape(port)
-    hosted = list(watched.call(lambda: list(watched.node.replicas.all())))
+    hosted = list(watched.call(lambda: list(watched.node.broker.replicas.all())))
     machine = watched.node.metadata.machine
     for name, expected in {
         "kafka_server_replicamanager_partitioncount": len(hosted),
@@ -294,7 +294,7 @@ def test_series_of_partitions_and_topics_are_bounded(node_factory):
 
 def test_without_a_listener_nothing_is_measured_and_prometheus_is_not_loaded(node):
     assert node.node.observation is None
-    assert node.node.listener.request_metrics is None
+    assert node.node.broker.listener.request_metrics is None
 
 
 @pytest.mark.parametrize("is_late", [True, False])

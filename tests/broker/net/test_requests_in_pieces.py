@@ -95,12 +95,12 @@ def test_data_that_arrives_while_a_long_fetch_is_begun_answers_it(node: Any, cli
     """Between two pieces a partition moves that was looked at, and nobody will say so again."""
     count = 120
     topic = make_topic(client, partitions=count)
-    get = node.node.replicas.get
+    get = node.node.broker.replicas.get
     eventually(
         lambda: all(isinstance(get(topic.name, i), HostedPartition) for i in range(count)), "all"
     )
     request = fetch_request(topic, *[0] * count, max_wait_ms=FOR_DAYS_MS)
-    served = node.node.listener.routes[FetchRequest.api_key]
+    served = node.node.broker.listener.routes[FetchRequest.api_key]
     context = RequestContext(Caller(), served, 12, 7)
     pieces = served.handler(context, request)
 

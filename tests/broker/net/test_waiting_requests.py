@@ -37,7 +37,7 @@ class ParksTheFirst:
 
 
 def waiting_bytes(running):
-    return running.call(lambda: running.node.listener.memory_budget.waiting_bytes)
+    return running.call(lambda: running.node.broker.listener.memory_budget.waiting_bytes)
 
 
 @contextlib.contextmanager
@@ -139,10 +139,10 @@ def test_a_fetch_whose_client_leaves_needs_no_garbage_collector(
             if waits_behind:
                 leaving.send(fetch_request(idle, 0, **asked), VERSION)
             leaving.send(fetch_request(topic, 0, **asked), VERSION)
-            eventually(lambda: len(node.node.fetches) == 1 + waits_behind)
+            eventually(lambda: len(node.node.broker.fetches) == 1 + waits_behind)
             if waits_behind:
                 produce(client, topic, batch(b"a"))
-                eventually(lambda: len(node.node.fetches) == 1)
+                eventually(lambda: len(node.node.broker.fetches) == 1)
             assert fetches_in_memory() > before
         eventually(lambda: fetches_in_memory() == before, "nothing is left of it")
 

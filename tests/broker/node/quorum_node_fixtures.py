@@ -82,7 +82,7 @@ class Nodes:
         """The active controller, once there is one."""
 
         def find() -> list[Node]:
-            return [n for i, n in self.nodes.items() if i <= 3 and n.controller.controller]
+            return [n for i, n in self.nodes.items() if i <= 3 and n.controller.host.controller]
 
         return eventually(find, "a controller is active")[0]
 

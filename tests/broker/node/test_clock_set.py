@@ -107,7 +107,7 @@ def test_a_fetch_that_waits_is_answered_in_its_time(
             ),
             13,
         )
-        eventually(lambda: len(running.node.fetches) == 1, "the fetch waits")
+        eventually(lambda: len(running.node.broker.fetches) == 1, "the fetch waits")
         set_clock(running, by_ms)
         _, answer = client.receive(1, 13)
         assert answer.error_code == answer.responses[0].partitions[0].error_code == 0

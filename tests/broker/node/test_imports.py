@@ -92,7 +92,7 @@ async def start_and_tell(node, **settings):
         if "__dataclass_fields__" in getattr(value, "__dict__", ())
     }
     print("dataclasses", *sorted(made), file=sys.stderr)
-    for kind, part in ((BROKER, node.broker), (CONTROLLER, node.controller_part)):
+    for kind, part in ((BROKER, node.broker), (CONTROLLER, node.controller)):
         routes = part.listener.routes
         print(kind, *(key for key in sorted(routes) if routes[key]), file=sys.stderr)
     os.kill(os.getpid(), signal.SIGTERM)

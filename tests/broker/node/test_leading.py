@@ -154,7 +154,7 @@ class Follower:
 
     def state(self) -> Any:
         """The partition as the cluster's metadata have it, once the node leads it."""
-        hosted = self.running.node.replicas.get(self.topic.name, 0)
+        hosted = self.running.node.broker.replicas.get(self.topic.name, 0)
         if isinstance(hosted, ErrorCode) or not hosted.machine.is_leader:
             return None
         return self.running.node.image.topics_by_name[self.topic.name].partitions[0]
@@ -200,7 +200,7 @@ def test_a_silent_follower_leaves_and_comes_back(start: Callable[..., Follower])
     follower = start(**{"replica.lag.time.max.ms": LAG_MS, "replica.fetch.wait.max.ms": 100})
     produce(follower.client, follower.topic, batch(b"a"), acks=1)
     eventually(lambda: follower.isr == {1}, "the follower is dropped")
-    hosted = follower.running.node.replicas.get(follower.topic.name, 0)
+    hosted = follower.running.node.broker.replicas.get(follower.topic.name, 0)
     eventually(lambda: hosted.machine.high_watermark == 1, "the leader goes on alone")
     assert produce(follower.client, follower.topic, batch(b"b")).error_code == 0
     zombie = follower.broker_epoch
@@ -261,7 +261,7 @@ def test_a_quiet_follower_is_looked_at_when_the_metadata_change(
     for epoch in (1, 2):
         answer = follower.client.ask(follower.request(None, (session_id, epoch)), 18)
         assert (answer.error_code, answer.responses) == (0, [])
-    assert follower.running.call(lambda: len(node.fetches._quiet)) == 1
+    assert follower.running.call(lambda: len(node.broker.fetches._quiet)) == 1
     if what == "brokers":
         follower.register(3)
     else:
@@ -269,5 +269,5 @@ def test_a_quiet_follower_is_looked_at_when_the_metadata_change(
         topic = image.topics_by_name[follower.topic.name]
         record = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, isr=[FOLLOWER, 1])
         changed = apply_records(image, [record], image.offset)
-        follower.running.call(lambda: node.replicas.apply(changed, diff(image, changed)))
-    eventually(lambda: len(node.fetches._quiet) == 0, "it is looked at again")
+        follower.running.call(lambda: node.broker.replicas.apply(changed, diff(image, changed)))
+    eventually(lambda: len(node.broker.fetches._quiet) == 0, "it is looked at again")

@@ -32,16 +32,16 @@ def create(client, count, name="many"):
 
 def hosted(running, name="many"):
     node = running.node
-    return running.call(lambda: sum(one.topic == name for one in node.replicas.all()))
+    return running.call(lambda: sum(one.topic == name for one in node.broker.replicas.all()))
 
 
 def settle(running):
-    running.call(running.node.broker_part.followed)
+    running.call(running.node.broker.followed)
 
 
 def test_a_topic_is_made_in_steps_between_which_others_come_to_their_turns(node_factory):
     running = node_factory()
-    loop, replicas, seen = running.node.loop, running.node.replicas, []
+    loop, replicas, seen = running.node.loop, running.node.broker.replicas, []
     running.node.ports.scheduler.turn_s = 0.0  # a turn is one piece
 
     def watch():

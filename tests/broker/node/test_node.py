@@ -53,7 +53,7 @@ def test_leader_epochs_grow_with_every_life(node_factory):
         make_topic(client, name="t")
     epochs = []
     for _ in range(3):
-        hosted = running.call(running.node.replicas.get, "t", 0)
+        hosted = running.call(running.node.broker.replicas.get, "t", 0)
         epochs.append(hosted.machine.leader_epoch)
         running.restart()
     assert epochs == sorted(set(epochs))
@@ -65,7 +65,7 @@ def submit(running, *decides):
 
     def all_of_them():
         for decide in decides:
-            running.node.controller.submit(decide, lambda *answer: answers.append(answer))
+            running.node.controller.host.submit(decide, lambda *answer: answers.append(answer))
 
     running.call(all_of_them)
     eventually(lambda: len(answers) == len(decides))
@@ -80,11 +80,11 @@ def test_a_decision_without_records_is_answered_behind_those_before_it(node_fact
         seen.append(controller.image.offset)
         return Decision([], "second")
 
-    request_producer_ids = running.node.broker_part.producer_ids.fetch_block
+    request_producer_ids = running.node.broker.producer_ids.fetch_block
 
     def both():
         request_producer_ids(lambda *_: seen.append("first"))
-        running.node.controller.submit(bootstrap_again, lambda *answer: seen.append(answer))
+        running.node.controller.host.submit(bootstrap_again, lambda *answer: seen.append(answer))
 
     before = running.node.image.offset
     running.call(both)
@@ -102,15 +102,15 @@ def test_a_write_that_fails_is_undone_and_ends_the_node(node_factory):
     def allocate(controller):
         request = type("R", (), {})
         request.broker_id = 1
-        request.broker_epoch = running.node.lifecycle.broker_epoch
+        request.broker_epoch = running.node.broker.lifecycle.broker_epoch
         return controller.decide_allocate_producer_ids(request)
 
     ((error, reply),) = submit(running, allocate)
     assert error is not ErrorCode.NONE
     assert reply is None
     assert running.node.image.offset == offset
-    assert running.call(lambda: running.node.controller.controller) is None or (
-        running.call(lambda: running.node.controller.controller.image.offset) == offset
+    assert running.call(lambda: running.node.controller.host.controller) is None or (
+        running.call(lambda: running.node.controller.host.controller.image.offset) == offset
     )
     eventually(lambda: running.node.failure is not None)
     reason, code = running.call(running.node.stop_requested)
@@ -254,7 +254,7 @@ def test_retention_deletes_and_tells_readers(node_factory):
         topic = make_topic(client, internal_segment_bytes=2000, retention_bytes=1)
         for _ in range(20):
             assert produce(client, topic, batch(b"v" * 1000)).error_code == 0
-        hosted = running.call(running.node.replicas.get, topic.name, 0)
+        hosted = running.call(running.node.broker.replicas.get, topic.name, 0)
         eventually(lambda: hosted.log.start_offset > 0)
         (part,) = fetch(client, topic, 0)
         assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -286,7 +286,7 @@ def test_in_page_cache_mode_the_checkpoint_flushes(node_factory):
     running = node_factory(log_flush_before_ack="false", log_flush_offset_checkpoint_interval_ms=20)
     with running.connect() as client:
         topic = make_topic(client, name="c")
-        hosted = running.call(running.node.replicas.get, "c", 0)
+        hosted = running.call(running.node.broker.replicas.get, "c", 0)
         assert produce(client, topic, batch(b"a", b"b")).error_code == 0
         (part,) = fetch(client, topic, 0)
         assert values(part) == [b"a", b"b"]
@@ -302,7 +302,7 @@ def test_forgotten_producers_may_begin_anew(node_factory):
         kinds = {"producer_id": producer_id, "producer_epoch": 0}
         records = batch(b"a", timestamp_ms=int(time.time() * 1000) - 1000, base_sequence=0, **kinds)
         assert produce(client, topic, records).error_code == 0
-        hosted = running.call(running.node.replicas.get, topic.name, 0)
+        hosted = running.call(running.node.broker.replicas.get, topic.name, 0)
         eventually(lambda: len(hosted.log.producers) == 0)
 
 
@@ -333,7 +333,7 @@ def test_flush_messages_makes_an_append_durable_before_it_counts(node_factory):
             for _ in range(4):
                 assert produce(client, topic, batch(b"a")).error_code == 0
     durable = {
-        name: running.call(running.node.replicas.get, name, 0).log.recovery_point
+        name: running.call(running.node.broker.replicas.get, name, 0).log.recovery_point
         for name in ("often", "never")
     }
     assert durable == {"often": 4, "never": 0}
@@ -348,8 +348,8 @@ def test_flush_ms_is_looked_at_by_the_scheduler(node_factory):
         later = make_topic(client, name="later", flush_ms=1_000_000)
         for topic in (later, soon):
             assert produce(client, topic, batch(b"a")).error_code == 0
-    eventually(lambda: running.node.replicas.get("soon", 0).log.recovery_point == 1)
-    assert running.node.replicas.get("later", 0).log.recovery_point == 0
+    eventually(lambda: running.node.broker.replicas.get("soon", 0).log.recovery_point == 1)
+    assert running.node.broker.replicas.get("later", 0).log.recovery_point == 0
 
 
 def test_what_is_written_down_is_written_when_its_own_interval_says(node_factory):
@@ -361,7 +361,7 @@ def test_what_is_written_down_is_written_when_its_own_interval_says(node_factory
     with running.connect() as client:
         topic = make_topic(client, name="t")
         assert produce(client, topic, batch(b"a")).error_code == 0
-    running.call(running.node.replicas.get("t", 0).log.advance_start_offset, 1)
+    running.call(running.node.broker.replicas.get("t", 0).log.advance_start_offset, 1)
 
     def written(name):
         path = running.data_dir / f"{name}-offset-checkpoint"
@@ -397,10 +397,10 @@ def test_a_producer_that_wrote_nothing_for_too_long_is_forgotten_at_the_start(no
         topic = make_topic(client, name="t")
         sent = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
         assert produce(client, topic, sent).error_code == 0
-    assert running.node.replicas.get("t", 0).log.producers.get(7) is not None
+    assert running.node.broker.replicas.get("t", 0).log.producers.get(7) is not None
     time.sleep(0.005)
     running.restart()
-    assert running.node.replicas.get("t", 0).log.producers.get(7) is None
+    assert running.node.broker.replicas.get("t", 0).log.producers.get(7) is None
 
 
 def test_the_metadata_log_is_closed_in_segments_of_its_own_age(node_factory):
@@ -480,10 +480,10 @@ def test_a_failed_directory_that_no_controller_hears_of_ends_the_node(node_facto
 
 def test_a_restart_registers_with_the_epoch_of_the_clean_shutdown(node_factory):
     running = node_factory()
-    epoch = running.node.lifecycle.broker_epoch
+    epoch = running.node.broker.lifecycle.broker_epoch
     running.restart()
     assert running.node.storage.previous_broker_epoch() == epoch
-    assert running.node.lifecycle.broker_epoch > epoch
+    assert running.node.broker.lifecycle.broker_epoch > epoch
 
 
 def test_high_watermarks_are_written_when_one_has_moved_and_not_before(node_factory, monkeypatch):
@@ -514,10 +514,10 @@ def test_high_watermarks_are_written_when_one_has_moved_and_not_before(node_fact
         assert writes() == 2 * [{("t", 0): 1, ("t", 1): 0}], "what was not written is due still"
         refuses.clear()
         assert len(writes()) == 1
-        moves = running.node.replicas.high_watermark_moves
+        moves = running.node.broker.replicas.high_watermark_moves
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
         assert client.ask(request, 6).responses[0].error_code == 0
-        eventually(lambda: running.node.replicas.high_watermark_moves == moves + 2)
+        eventually(lambda: running.node.broker.replicas.high_watermark_moves == moves + 2)
         assert writes() == [{}]
     assert "t 0" not in (running.data_dir / "replication-offset-checkpoint").read_text()
 
@@ -528,7 +528,7 @@ def test_only_logs_with_deleted_files_are_looked_at_for_them(node_factory, monke
         topic = make_topic(client, name="t", partitions=2, internal_segment_bytes=2000)
         for _ in range(5):
             assert produce(client, topic, batch(b"v" * 1000)).error_code == 0
-    first, second = (running.node.replicas.get("t", index).log for index in range(2))
+    first, second = (running.node.broker.replicas.get("t", index).log for index in range(2))
     delete, looked_at = PartitionLog.delete_old_files, []
 
     def watched(partition_log, now_ms):

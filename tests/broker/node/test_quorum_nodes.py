@@ -142,11 +142,11 @@ def test_two_brokers_give_out_different_producer_ids(cluster: Nodes) -> None:
 
 def test_all_controllers_register(cluster: Nodes) -> None:
     cluster.wait_until(lambda: set(cluster.nodes[4].image.controllers) == {1, 2, 3})
-    controller = cluster.active
-    port = controller.controller_part.bound[0].port
+    leader = cluster.active
+    port = leader.controller.bound[0].port
     with Connection("127.0.0.1", port, timeout_ms=60_000) as client:
         answer = client.request(DescribeClusterRequest(endpoint_type=2))
-    assert answer.controller_id == controller.config.node_id
+    assert answer.controller_id == leader.config.node_id
     assert [b.broker_id for b in answer.brokers] == [1, 2, 3]
 
 
@@ -172,7 +172,7 @@ def test_a_broker_that_was_forgotten_registers_again(cluster: Nodes) -> None:
         return found is not None and found.epoch > before and not found.fenced
 
     cluster.wait_until(is_back)
-    assert cluster.call(lambda: lost.lifecycle.broker_epoch) > before
+    assert cluster.call(lambda: lost.broker.lifecycle.broker_epoch) > before
 
 
 def test_a_silent_broker_is_fenced_and_comes_back(cluster: Nodes) -> None:
@@ -223,8 +223,8 @@ def test_a_broker_that_stops_serves_clients_until_others_lead(cluster: Nodes) ->
 
     def look() -> None:
         """Whether clients may still connect when others lead everything."""
-        if set(leaders(stopping)) == {4} and stopping.lifecycle.machine.is_registered:
-            served.append(stopping.listener.is_open)
+        if set(leaders(stopping)) == {4} and stopping.broker.lifecycle.machine.is_registered:
+            served.append(stopping.broker.listener.is_open)
 
     cluster.call(lambda: stopping.metadata.on_step(look))
     try:

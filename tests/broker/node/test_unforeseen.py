@@ -102,8 +102,8 @@ def test_a_node_that_cannot_follow_the_metadata_leads_no_quorum_until_it_has_sto
     running = node_factory()
     node = running.node
     running.call(node.metadata.on_image, refuse(KeyError("topic")))
-    running.call(node.controller.submit, lambda one: one.decide_no_op(), lambda *_: None)
+    running.call(node.controller.host.submit, lambda one: one.decide_no_op(), lambda *_: None)
     reason, exit_code = running.call(node.stop_requested)
     assert "cannot be followed: KeyError: 'topic'" in reason and exit_code == 1
     assert running.call(lambda: node.metadata.machine.role) is Role.FAILED
-    assert running.call(lambda: node.controller.controller) is None
+    assert running.call(lambda: node.controller.host.controller) is None

@@ -72,7 +72,7 @@ def alter(running, topic, key: str, value: str) -> None:
 
 
 def hosted(running, topic, index=0):
-    return running.call(running.node.replicas.get, topic.name, index)
+    return running.call(running.node.broker.replicas.get, topic.name, index)
 
 
 def cleaned_offset(running, topic) -> int:

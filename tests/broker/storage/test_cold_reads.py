@@ -45,12 +45,14 @@ class World:
         self.dirs = [self.place(index) for index in range(2)]
 
     def place(self, index: int) -> str:
-        hosted = self.running.call(self.running.node.replicas.get, self.topic.name, index)
+        hosted = self.running.call(self.running.node.broker.replicas.get, self.topic.name, index)
         return Path(hosted.data_dir.path).name
 
     def make_cold(self, *indexes: int) -> None:
         for index in indexes:
-            hosted = self.running.call(self.running.node.replicas.get, self.topic.name, index)
+            hosted = self.running.call(
+                self.running.node.broker.replicas.get, self.topic.name, index
+            )
             make_cold(Path(hosted.log.directory) / f"{0:020d}.log")
 
 

@@ -49,7 +49,7 @@ def answer_of(client):
 
 def appended(running, topic):
     """How many records there are."""
-    return running.call(lambda: running.node.replicas.get(topic.name, 0).log.end_offset)
+    return running.call(lambda: running.node.broker.replicas.get(topic.name, 0).log.end_offset)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -59,7 +59,9 @@ def test_others_are_served_while_bombs_of_many_clients_wait(node, client, topic,
         attackers = [stack.enter_context(node.connect()) for _ in range(20)]
         for attacker in attackers:
             attacker.send(produce_request(topic, bomb, version=VERSION), VERSION)
-        eventually(lambda: node.node.decompression.queued_bytes == 20 * len(bomb), "the bombs")
+        eventually(
+            lambda: node.node.broker.decompression.queued_bytes == 20 * len(bomb), "the bombs"
+        )
         for number in range(10):
             small = batch(b"a", compression=codec)
             assert produce(client, topic, small).base_offset == number
@@ -67,7 +69,7 @@ def test_others_are_served_while_bombs_of_many_clients_wait(node, client, topic,
         go_on.set()
         for attacker in attackers:
             assert answer_of(attacker).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    assert node.node.decompression.queued_bytes == 0
+    assert node.node.broker.decompression.queued_bytes == 0
     assert appended(node, topic) == 10
 
 
@@ -87,7 +89,7 @@ def test_what_a_connection_sends_is_appended_in_its_order(node, client, topic):
     with stopped_threads(node) as go_on, node.connect() as other:
         client.send(produce_request(topic, large, version=VERSION), VERSION)
         client.send(produce_request(topic, small, version=VERSION), VERSION)
-        eventually(lambda: node.node.decompression.queued_bytes, "the large one")
+        eventually(lambda: node.node.broker.decompression.queued_bytes, "the large one")
         assert produce(other, topic, batch(b"other")).base_offset == 0
         go_on.set()
         assert [answer_of(client).base_offset for _ in range(2)] == [1, 2]
@@ -103,7 +105,7 @@ def test_partitions_behind_a_large_batch_are_copied_from_the_receive_buffer(node
         )
     with stopped_threads(node) as go_on, node.connect() as other:
         client.send(request, VERSION)
-        eventually(lambda: node.node.decompression.queued_bytes, "the large one")
+        eventually(lambda: node.node.broker.decompression.queued_bytes, "the large one")
         for _ in range(3):
             other.send(produce_request(topic, batch(b"z" * 100_000), version=VERSION), VERSION)
         assert [answer_of(other).error_code for _ in range(3)] == [0, 0, 0]
@@ -135,10 +137,12 @@ def test_a_topic_that_is_deleted_while_its_batch_is_decompressed(node, client, i
     with stopped_threads(node) as go_on, node.connect() as producer:
         sent = batch(LARGE, compression="zstd")
         producer.send(produce_request(topic, sent, version=VERSION), VERSION)
-        eventually(lambda: node.node.decompression.queued_bytes, "the batch")
+        eventually(lambda: node.node.broker.decompression.queued_bytes, "the batch")
         gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=60_000)
         assert client.ask(gone, 6).responses[0].error_code == 0
-        eventually(lambda: node.node.replicas.get(topic.name, 0) == 3, "the end of the topic")
+        eventually(
+            lambda: node.node.broker.replicas.get(topic.name, 0) == 3, "the end of the topic"
+        )
         if is_made_anew:
             make_topic(client, name=topic.name)
         go_on.set()
@@ -152,9 +156,9 @@ def test_batches_of_a_client_that_has_left_are_forgotten(node, client, topic):
         with node.connect() as leaver:
             sent = batch(LARGE, compression="zstd")
             leaver.send(produce_request(topic, sent, version=VERSION), VERSION)
-            eventually(lambda: node.node.decompression.queued_bytes, "the batch")
+            eventually(lambda: node.node.broker.decompression.queued_bytes, "the batch")
         go_on.set()
-        eventually(lambda: node.node.decompression.queued_bytes == 0, "its end")
+        eventually(lambda: node.node.broker.decompression.queued_bytes == 0, "its end")
     assert client.ask(MetadataRequest(topics=[]), 9).brokers
 
 
@@ -163,12 +167,12 @@ def test_copies_that_wait_are_bounded_and_the_client_comes_again(node, topic, mo
     monkeypatch.setattr(decompression, "QUEUED_BYTES_MAX", int(1.5 * len(sent)))
     with stopped_threads(node) as go_on, node.connect() as first, node.connect() as second:
         first.send(produce_request(topic, sent, version=VERSION), VERSION)
-        eventually(lambda: node.node.decompression.queued_bytes, "the first")
+        eventually(lambda: node.node.broker.decompression.queued_bytes, "the first")
         second.send(produce_request(topic, sent, version=VERSION), VERSION)
         assert answer_of(second).error_code == ErrorCode.REQUEST_TIMED_OUT
         go_on.set()
         assert answer_of(first).error_code == 0
-        eventually(lambda: node.node.decompression.queued_bytes == 0, "its end")
+        eventually(lambda: node.node.broker.decompression.queued_bytes == 0, "its end")
         assert produce(second, topic, sent).error_code == 0
 
 
@@ -186,7 +190,9 @@ def test_a_search_by_time_in_a_large_batch_keeps_nobody_waiting(node, client, to
         searcher.send(list_request(topic, timestamp_ms), 7)
         other = batch(b"other", timestamp_ms=wall_ms - 1)
         assert produce(client, topic, other).base_offset == 2
-        eventually(lambda: node.node.decompression._medium._work_queue.qsize() == 1, "the search")
+        eventually(
+            lambda: node.node.broker.decompression._medium._work_queue.qsize() == 1, "the search"
+        )
         go_on.set()
         _, response = searcher.receive(2, 7)
     (found,) = response.topics[0].partitions

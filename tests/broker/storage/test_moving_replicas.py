@@ -331,7 +331,7 @@ def test_the_target_fails_while_it_is_copied(dirs: Dirs) -> None:
     assert move(client, dirs, to, 0) == [0]
     eventually(lambda: len(files(dirs, FUTURE)) == 1)
     target = next(one for one in dirs.running.node.storage.data_dirs if one.path.endswith(to))
-    dirs.running.call(dirs.running.node.replicas.dir_failed, target, "planted")
+    dirs.running.call(dirs.running.node.broker.replicas.dir_failed, target, "planted")
     eventually(lambda: not dirs.replica(0).is_moving)
     assert dirs.place(0) != to
     assert produce_to(client, "t", 0, batch(b"two")).error_code == 0

@@ -56,7 +56,7 @@ class Dirs:
         self.running = RunningNode(path, {**config, "log.dirs": ",".join(map(str, self.paths))})
 
     def replica(self, index: int, topic: str = "t"):
-        return self.running.call(self.running.node.replicas.get, topic, index)
+        return self.running.call(self.running.node.broker.replicas.get, topic, index)
 
     def place(self, index: int, topic: str = "t") -> str:
         return Path(self.replica(index, topic).data_dir.path).name
@@ -124,7 +124,7 @@ def fail_dir(dirs, index):
     """The disk of the partition's directory refuses its next sync."""
 
     def refuse():
-        hosted = dirs.running.node.replicas.get("t", index)
+        hosted = dirs.running.node.broker.replicas.get("t", index)
         hosted.log.fail("the disk refuses")
 
     dirs.running.call(refuse)
@@ -266,7 +266,7 @@ def test_a_disk_that_is_full_takes_its_directory_offline_and_no_other(tmp_path):
                 (small,) = (
                     index
                     for index in range(2)
-                    if running.node.replicas.get("t", index).data_dir.path == str(paths[1])
+                    if running.node.broker.replicas.get("t", index).data_dir.path == str(paths[1])
                 )
                 errors = {produce_to(client, "t", small, batch(bytes(900_000))).error_code}
                 for _ in range(9):

@@ -190,21 +190,21 @@ def test_batches_wait_as_they_were_sent(
     node: RunningNode, client: Client, topic: Any, txn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Further requests overwrite the buffer that they came in, while the coordinator is asked."""
-    verifier = node.node.broker_part.writes._verifier
+    verifier = node.node.broker.writes._verifier
     asked: list[Any] = []
     monkeypatch.setattr(verifier, "ask", lambda *claim: asked.append(claim))
     pid, epoch = initialized(client, txn)
     said = {"producer_id": pid, "producer_epoch": epoch, "transactional": True}
     sent = [batch(b"%d" % n * 50, base_sequence=n, **said) for n in range(2)]
     other = make_topic(client)
-    before = node.node.broker_part.decompression.queued_bytes
+    before = node.node.broker.decompression.queued_bytes
     for records in sent:
         client.send(produce_request(topic, records, 12, transactional_id=txn), 12)
     for _ in range(20):
         client.send(produce_request(other, batch(b"x" * 60), 12), 12)
     with node.connect() as observer:
         assert eventually(lambda: stable_end(observer, other) == 20)
-        waiting = node.node.broker_part.decompression.queued_bytes - before
+        waiting = node.node.broker.decompression.queued_bytes - before
         assert waiting == sum(map(len, sent))
         assert len(asked) == 2
         for claim, on_outcome in asked:
@@ -214,7 +214,7 @@ def test_batches_wait_as_they_were_sent(
         assert answer.responses[0].partition_responses[0].error_code == 0
     [part] = fetch(client, topic, 0)
     assert values(part) == [b"0" * 50, b"1" * 50]
-    assert node.node.broker_part.decompression.queued_bytes == before
+    assert node.node.broker.decompression.queued_bytes == before
 
 
 @pytest.mark.parametrize("version", [10, 12])
@@ -229,7 +229,7 @@ def test_a_later_batch_does_not_overtake_one_that_is_asked_about(
     """The first batch has begun the transaction, so the third need not be asked about. The second
     is: it came before the first was in the log. The producer would hear of a gap after the second
     batch's answer, and give up."""
-    verifier = node.call(node.node.broker_part._verification.get).verifier
+    verifier = node.call(node.node.broker._verification.get).verifier
     ask_once = verifier._ask_once
     held: list[Any] = []
     monkeypatch.setattr(verifier, "_ask_once", lambda *claim: held.append(claim))
@@ -284,7 +284,7 @@ def test_a_small_batch_beside_a_large_one_is_appended_although_nothing_else_is_r
 def test_batches_that_wait_are_bounded(
     node: RunningNode, client: Client, topic: Any, txn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = node.node.broker_part
+    part = node.node.broker
     asked: list[Any] = []
     monkeypatch.setattr(part.writes._verifier, "ask", lambda *claim: asked.append(claim))
     pid, epoch = initialized(client, txn)

@@ -113,7 +113,7 @@ def test_thousands_of_open_transactions_are_bounded(
     node_factory: Callable[..., RunningNode],
 ) -> None:
     running = node_factory(fencepost_transactions_max_bytes=100_000)
-    memory = running.node.broker_part.coordinators.transactions.memory
+    memory = running.node.broker.coordinators.transactions.memory
     with running.connect() as client:
         coordinated(client)
         topic = make_topic(client, 3)

@@ -98,7 +98,7 @@ def test_a_refused_end_is_told_of_and_completes_by_itself(
             stray = marker({topic: [0]}, pid=pid, epoch=epoch, coordinator_epoch=LATE_EPOCH)
             assert mark(client, stray) == {(pid, topic, 0): 0}
     part = TopicPartition(topic, 0)
-    sender = node.node.broker_part.coordinators.transactions.markers
+    sender = node.node.broker.coordinators.transactions.markers
     assert end(client, txn, producer, committed=True).error_code == 0
     assert eventually(lambda: node.call(lambda: sender.refused) == 1)
     assert state_of(client, txn) == "PrepareCommit"
@@ -115,7 +115,7 @@ def test_a_refused_end_is_told_of_and_completes_by_itself(
     told = [one.getMessage() for one in caplog.records if repr(txn) in one.getMessage()]
     assert len(told) == 1 and "refused" in told[0] and "transactions describe" in told[0]
 
-    log = node.node.broker_part.replicas.get(topic, 0).log
+    log = node.node.broker.replicas.get(topic, 0).log
     node.call(log.producers.remove_expired, 1 << 60)
     assert eventually(lambda: state_of(client, txn) == "CompleteCommit")
     assert node.call(lambda: sender.refused) == 0
@@ -155,7 +155,7 @@ def test_many_refused_ends_fill_no_log_and_hold_up_nobody(
         assert set(mark(client, *strays).values()) == {0}
         for txn, producer in opens:
             assert end(client, txn, producer, committed=True).error_code == 0
-        sender = running.node.broker_part.coordinators.transactions.markers
+        sender = running.node.broker.coordinators.transactions.markers
         assert eventually(lambda: running.call(lambda: sender.refused) == count)
         goes_on_beside(client, topic)
     lines = [one for one in caplog.records if "is refused by" in one.getMessage()]

@@ -51,7 +51,7 @@ def no_blocks(on_block: Any) -> None:
 
 def use_up(node: RunningNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """No producer id is left, and none comes."""
-    ids = node.node.broker_part.producer_ids
+    ids = node.node.broker.producer_ids
     monkeypatch.setattr(ids, "_next", ids._end)
     monkeypatch.setattr(ids, "fetch_block", no_blocks)
 
@@ -73,7 +73,7 @@ def test_an_end_that_needs_a_producer_id_waits_for_it(
     node: RunningNode, client: Client, txn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "PRODUCER_ID_RETRY_MS", 5)
-    host, topic = node.node.broker_part.coordinators.transactions, make_topic(client)
+    host, topic = node.node.broker.coordinators.transactions, make_topic(client)
     prepared = Transaction(
         txn,
         Identity(4_711, EPOCH_MAX),
@@ -99,7 +99,7 @@ def test_an_end_that_needs_a_producer_id_waits_for_it(
 
     with pytest.MonkeyPatch.context() as patch:
         node.call(use_up, node, patch)
-        patch.setattr(node.node.broker_part.producer_ids, "fetch_block", late_blocks)
+        patch.setattr(node.node.broker.producer_ids, "fetch_block", late_blocks)
         node.call(write)
         eventually(lambda: len(asked) > 2, "it is tried again")
         assert state_of(client, txn) == "PrepareCommit"
@@ -111,7 +111,7 @@ def test_an_end_that_needs_a_producer_id_waits_for_it(
 def test_markers_belong_to_the_lead_in_which_they_were_sent(
     node: RunningNode, client: Client, txn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part, topic = node.node.broker_part, make_topic(client)
+    part, topic = node.node.broker, make_topic(client)
     host = part.coordinators.transactions
     sent: list[int] = []
     held: list[Any] = []
@@ -168,7 +168,7 @@ def test_what_leaders_add_is_of_version_2(
     topic = make_topic(client)
     producer = initialized(client, txn)
     asked_by_leader(client, (txn, producer, topic.name, [0]), version=version)
-    coordinator = node.node.broker_part.coordinators.transactions.coordinator_of(txn)
+    coordinator = node.node.broker.coordinators.transactions.coordinator_of(txn)
     assert isinstance(coordinator, Coordinator)
     assert coordinator.machine.transactions[txn].client_version == 2
     add(client, txn, producer, topic.name, 0, version=3)

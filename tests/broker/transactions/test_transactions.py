@@ -51,7 +51,7 @@ def txn(client: Client) -> str:
 
 def markers_in(node: RunningNode, topic: Any, index: int = 0) -> list[tuple[int, int, bool]]:
     """The markers of a partition: (producer id, epoch, whether it commits)."""
-    log = node.node.broker_part.replicas.get(topic.name, index).log
+    log = node.node.broker.replicas.get(topic.name, index).log
     return [
         (header.producer_id, header.producer_epoch, bool(record.type))
         for header, data in log.read_all_batches(0, log.end_offset)

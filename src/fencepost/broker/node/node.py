@@ -27,30 +27,24 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
+from fencepost.broker.cluster.broker_lifecycle import RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, draft_to_follow
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.file_limit import FileShares
-from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.cluster_log import ClusterLog
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
-from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage, open_storage
-from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
-from fencepost.runtime.replicas import ReplicaManager
 
 if TYPE_CHECKING:
-    from fencepost.broker.groups.group_host import GroupHost
     from fencepost.broker.node.observation import Observation
-    from fencepost.runtime.delayed_fetches import FetchHost
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +61,7 @@ class StartError(Exception):
 class Node(NodeCore):
     """One node; see the module docstring. Everything runs in one event loop.
 
-    What belongs to one role is in `broker` or `controller_part`, which are None without the role.
-    The properties behind them are for handlers, which are only reached by listeners of the role.
+    What belongs to one role is in `broker` or `controller`, which are None without the role.
     """
 
     def __init__(
@@ -88,67 +81,17 @@ class Node(NodeCore):
         self._storage: Storage | None = None
         self._wired = False
         self.broker = BrokerPart(self) if config.is_broker else None
-        self.controller_part = ControllerPart(self) if config.is_controller else None
+        self.controller = ControllerPart(self) if config.is_controller else None
         self.housekeeping = Housekeeping(self, self.broker)
         self.observation = self._make_observation()
         """What tells of the node over HTTP; None where that is not wanted."""
 
-    # -- for handlers ----------------------------------------------------------------------
-
-    @property
-    def broker_part(self) -> BrokerPart:
-        """The broker's part; there must be one."""
-        assert self.broker is not None, "only brokers are asked this"
-        return self.broker
-
     @property
     def bound(self) -> list[Endpoint]:
         """Where clients are listened for; on a node that is only a controller, the quorum."""
-        if self.broker is not None:
-            return self.broker.bound
-        assert self.controller_part is not None, "a node has a role"
-        return self.controller_part.bound
-
-    @property
-    def listener(self) -> Listener:
-        """The clients' listener."""
-        return self.broker_part.listener
-
-    @property
-    def replicas(self) -> ReplicaManager:
-        """The partitions of this broker."""
-        return self.broker_part.replicas
-
-    @property
-    def fetches(self) -> FetchHost:
-        """Fetches that wait, and fetch sessions."""
-        return self.broker_part.fetches
-
-    @property
-    def groups(self) -> GroupHost:
-        """The group coordinators of this broker."""
-        return self.broker_part.coordinators.groups
-
-    @property
-    def lifecycle(self) -> LifecycleHandle:
-        """This broker's registration."""
-        return self.broker_part.lifecycle
-
-    @property
-    def decompression(self) -> Decompression:
-        """Threads that decompress what takes long."""
-        return self.broker_part.decompression
-
-    @property
-    def controller(self) -> ControllerHost:
-        """The controller, which decides while this node leads the quorum."""
-        assert self.controller_part is not None, "only controllers are asked this"
-        return self.controller_part.host
-
-    @property
-    def advertised(self) -> list[Endpoint]:
-        """Where clients are told to connect to, once bound."""
-        return self.broker_part.advertised
+        part = self.broker or self.controller
+        assert part is not None, "a node has a role"
+        return part.bound
 
     # -- life ------------------------------------------------------------------------------
 
@@ -169,8 +112,8 @@ class Node(NodeCore):
         self._wire()
         self.metadata.start()
         self.registrations.image_applied(self.image)
-        if self.controller_part is not None:
-            await self.controller_part.start()
+        if self.controller is not None:
+            await self.controller.start()
         if self.broker is not None:
             try:
                 await self._unless_stopped(self.broker.join())
@@ -209,10 +152,10 @@ class Node(NodeCore):
                 await self.broker.leave()
         self.registrations.close()
         self.channel.close()
-        if self.controller_part is not None:
+        if self.controller is not None:
             if self.failure is None:
-                await self.controller_part.hand_over()
-            await self.controller_part.close()
+                await self.controller.hand_over()
+            await self.controller.close()
         if self.observation is not None:
             self.observation.close()
         self.metadata.close()
@@ -220,8 +163,8 @@ class Node(NodeCore):
         self.ports.close()
         return self.storage.close(
             clean=self.failure is None and self.is_started,
-            broker_epoch=-1 if self.broker is None else self.lifecycle.broker_epoch,
-            high_watermarks={} if self.broker is None else self.replicas.high_watermarks(),
+            broker_epoch=-1 if self.broker is None else self.broker.lifecycle.broker_epoch,
+            high_watermarks={} if self.broker is None else self.broker.replicas.high_watermarks(),
         )
 
     # -- inside ----------------------------------------------------------------------------
@@ -232,16 +175,16 @@ class Node(NodeCore):
             return None
         from fencepost.broker.node.observation import Observation
 
-        return Observation(self, self.broker, self.controller_part)
+        return Observation(self, self.broker, self.controller)
 
     def _bind(self) -> None:
         """Bind all sockets, or none. BindError."""
         try:
-            for part in (self.broker, self.controller_part):
+            for part in (self.broker, self.controller):
                 if part is not None:
                     part.bind()
         except BindError:
-            for part in (self.broker, self.controller_part):
+            for part in (self.broker, self.controller):
                 if part is not None:
                     part.listener.close_sockets()
             raise
@@ -249,7 +192,7 @@ class Node(NodeCore):
     def _wire(self) -> None:
         """Make the parts and tell them of each other."""
         ports, config = self.ports, self.config
-        part = self.controller_part
+        part = self.controller
         bound = part.bound if part is not None else []
         self.metadata = self.storage.metadata_host(ports, config, bound)
         # In front of everybody who acts on the image with the configs that are in force then.
@@ -265,10 +208,10 @@ class Node(NodeCore):
         ports.to_node = quorum.send
         if not config.quorum.is_lone:
             self.metadata.on_step(quorum.note_leader)
-        if self.controller_part is not None:
-            self.controller_part.wire()
+        if self.controller is not None:
+            self.controller.wire()
         self.channel = ControllerChannel(
-            None if self.controller_part is None else self.controller_part.service,
+            None if self.controller is None else self.controller.service,
             self.metadata.machine,
             ports.timers,
             self.now_ms,
@@ -280,8 +223,8 @@ class Node(NodeCore):
         ports.ask_controller = registrations.submit
         machine = self.metadata.machine
         self.metadata.on_step(lambda: registrations.note_leader(machine.leader_id))
-        if self.controller_part is not None:
-            self.controller_part.wire_registration()
+        if self.controller is not None:
+            self.controller.wire_registration()
         if self.broker is not None:
             self.broker.wire()
         # Behind those who act on the image: what is reported as applied has been.
@@ -293,12 +236,12 @@ class Node(NodeCore):
         self._wired = True
 
     def _is_active_controller(self) -> bool:
-        return self.controller_part is not None and self.controller.controller is not None
+        return self.controller is not None and self.controller.host.controller is not None
 
     async def _give_up(self) -> None:
         """Stop what there is after a start that did not come far."""
-        if self.controller_part is not None:
-            await self.controller_part.close()
+        if self.controller is not None:
+            await self.controller.close()
         self.peers.close()
         self.ports.close()
         if self._storage is not None:
@@ -339,7 +282,7 @@ class Node(NodeCore):
             self.fail(f"the log directory failed: {key}: {reason}")
 
     def _all_bound(self) -> Iterator[Endpoint]:
-        for part in (self.broker, self.controller_part):
+        for part in (self.broker, self.controller):
             if part is not None:
                 yield from part.bound
 
@@ -352,7 +295,7 @@ class Node(NodeCore):
                 self.loop.call_soon_threadsafe(self.storage.close_idle_files)
 
     def _say_where(self) -> None:
-        told = {} if self.broker is None else {one.name: one for one in self.advertised}
+        told = {} if self.broker is None else {one.name: one for one in self.broker.advertised}
         for endpoint in self._all_bound():
             log.info("listening on %s (%s)", endpoint, endpoint.name)
             advertised = told.get(endpoint.name, endpoint)
