@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.metrics.catalogue import COORDINATOR, GROUPS
 from fencepost.broker.metrics.sheet import Sheet
-from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.model import GroupState
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator.coordinator import CoordinatorState
-from fencepost.runtime.groups import GroupCoordinators
 
 GROUPS_PER_PIECE: Final = 500
 _STATES: Final = {
@@ -27,7 +26,7 @@ _GROUP_STATES: Final = {
 }
 
 
-def collect_groups(sheet: Sheet, groups: GroupCoordinators, memory: GroupMemory) -> Pieces[None]:
+def collect_groups(sheet: Sheet, groups: GroupHost) -> Pieces[None]:
     """Put in what there is now."""
     partitions: Counter[CoordinatorState] = Counter()
     states: Counter[GroupState] = Counter()
@@ -54,4 +53,4 @@ def collect_groups(sheet: Sheet, groups: GroupCoordinators, memory: GroupMemory)
     for state, name in _STATES.items():
         sheet.add(f"{COORDINATOR}num_partitions", partitions[state], state=name)
     sheet.add("fencepost_group_members", members)
-    sheet.add("fencepost_group_memory_bytes", memory.used_bytes)
+    sheet.add("fencepost_group_memory_bytes", groups.memory.used_bytes)

@@ -8,10 +8,9 @@ from typing import Final
 from fencepost.broker.metrics.catalogue import MARKERS, TRANSACTION_COORDINATOR, VERIFICATION
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.verifications import Verifications
-from fencepost.machines.transaction.memory import TransactionMemory
+from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator.coordinator import CoordinatorState
-from fencepost.runtime.transactions import TransactionCoordinators
 
 _STATES: Final = {
     CoordinatorState.ACTIVE: "active",
@@ -21,10 +20,7 @@ _STATES: Final = {
 
 
 def collect_transactions(
-    sheet: Sheet,
-    transactions: TransactionCoordinators,
-    memory: TransactionMemory,
-    verifications: Verifications,
+    sheet: Sheet, transactions: TransactionHost, verifications: Verifications
 ) -> Pieces[None]:
     """Put in what there is now."""
     partitions: Counter[CoordinatorState] = Counter()
@@ -46,4 +42,4 @@ def collect_transactions(
         sheet.add("fencepost_transaction_partitions", partitions[state], state=name)
     sheet.add("fencepost_transactions_waiting_for_markers", transactions.markers.waiting)
     sheet.add("fencepost_transactions_with_refused_markers", transactions.markers.refused)
-    sheet.add("fencepost_transaction_memory_bytes", memory.used_bytes)
+    sheet.add("fencepost_transaction_memory_bytes", transactions.memory.used_bytes)

@@ -207,7 +207,7 @@ class BrokerPart:
     def _wire_transactions(self) -> None:
         """What asks coordinators before something is written in a transaction; coordinators."""
         core = self._core
-        self._verifications = core.ports.scheduler.lane()
+        self._verification_lane = core.ports.scheduler.lane()
         self.writes = TransactionalWrites(
             core.driver,
             self._verification,
@@ -240,7 +240,7 @@ class BrokerPart:
         )
 
     def _verify_here(self, request: AddPartitionsToTxnRequest, on_response: OnVerified) -> None:
-        self._verifications.begin(self.coordinators.verify(request, on_response))
+        self._verification_lane.begin(self.coordinators.verify(request, on_response))
 
     def _make_fetch_serving(self) -> FetchServing:
         from fencepost.broker.node.fetch_serving import FetchServing

@@ -91,17 +91,10 @@ class Observation:
             )
             partitions = self._partitions
             collectors.append(lambda sheet: partitions.collect(sheet, core.image, core.wall_ms()))
-            collectors.append(
-                lambda sheet: collect_groups(
-                    sheet, broker.coordinators.groups, broker.coordinators.groups.memory
-                )
-            )
+            collectors.append(lambda sheet: collect_groups(sheet, broker.coordinators.groups))
             collectors.append(
                 lambda sheet: collect_transactions(
-                    sheet,
-                    broker.coordinators.transactions,
-                    broker.coordinators.transactions.memory,
-                    broker.verifications,
+                    sheet, broker.coordinators.transactions, broker.verifications
                 )
             )
             collectors.append(_in_one(lambda sheet: self._tell_broker(sheet, broker)))
