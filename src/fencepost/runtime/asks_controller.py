@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
+OnReply = Callable[[ErrorCode, Any], None]
+"""Hears (NONE, the response) or (why there is none, None); responses may hold their own errors."""
+
 
 class AsksController(Protocol):
     """Finds the active controller, wherever it is."""
@@ -15,13 +18,10 @@ class AsksController(Protocol):
     def ask(
         self,
         request: Message,
-        on_reply: Callable[[ErrorCode, Any], None],
+        on_reply: OnReply,
         *,
         timeout_ms: int = ...,
         purpose: str = ...,
     ) -> None:
-        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None) within the time.
-
-        Requests of one `purpose` share a connection.
-        """
+        """Ask; answered once, within the time. Requests of one `purpose` share a connection."""
         ...

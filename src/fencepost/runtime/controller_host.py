@@ -50,6 +50,7 @@ from fencepost.machines.image.records import record_value
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import AppendOutcome, AppendRecords, Role
 from fencepost.machines.quorum.inputs import Resign, UpgradeKRaftVersion
+from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.ports import ArmedTimer, MachinePorts
 from fencepost.wire.errors import ErrorCode
@@ -60,7 +61,6 @@ MAX_WAITING = 10_000
 """Callers that may wait for their records to be committed; more hear THROTTLING_QUOTA_EXCEEDED."""
 
 Decide = Callable[[Controller], Decision]
-OnReply = Callable[[ErrorCode, Any], None]
 
 
 class Periods(Struct, frozen=True):

@@ -19,9 +19,10 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from fencepost.broker.cluster.controller_service import NEWEST, ControllerService, OnReply
+from fencepost.broker.cluster.controller_service import NEWEST, ControllerService
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.voters import Endpoint
+from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
@@ -32,9 +33,6 @@ from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeat
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
-
-OnReply = Callable[[ErrorCode, Any], None]
-"""Told (NONE, the response) or (an error, None). The response may hold errors of its own."""
 
 FillInConfigs = Callable[[CreateTopicsRequest, CreateTopicsResponse], None]
 

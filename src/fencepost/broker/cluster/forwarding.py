@@ -23,9 +23,10 @@ import logging
 from typing import Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
-from fencepost.broker.cluster.controller_service import OnReply, client_timeout_ms
+from fencepost.broker.cluster.controller_service import client_timeout_ms
 from fencepost.broker.cluster.peer_connection import MAX_ELEMENTS
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.asks_controller import OnReply
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode, error_name

@@ -6,9 +6,9 @@ asked for may then have been done or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
+from fencepost.runtime.asks_controller import OnReply
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -16,11 +16,9 @@ from fencepost.wire.message import Message
 RETRY_MS: Final = 100
 NOBODY: Final = -1
 
-OnReply = Callable[[ErrorCode, Any], None]
-
 
 class ControllerLink:
-    """See the module docstring; good for one incarnation of its broker."""
+    """`runtime.asks_controller.AsksController`; good for one incarnation of its broker."""
 
     is_local = False
 
