@@ -103,8 +103,7 @@ class Move(Struct, eq=False):
     """One replica on its way."""
 
     hosted: HostedPartition
-    target: Any
-    """The `MovingDir`."""
+    target: MovingDir
     found: str | None
     """The directory of a copy that an earlier run has left."""
     copying: Copying | None = None

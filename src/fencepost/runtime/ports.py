@@ -7,8 +7,8 @@ token is a function of one argument, called with the value. After every step the
 is called, which is how the rest of the node learns that a high watermark or a role moved.
 
 Clocks, timers, threads and the network belong to whoever runs the node: a broker process adds them
-with asyncio (`ports.py`), the simulator with a queue and a seed. Both carry out with this class
-what machines ask of the disk, so that the simulator tries the code that the broker runs.
+with asyncio (`broker.loop.ports`), the simulator with a queue and a seed. Both carry out with this
+class what machines ask of the disk, so that the simulator tries the code that the broker runs.
 
 Exceptions: OSError from a log belongs to the driver, which tells the machine. Anything that a reply
 or watcher raises is logged with its traceback and goes no further, so that one request's trouble
