@@ -35,7 +35,13 @@ pytestmark = pytest.mark.slow
 API_KEY = 4711
 VOTER, BROKER = 3, 4
 VERSIONS = {VOTER: 1, BROKER: 0}
-SPOKEN = {**CONFIG, DRAFT_KEY: API_KEY, "controller.quorum.fetch.timeout.ms": 1_000}
+SPOKEN = {
+    **CONFIG,
+    DRAFT_KEY: API_KEY,
+    "controller.quorum.fetch.timeout.ms": 1_000,
+    "metadata.max.idle.interval.ms": 0,
+}
+"""A leader that wrote NoOpRecords would write one where `append_behind_its_back` does."""
 
 
 class DraftNodes(Nodes):
