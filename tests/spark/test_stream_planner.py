@@ -1,17 +1,14 @@
-"""Planning a stream over fake brokers: starts, limits, restarts, and logs that were cut."""
+"""Planning a stream over fake brokers: starts, limits, restarts. Losses: `test_stream_losses`."""
 
 from __future__ import annotations
 
 import json
-import logging
 import time
 from typing import Any
 
 import pytest
 
 from fencepost.client.errors import UnknownTopic
-from fencepost.client.metadata import TopicPartition
-from fencepost.spark import survey as survey_module
 from fencepost.spark.errors import (
     AvailableNowError,
     BoundsError,
@@ -20,72 +17,12 @@ from fencepost.spark.errors import (
     OffsetError,
     condition_of,
 )
-from fencepost.spark.options import SourceOptions
 from fencepost.spark.planning import OffsetRange
-from fencepost.spark.stream_planner import Json, StreamPlanner
 from fencepost.spark.survey import Survey
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
-
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def fill(fake: FakeCluster, count: int, partition: int = 0, topic: str = "t") -> None:
-    for _ in range(count):
-        fake.partition(topic, partition).append(batch(b"x"))
-
-
-class Query:
-    """What Spark does with a reader, and what it keeps in its checkpoint."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
-        self.time = 0.0
-        self.sleeps = 0
-        self.committed: Json | None = None
-        self.batches: list[list[OffsetRange]] = []
-        self.restart()
-
-    def restart(self, **changes: Any) -> None:
-        """A new process: only the checkpoint survives."""
-        from dataclasses import replace
-
-        self.options = replace(self.options, **changes)
-        self.planner = StreamPlanner(
-            self.options, Survey(self.options), clock=lambda: self.time, sleep=self._sleep
-        )
-
-    def _sleep(self, seconds: float) -> None:
-        self.sleeps += 1
-        self.time += seconds
-
-    def trigger(self, *, limited: bool = True, crash: bool = False) -> bool:
-        """One trigger; whether a batch was run. With `crash` its end is stored, but not run."""
-        start = self.committed if self.committed is not None else self.planner.initial()
-        end = through_json(self.planner.next_end(through_json(start), limited=limited))
-        if self.committed is not None and json.dumps(end) == json.dumps(self.committed):
-            return False
-        self.planned = end
-        if crash:
-            return True
-        self.run()
-        return True
-
-    def run(self) -> None:
-        """Run the batch whose end is stored."""
-        start = self.committed if self.committed is not None else self.planner.initial()
-        self.batches.append(self.planner.ranges(through_json(start), through_json(self.planned)))
-        self.committed = self.planned
-
-    @property
-    def read(self) -> list[tuple[int, int, int]]:
-        """Partition, start and end of everything read so far."""
-        return [(r.partition.partition, r.start, r.end) for ranges in self.batches for r in ranges]
-
-
-def through_json(offset: Json) -> Json:
-    return json.loads(json.dumps(offset))
+from .stream_query import P0, Query, fill
 
 
 def test_from_the_beginning_in_limited_batches(fake: FakeCluster, options: Any):
@@ -302,38 +239,6 @@ def test_available_now_goes_on_while_a_high_watermark_lags(
     assert query.read == [(0, 0, 4), (0, 4, 6), (0, 6, 10)]
 
 
-def test_a_new_partition_that_is_deleted_before_its_first_look(
-    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
-):
-    fill(fake, 3)
-    query = Query(options(startingOffsets="earliest", subscribe=None, subscribePattern="t|u"))
-    query.trigger()
-    fake.create_topic("u", 1)
-    query.time += 10
-    asked = Survey.earliest
-
-    def earliest(self: Survey, partitions: Any) -> Any:
-        wanted = list(partitions)
-        if TopicPartition("u", 0) in wanted:
-            fake.topics.pop("u", None)
-            raise UnknownTopic("gone", topic="u", partition=0)
-        return asked(self, wanted)
-
-    monkeypatch.setattr(Survey, "earliest", earliest)
-    query.restart()
-    with pytest.raises(DataLossError) as raised:
-        query.trigger()
-    found = condition_of(raised.value)
-    assert found is not None
-    assert found.name == "KAFKA_DATA_LOSS.INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS"
-    assert found.parameters == {"partitions": "u-0"}
-    fill(fake, 2)
-    fake.create_topic("u", 1)
-    query.restart(fail_on_data_loss=False)
-    assert query.trigger()
-    assert query.read[-1] == (0, 3, 5)
-
-
 def test_a_restart_goes_on_where_it_was(fake: FakeCluster, options: Any):
     fill(fake, 10)
     query = Query(options(startingOffsets="earliest"))
@@ -384,20 +289,6 @@ def test_new_partitions_are_read_from_their_beginning(fake: FakeCluster, options
     query.restart()
     query.trigger()
     assert query.read[-1] == (2, 0, 4)
-
-
-def test_a_new_partition_that_lost_its_beginning_is_reported(fake: FakeCluster, options: Any):
-    query = Query(options(startingOffsets="earliest"))
-    query.trigger()
-    fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
-    fill(fake, 4, 2)
-    fake.partition("t", 2).delete_before(2)
-    query.restart()
-    with pytest.raises(DataLossError, match="t-2: aged out, offsets 0 to 2"):
-        query.trigger()
-    query.restart(fail_on_data_loss=False)
-    query.trigger()
-    assert query.read[-1] == (2, 2, 4)
 
 
 def test_patterns_find_topics_as_they_come_but_not_kafkas_own(fake: FakeCluster, options: Any):
@@ -512,293 +403,6 @@ def test_ranges_know_their_log(fake: FakeCluster, options: Any):
     query.trigger()
     topic_id = str(fake.topics["t"].topic_id)
     assert query.batches == [[OffsetRange(P0, 0, 3, 1, topic_id)]]
-
-
-# -- cut logs ------------------------------------------------------------------------------------
-
-
-def started(fake: FakeCluster, options: Any, count: int = 10, **given: str) -> Query:
-    """A query that has read `count` records of partition 0, the last of them in epoch 1."""
-    fill(fake, count - 2)
-    fake.partition("t").elect(1)
-    fill(fake, 2)
-    query = Query(options(startingOffsets="earliest", **given))
-    query.trigger()
-    assert query.read == [(0, 0, count)]
-    return query
-
-
-def test_a_clean_election_is_no_loss(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    for leader in (2, 1, 2):
-        fake.partition("t").elect(leader)
-        assert not query.trigger()
-    fill(fake, 1)
-    assert query.trigger()
-    assert query.read[-1] == (0, 10, 11)
-
-
-def test_records_replaced_behind_the_querys_back_are_reported(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    fake.partition("t").elect(2, cut_to=6)
-    fill(fake, 20)  # grown beyond: Spark's own connector would read on at 10
-    with pytest.raises(DataLossError, match="t-0: rewritten, offsets 6 to 10") as caught:
-        query.trigger()
-    assert "leader epoch 1" in str(caught.value)
-    assert "of epoch 2 says that epoch 0 ends at 6" in str(caught.value)
-
-
-@pytest.mark.parametrize("plain", ["false", "true"])
-def test_with_the_users_leave_the_replacements_are_read(
-    fake: FakeCluster, options: Any, plain: str, caplog: pytest.LogCaptureFixture
-):
-    query = started(fake, options, failOnDataLoss="false", plainOffsets=plain)
-    if plain == "true":
-        query.restart()  # while a query runs its epochs are known
-    fake.partition("t").elect(2, cut_to=6)
-    fill(fake, 20 if plain == "false" else 1)
-    survey_module.SHRUNKEN_END_PAUSE_S, before = 0.0, survey_module.SHRUNKEN_END_PAUSE_S
-    try:
-        with caplog.at_level(logging.WARNING):
-            assert query.trigger()
-    finally:
-        survey_module.SHRUNKEN_END_PAUSE_S = before
-    if plain == "false":
-        assert query.read[-1] == (0, 6, 26)
-        assert "data loss: t-0: rewritten, offsets 6 to 10" in caplog.text
-    else:
-        # Without epochs only a shorter log can be seen, and what replaced 6 cannot.
-        assert query.read[-1] == (0, 0, 10)
-        assert "data loss: t-0: truncated, offsets 7 to 10" in caplog.text
-    fill(fake, 1)
-    assert query.trigger()
-    assert query.read[-1] == ((0, 26, 27) if plain == "false" else (0, 7, 8))
-
-
-def test_a_batch_planned_before_a_cut_and_run_again_after_it(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    fill(fake, 10)
-    query.trigger(crash=True)  # 10 to 20
-    fake.partition("t").elect(2, cut_to=15)
-    fill(fake, 30)
-    query.restart()
-    with pytest.raises(DataLossError, match="t-0: rewritten, offsets 15 to 20"):
-        query.run()
-    query.restart(fail_on_data_loss=False)
-    query.run()
-    assert query.read[-1] == (0, 10, 15)
-    query.trigger()
-    assert query.read[-1] == (0, 15, 45)
-
-
-def test_the_range_after_a_loss_is_the_same_after_a_crash(fake: FakeCluster, options: Any):
-    query = started(fake, options, failOnDataLoss="false")
-    fake.partition("t").elect(2, cut_to=6)
-    fill(fake, 3)
-    query.trigger(crash=True)
-    fill(fake, 50)
-    query.restart()
-    query.run()
-    assert query.read[-1] == (0, 6, 9)
-
-
-def test_a_recreated_topic_is_reported(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    old = str(fake.topics["t"].topic_id)
-    fake.create_topic("t", 2)
-    fill(fake, 50)
-    query.restart()
-    with pytest.raises(DataLossError, match="t-0: recreated, offsets 10 to the end") as caught:
-        query.trigger()
-    assert old in str(caught.value)
-    assert len(caught.value.losses) == 2
-    query.restart(fail_on_data_loss=False)
-    query.trigger()
-    assert query.read[-1] == (0, 0, 50)
-
-
-def test_a_recreated_topic_is_noticed_by_a_running_query(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    assert not query.trigger()
-    fake.create_topic("t", 2)
-    query.planner.survey._listed_at = float("-inf")  # type: ignore[attr-defined]
-    with pytest.raises(DataLossError, match="recreated"):
-        query.trigger()
-
-
-@pytest.mark.parametrize("beginning", [0, 15])
-def test_a_batch_of_a_topic_that_was_recreated_meanwhile(
-    fake: FakeCluster, options: Any, beginning: int
-):
-    query = started(fake, options, failOnDataLoss="false")
-    fill(fake, 10)
-    query.trigger(crash=True)
-    fake.create_topic("t", 2)
-    fill(fake, 50)
-    fake.partition("t").delete_before(beginning)
-    query.restart()
-    query.run()
-    assert query.batches[-1] == []  # those offsets were of the old topic
-    query.trigger()
-    assert query.read[-1] == (0, beginning, 50)
-
-
-def test_a_deleted_topic(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    assert not query.trigger()
-    del fake.topics["t"]
-    with pytest.raises(DataLossError, match="t-0: deleted, offsets 10 to the end"):
-        query.trigger()
-    query.restart()
-    with pytest.raises(DataLossError, match="t-0: deleted, offsets 10 to the end"):
-        query.trigger()
-
-
-def test_records_that_aged_out_between_plan_and_read_are_lost_in_the_first_batch_too(
-    fake: FakeCluster, options: Any
-):
-    from fencepost.spark.projection import Projection
-    from fencepost.spark.tasks import read_range
-
-    from .schemas import schema
-
-    fill(fake, 10)
-    query = Query(options(startingOffsets="earliest"))
-    query.trigger()
-    fake.partition("t").delete_before(10)
-    ((planned,),) = query.batches
-    with pytest.raises(DataLossError, match="t-0: aged out, offsets 0 to 10"):
-        list(read_range(query.options, Projection(schema("offset bigint")), planned))
-
-
-def test_records_that_aged_out_unread(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    fill(fake, 10)
-    fake.partition("t").delete_before(14)
-    with pytest.raises(DataLossError, match="t-0: aged out, offsets 10 to 14"):
-        query.trigger()
-    query.restart(fail_on_data_loss=False)
-    query.trigger()
-    assert query.read[-1] == (0, 14, 20)
-
-
-def test_an_unknown_leader_epoch_is_reported(fake: FakeCluster, options: Any):
-    query = started(fake, options)
-    assert query.committed is not None
-    query.committed["#fencepost"]["t"]["epochs"]["0"] = 77
-    with pytest.raises(DataLossError, match=r"leader epoch 77, .*unknown to the leader of epoch 1"):
-        query.trigger()
-
-
-def test_several_partitions_are_reported_together(fake: FakeCluster, options: Any):
-    fill(fake, 10, 1)
-    query = Query(options(startingOffsets="earliest"))
-    fill(fake, 10)
-    query.trigger()
-    fake.partition("t", 0).elect(2, cut_to=3)
-    fake.partition("t", 1).elect(1, cut_to=4)
-    with pytest.raises(DataLossError) as caught:
-        query.trigger()
-    found = [(loss.partition, loss.kind, loss.start, loss.end) for loss in caught.value.losses]
-    assert sorted(found) == [(P0, "truncated", 3, 10), (P1, "truncated", 4, 10)]
-
-
-def test_clusters_without_epochs_can_still_be_read(
-    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
-):
-    for broker in fake.brokers.values():
-        broker.versions = {k: v for k, v in broker.versions.items() if k != 23}
-    query = started(fake, options)
-    fill(fake, 5)
-    query.restart()
-    with caplog.at_level(logging.WARNING):
-        assert query.trigger()
-    assert query.read[-1] == (0, 10, 15)
-    assert "rewritten logs cannot be detected" in caplog.text
-
-
-def test_sparks_that_do_not_tell_the_start(fake: FakeCluster, options: Any):
-    fill(fake, 10)
-    planner = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="6")).planner
-    start = planner.initial()
-    end = planner.next_end(None, limited=True)
-    assert [(r.start, r.end) for r in planner.ranges(start, end)] == [(0, 6)]
-    again = planner.next_end(None, limited=True)
-    assert [(r.start, r.end) for r in planner.ranges(end, again)] == [(6, 10)]
-    restarted = Query(options(startingOffsets="earliest")).planner
-    fill(fake, 5)
-    last = restarted.next_end(None, limited=True)
-    assert [(r.start, r.end) for r in restarted.ranges(again, last)] == [(10, 15)]
-    fake.partition("t").elect(2, cut_to=4)
-    late = Query(options(startingOffsets="earliest")).planner
-    fill(fake, 50)
-    end = late.next_end(None, limited=True)
-    with pytest.raises(DataLossError, match="rewritten, offsets 4 to 15"):
-        late.ranges(last, end)
-
-
-def replace_topic(fake: FakeCluster) -> None:
-    del fake.topics["t"]
-    fake.create_topic("t", 2)
-    fill(fake, 15)
-
-
-def cut_and_overwrite(fake: FakeCluster) -> None:
-    fake.partition("t").elect(2, cut_to=6)
-    fill(fake, 9)
-
-
-@pytest.mark.parametrize(("lose", "begin"), [(replace_topic, 0), (cut_and_overwrite, 6)])
-def test_a_batch_planned_without_its_start_begins_where_the_log_was_lost(
-    fake: FakeCluster, options: Any, lose: Any, begin: int
-):
-    """PySpark 4.1 stores the end of a batch before it tells the start, which may be lost."""
-    fill(fake, 10)
-    query = Query(options(startingOffsets="earliest"))
-    query.trigger()
-    lose(fake)
-    query.restart()
-    query.planned = through_json(query.planner.next_end(None, limited=True))
-    for _ in range(2):  # in the process that planned it, and in the next
-        with pytest.raises(DataLossError):
-            query.run()
-        query.restart()
-    query.restart(fail_on_data_loss=False)
-    query.run()
-    assert query.read[-1] == (0, begin, 15)
-
-
-def test_plain_offsets_notice_a_recreated_topic_while_the_query_runs(
-    fake: FakeCluster, options: Any
-):
-    query = started(fake, options, plainOffsets="true")
-    old = str(fake.topics["t"].topic_id)
-    fake.create_topic("t", 2)
-    fill(fake, 50)  # more than before: the offsets look right
-    with pytest.raises(DataLossError, match=f"t-0: recreated.*{old}"):
-        query.trigger()
-
-
-def test_plain_offsets_say_at_every_start_what_they_cannot_tell(
-    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
-):
-    query = started(fake, options, plainOffsets="true")
-    assert "cannot tell" not in caplog.text
-    for _ in range(2):
-        fill(fake, 3)
-        caplog.clear()
-        query.restart()
-        assert query.trigger()
-        assert caplog.text.count("this start cannot tell whether t was deleted") == 1
-    # Not of a checkpoint that has ids.
-    query.restart(plain_offsets=False)
-    fill(fake, 1)
-    assert query.trigger()
-    caplog.clear()
-    query.restart(plain_offsets=True)
-    fill(fake, 1)
-    assert query.trigger()
-    assert "cannot tell" not in caplog.text
 
 
 def test_starts_before_the_end_are_stored_before_anything_is_read(fake: FakeCluster, options: Any):
