@@ -1,6 +1,7 @@
-"""Opening a log after anything but a clean close: torn files, corrupt bytes, unfinished cleanups.
+"""Opening a log after anything but a clean close: torn files, corrupt bytes, odd beginnings.
 
-S32, S69, S87, S92, S95; invariants I02, I51, I52.
+`test_interrupted_compaction` has what a compaction leaves that was interrupted. S32, S69, S87, S92;
+invariants I02, I51, I52.
 """
 
 from __future__ import annotations
@@ -10,59 +11,21 @@ import random
 import pytest
 
 from fencepost.batch.header import check_crc, iter_headers, read_header
-from fencepost.log.config import LogConfig
 from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
 from fencepost.log.names import offset_file
 from fencepost.log.partition_log import PartitionLog
 from fencepost.sim.disk import SimDisk
-from fencepost.wire.types import Uuid
 
-from .helpers import NOW_MS, append, config, contents, epochs_of, make_batch, open_log
-
-SMALL = config(internal_segment_bytes=700, index_interval_bytes=150)
-TOPIC_ID = Uuid(bytes(15) + b"\1")
-LOG = "/data/t-0"
-
-
-def filled_disk(
-    batches: int = 30, *, close: bool = True, log_config: LogConfig = SMALL
-) -> tuple[SimDisk, PartitionLog]:
-    """A disk with a log of three epochs and a producer, closed cleanly or flushed."""
-    disk = SimDisk()
-    disk.mkdir("/data")
-    disk.sync_dir("/")
-    log = open_log(disk, LOG, log_config, topic_id=TOPIC_ID)
-    for at in range(batches):
-        batch = make_batch(
-            at % 3 + 1, 40, timestamp_ms=NOW_MS + at, fill=at,
-            producer_id=9, producer_epoch=0, base_sequence=sum(i % 3 + 1 for i in range(at)),
-        )  # fmt: skip
-        append(log, batch, epoch=at // 10)
-    if close:
-        log.close()
-    else:
-        log.flush()
-    return disk, log
-
-
-def reopen(disk: SimDisk, **kw) -> PartitionLog:
-    return open_log(disk, LOG, SMALL, **kw)
-
-
-def set_content(disk: SimDisk, name: str, data: bytes) -> None:
-    disk.write_atomic(f"{LOG}/{name}", data)
-
-
-def segment_name(log: PartitionLog, at: int, suffix: str = ".log") -> str:
-    return offset_file(log.segment_base_offsets[at], suffix)
-
-
-def all_batches(disk: SimDisk) -> list[tuple[int, bytes]]:
-    log = reopen(disk)
-    found = contents(log)
-    disk.process_death()
-    return found
-
+from .helpers import append, config, contents, epochs_of, make_batch, open_log
+from .recovery_fixtures import (
+    LOG,
+    TOPIC_ID,
+    all_batches,
+    filled_disk,
+    reopen,
+    segment_name,
+    set_content,
+)
 
 # ---- torn
 
@@ -87,27 +50,19 @@ def test_a_log_cut_at_every_byte_recovers_to_whole_batches():
         disk.process_death()
 
 
-def test_zeros_and_garbage_behind_the_last_batch_are_cut():
+def test_zeros_garbage_and_repeated_batches_behind_the_last_are_cut():
     disk, log = filled_disk(9)
     everything = all_batches(disk)
     last = segment_name(log, -1)
     data = disk.read(f"{LOG}/{last}")
     dice = random.Random(4)
-    for tail in (bytes(4096), b"\xff" * 100, dice.randbytes(500), data[:40], bytes(7)):
+    # The last are batches that have been there, cut and whole.
+    for tail in (bytes(4096), b"\xff" * 100, bytes(7), dice.randbytes(500), data[:40], data):
         set_content(disk, last, data + tail)
         again = reopen(disk)
         assert contents(again) == everything
         assert disk.read(f"{LOG}/{last}") == data
         disk.process_death()
-
-
-def test_a_batch_that_is_repeated_behind_the_end_is_cut():
-    disk, log = filled_disk(9)
-    everything = all_batches(disk)
-    last = segment_name(log, -1)
-    data = disk.read(f"{LOG}/{last}")
-    set_content(disk, last, data + data)
-    assert contents(reopen(disk)) == everything
 
 
 def test_what_follows_a_torn_segment_goes():
@@ -432,96 +387,7 @@ def test_a_snapshot_of_records_that_are_gone_is_not_believed():
     assert offset_file(log.end_offset, ".snapshot") not in snapshots(disk)
 
 
-# ---- files nobody needs
-
-
-def copies(disk: SimDisk, names: list[str], suffix: str) -> None:
-    for name in names:
-        set_content(disk, name + suffix, disk.read(f"{LOG}/{name}"))
-
-
-def test_deleted_cleaned_and_temporary_files_go():
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    first = [segment_name(log, 0, suffix) for suffix in (".log", ".index", ".timeindex")]
-    copies(disk, first, ".deleted")
-    copies(disk, first, ".cleaned")
-    set_content(disk, "leader-epoch-checkpoint.tmp", b"half")
-    set_content(disk, "quorum-state.tmp", b"half")
-    set_content(disk, "00000000000000000005-0000000003.checkpoint", b"a metadata snapshot")
-    set_content(disk, "00000000000000000005-0000000003.checkpoint.deleted", b"another's business")
-    again = reopen(disk)
-    assert contents(again) == everything
-    left = disk.list(LOG)
-    assert not [name for name in left if name.endswith((".cleaned", ".tmp"))]
-    assert [name for name in left if name.endswith(".deleted")] == [
-        "00000000000000000005-0000000003.checkpoint.deleted"
-    ]
-    assert "00000000000000000005-0000000003.checkpoint" in left
-
-
-def compacted(disk: SimDisk, log: PartitionLog, segments: int) -> tuple[bytes, list]:
-    """The first `segments` segments compacted into one: every other batch is left."""
-    batches = [
-        batch for batch in all_batches(disk) if batch[0] < log.segment_base_offsets[segments]
-    ]
-    kept = batches[1::2]
-    if kept[-1] != batches[-1]:
-        kept.append(batches[-1])
-    return b"".join(data for _, data in kept), kept
-
-
-@pytest.mark.parametrize("already_deleted", [0, 1, 2, 3])
-def test_a_finished_compaction_takes_effect(already_deleted):
-    """S95: wherever the renames were stopped, it is the new set that is found."""
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    data, kept = compacted(disk, log, 3)
-    set_content(disk, segment_name(log, 0) + ".swap", data)
-    for at in range(already_deleted):
-        for suffix in (".log", ".index", ".timeindex"):
-            name = segment_name(log, at, suffix)
-            disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
-    again = reopen(disk)
-    rest = [batch for batch in everything if batch[0] >= log.segment_base_offsets[3]]
-    assert contents(again) == kept + rest
-    assert again.segment_base_offsets == [0, *log.segment_base_offsets[3:]]
-    assert not [name for name in disk.list(LOG) if name.endswith((".swap", ".deleted"))]
-    for base, batch in kept + rest:
-        assert bytes(again.read(base, 1, again.end_offset).buffers[0]) == batch
-
-
-def test_an_unfinished_compaction_does_not_take_effect():
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    data, _ = compacted(disk, log, 3)
-    set_content(disk, segment_name(log, 0) + ".cleaned", data)
-    # part of the same work: a swap at or behind a cleaned file
-    set_content(disk, segment_name(log, 1) + ".swap", data)
-    again = reopen(disk)
-    assert contents(again) == everything
-    assert not [name for name in disk.list(LOG) if name.endswith((".swap", ".cleaned"))]
-
-
-def test_a_crash_at_every_step_of_finishing_a_compaction():
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    data, kept = compacted(disk, log, 3)
-    expected = kept + [batch for batch in everything if batch[0] >= log.segment_base_offsets[3]]
-    from fencepost.sim.disk import Crash
-
-    for crash_at in range(1, 60):
-        for seed in range(4):
-            disk, log = filled_disk()
-            disk.reseed(seed * 100 + crash_at)
-            set_content(disk, segment_name(log, 0) + ".swap", data)
-            disk.crash_at = disk.changes + crash_at
-            try:
-                reopen(disk)
-                disk.crash_at = None
-            except Crash:
-                disk.power_loss()
-            assert contents(reopen(disk)) == expected
+# ---- what a log begins and ends with
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -544,105 +410,6 @@ def test_a_closed_segment_that_was_emptied_is_noticed(clean, caplog):
     assert contents(reopen(disk, start_offset=high, **known)) == [
         batch for batch in rest if batch[0] >= high
     ]
-
-
-def damaged_copies(log: PartitionLog, data: bytes) -> dict[str, bytes]:
-    """What may have become of a copy of the first three segments."""
-    last = max(position for position, _ in iter_headers(data))
-    huge = bytearray(data)
-    huge[last : last + 8] = (1 << 30).to_bytes(8)  # the CRC does not cover it
-    beyond = bytearray(data)
-    beyond[last : last + 8] = (log.segment_base_offsets[4]).to_bytes(8)
-    corrupt = bytearray(data)
-    corrupt[len(data) // 2] ^= 1
-    lower = bytearray(data)
-    lower[last : last + 8] = (read_header(data, last).base_offset - 1).to_bytes(8)
-    return {
-        "empty": b"",
-        "cut": data[:-7],
-        "without its last batch's records": data[: last + 61],
-        "huge": bytes(huge),
-        "beyond": bytes(beyond),
-        "lower": bytes(lower),
-        "corrupt": bytes(corrupt),
-        "longer": data + bytes(10),
-    }
-
-
-@pytest.mark.parametrize("already_deleted", [0, 1, 2, 3])
-def test_a_damaged_copy_replaces_nothing(already_deleted, caplog):
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    data, _ = compacted(disk, log, 3)
-    for what, damaged in damaged_copies(log, data).items():
-        disk, log = filled_disk()
-        name = segment_name(log, 0) + ".swap"
-        set_content(disk, name, damaged)
-        for at in range(already_deleted):
-            for suffix in (".log", ".index", ".timeindex"):
-                old = segment_name(log, at, suffix)
-                disk.rename(f"{LOG}/{old}", f"{LOG}/{old}.deleted")
-        caplog.clear()
-        again = reopen(disk, recovery_point=log.end_offset)
-        assert contents(again) == everything, what
-        assert again.segment_base_offsets == log.segment_base_offsets
-        assert f"{name} is set aside" in caplog.text
-        assert disk.read(f"{LOG}/{name}.aside") == damaged
-        disk.process_death()
-        assert contents(reopen(disk)) == everything
-
-
-@pytest.mark.parametrize("is_gone", [True, False])
-def test_a_damaged_copy_of_segments_that_are_damaged_too_is_refused(is_gone):
-    disk, log = filled_disk()
-    data, _ = compacted(disk, log, 3)
-    set_content(disk, segment_name(log, 0) + ".swap", data[:-1])
-    name = segment_name(log, 0)
-    if is_gone:
-        disk.unlink(f"{LOG}/{name}")
-    else:
-        disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
-        disk.flip_bit(f"{LOG}/{name}.deleted", 900)
-    names = disk.list(LOG)
-    with pytest.raises(DurableDataLostError, match="swap" if is_gone else "deleted"):
-        reopen(disk)
-    assert disk.list(LOG) == names
-
-
-def test_a_cleaned_file_does_not_undo_a_finished_compaction_whose_segments_are_renamed():
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    data, _ = compacted(disk, log, 3)
-    set_content(disk, segment_name(log, 0) + ".swap", data)
-    set_content(disk, segment_name(log, 0) + ".cleaned", b"")
-    for at in range(3):
-        name = segment_name(log, at)
-        disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
-    assert contents(reopen(disk)) == everything
-
-
-def test_a_crash_at_every_step_of_setting_a_copy_aside():
-    from fencepost.sim.disk import Crash
-
-    disk, log = filled_disk()
-    everything = all_batches(disk)
-    data, _ = compacted(disk, log, 3)
-    for crash_at in range(1, 25):
-        for seed in range(4):
-            disk, log = filled_disk()
-            disk.reseed(seed * 100 + crash_at)
-            set_content(disk, segment_name(log, 0) + ".swap", data[:-1])
-            for at in range(2):
-                name = segment_name(log, at)
-                disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
-            disk.sync_dir(LOG)
-            disk.crash_at = disk.changes + crash_at
-            try:
-                reopen(disk)
-                disk.crash_at = None
-            except Crash:
-                disk.power_loss()
-            assert contents(reopen(disk)) == everything
 
 
 def test_a_segment_whose_offsets_do_not_fit_is_cut():
