@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from fencepost.batch.header import check_crc, read_header, stamp
@@ -17,6 +19,7 @@ from fencepost.log.errors import (
 from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.rolling import ANY_MS, NO_MS
+from fencepost.log.segment_cache import SegmentCache
 from fencepost.sim.disk import SimDisk
 
 from .filled_logs import SMALL, data_disk, filled
@@ -118,7 +121,18 @@ def test_a_closed_log_says_so(disk):
     for call in (
         lambda: append(log),
         lambda: log.read(0, 10, 10),
+        lambda: log.measure(0, 10, 10),
+        lambda: log.batch_start(0),
+        lambda: log.first_damaged(0),
+        lambda: log.is_framed(0),
+        lambda: log.aborted_transactions(0, 10),
+        lambda: log.has_aborted_transactions(0),
+        lambda: log.offset_for_timestamp(0),
+        lambda: log.batch_by_timestamp(0, 0),
+        lambda: log.batch_by_max_timestamp(0),
+        lambda: log.max_timestamp(),
         lambda: log.flush(),
+        lambda: log.begin_flush().run(),
         lambda: log.truncate_to(0),
         lambda: list(log.read_all_batches(0, 1)),
         lambda: apply_retention(log, 0, 0),
@@ -256,6 +270,78 @@ def test_rolls_when_a_relative_offset_would_overflow(disk):
     follow(empty, batch)
     assert empty.segment_base_offsets == [0, 1 << 40]
     assert empty.read(0, 1 << 20, empty.end_offset).first_offset == 1 << 40
+
+
+def test_an_empty_segment_is_not_rolled(disk):
+    log = open_log(disk, "/data/t-0")
+    log.roll(NOW_MS)
+    append(log)
+    log.roll(NOW_MS)
+    log.roll(NOW_MS)
+    assert log.segment_base_offsets == [0, 1]
+
+
+def test_with_the_brokers_time_that_of_the_records_rolls_nothing(disk):
+    props = {"segment_ms": 1000, "message_timestamp_type": "LogAppendTime"}
+    log = open_log(disk, "/data/t-0", config(**props))
+    append(log, make_batch(timestamp_ms=5), wall_ms=NOW_MS)
+    header = read_header(make_batch(timestamp_ms=2 * NOW_MS))
+    assert log.has_files_for(header, NOW_MS)
+    log.prepare_append(header, NOW_MS)
+    assert log.segment_base_offsets == [0]
+    assert not log.has_files_for(header, NOW_MS + 1001)
+    log.prepare_append(header, NOW_MS + 1001)
+    assert log.segment_base_offsets == [0, 1]
+
+
+def test_a_segment_is_begun_when_the_names_of_those_in_front_are_durable(disk):
+    log = open_log(disk, "/data/t-0")
+    append(log)
+    log.roll(NOW_MS)
+    append(log)
+    disk.operations.clear()
+    log.roll(NOW_MS)
+    names = [path for operation, path in disk.operations if operation == "sync_dir"]
+    assert names[0] == "/data/t-0", "that of the second segment, which no flush has made durable"
+    assert disk.operations.index(("sync_dir", "/data/t-0")) < disk.operations.index(
+        ("create", f"/data/t-0/{2:020d}.log")
+    )
+
+
+def test_a_roll_for_which_there_is_no_descriptor_fails_no_log(disk):
+    log = open_log(disk, "/data/t-0")
+    append(log)
+    log.roll(NOW_MS)
+    append(log)
+
+    def fail(number: int) -> None:
+        error = OSError(number, "no")
+        disk.fault = lambda operation, path, count: error if operation == "sync_dir" else None
+        with pytest.raises(OSError, match="no"):
+            log.roll(NOW_MS)
+        disk.fault = None
+
+    fail(errno.EMFILE)
+    assert log.failure is None
+    append(log)
+    fail(errno.EIO)
+    assert log.failure == "a directory could not be synced: [Errno 5] no"
+
+
+def test_a_roll_closes_no_file_that_a_flush_has_to_sync(disk):
+    log = open_log(disk, "/data/t-0", cache=SegmentCache(files_max=6))
+    append(log)
+    log.roll(NOW_MS)
+    append(log)
+    job = log.begin_flush()
+    for _ in range(2):  # beyond what may wait for a flush
+        log.roll(NOW_MS)
+        append(log)
+    job.run()
+    log.finish_flush(job)
+    assert log.recovery_point == 2
+    log.flush()
+    assert log.recovery_point == 4
 
 
 # ---- preallocate

@@ -124,6 +124,43 @@ def test_a_file_that_another_thread_syncs_is_not_handed_over(log, threads):
     threads.finish(1)
 
 
+def test_what_failed_to_sync_before_is_not_handed_over_and_fails_the_flush(log, threads):
+    """A segment is synced when its file has to be closed, and no flush was there to hear of it."""
+    job = log.begin_flush()
+    log._row.active.sync_failure = OSError(errno.EIO, "lost")
+    assert not job.hand_over(threads, 0, 1)
+    with pytest.raises(OSError, match="lost"):
+        job.run()
+    assert log.failure == "a flush failed: [Errno 5] lost"
+    assert log.recovery_point == 1
+
+
+def test_the_log_has_failed_before_its_files_are_let_go_of(log, threads, monkeypatch):
+    """Whoever waits for them would go on as if they were durable."""
+    job = log.begin_flush()
+    assert job.hand_over(threads, 0, 1)
+    threads.finish(1, errno.EIO)
+    file, failures = log._row.active.file, []
+    release = type(file).release
+    monkeypatch.setattr(
+        type(file), "release", lambda self: (failures.append(log.failure), release(self))
+    )
+    with pytest.raises(OSError):
+        job.settle(errno.EIO)
+    assert failures == [f"a flush failed: [Errno 5] {os.strerror(errno.EIO)}"]
+
+
+def test_a_file_that_was_closed_once_it_was_durable_need_not_be_synced(log):
+    late, flush = log.begin_flush(), log.begin_flush()
+    flush.run()
+    log.finish_flush(flush)
+    log._row.active.release()
+    late.run()
+    log.finish_flush(late)
+    assert log.recovery_point == 2
+    log.close()
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_sync_that_fails_fails_the_log_for_good(log, threads, error):
     """fsyncgate: the next sync would succeed, and the data would be gone."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
-from fencepost.batch.header import read_header
+from fencepost.batch.header import BatchHeader, read_header
 from fencepost.batch.records import BatchBuilder, build_batch, read_records
-from fencepost.log.errors import (
-    OffsetOutOfRange,
-)
+from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.partition_log import PartitionLog
 from fencepost.sim.disk import SimDisk
+from fencepost.wire.types import Buffer
 
 from .filled_logs import SMALL, data_disk, filled
 from .helpers import (
+    NOW_MS,
     append,
     config,
     contents,
@@ -153,6 +154,45 @@ def test_where_a_batch_begins_is_where_the_log_can_be_cut(disk):
         assert log.end_offset == cut and cut in starts
 
 
+def test_where_compaction_has_left_nothing_the_log_can_be_cut_anywhere(disk):
+    log = open_log(disk, "/data/t-0")
+    batch = make_batch(2)
+    for base_offset in (10, 50):
+        batch[0:8] = base_offset.to_bytes(8)
+        follow(log, batch)
+    assert [log.batch_start(offset) for offset in (3, 10, 11, 12, 49, 50, 51)] == [
+        3, 10, 10, 12, 49, 50, 50,
+    ]  # fmt: skip
+
+
+def test_between_segments_no_offset_is_missing_but_in_a_compacted_topic(disk):
+    log = open_log(disk, "/data/t-0")
+    for _ in range(3):
+        append(log)
+    log.roll(NOW_MS)
+    append(log)
+    log.close()
+    first = disk.open(f"/data/t-0/{0:020d}.log")
+    first.truncate(first.size() * 2 // 3)
+    first.close()
+
+    def gives(log: PartitionLog) -> int:
+        return log.read(2, 1000, 4).first_offset
+
+    known = {"clean_shutdown": True, "recovery_point": 4}
+    log = open_log(disk, "/data/t-0", **known)
+    for policy in ("delete", "compact", "delete"):
+        log.config = config(cleanup_policy=policy)
+        if policy == "compact":
+            assert gives(log) == 3
+        else:
+            with pytest.raises(CorruptFileError, match="offsets 2 to 2 are missing"):
+                gives(log)
+    log.close(clean=False)
+    assert gives(open_log(disk, "/data/t-0", accept_loss=True, **known)) == 3
+    assert gives(open_log(disk, "/data/t-0", cleaned_offset=3, **known)) == 3
+
+
 # ---- timestamps
 
 
@@ -222,3 +262,24 @@ def test_an_entry_without_an_epoch(disk):
     batch = make_batch(1, timestamp_ms=5)
     follow(log, batch)  # epoch -1
     assert log.offset_for_timestamp(0) == (0, 5, None)
+
+
+def test_batches_to_be_searched_are_given_out_one_after_the_other(disk):
+    log = open_log(disk, "/data/t-0")
+    for timestamp_ms in (10, 30, 20, 30, 5):
+        append(log, make_batch(2, timestamp_ms=timestamp_ms))
+
+    def bases(give: Callable[[int], tuple[Buffer, BatchHeader] | None]) -> list[int]:
+        found: list[int] = []
+        while (batch := give(len(found))) is not None:
+            found.append(batch[1].base_offset)
+            assert read_header(batch[0]).base_offset == found[-1]
+        return found
+
+    assert bases(lambda skip: log.batch_by_timestamp(20, skip)) == [2, 4, 6]
+    assert bases(lambda skip: log.batch_by_timestamp(99, skip)) == []
+    # The last is what all headers say, for a batch that compaction has emptied.
+    assert bases(log.batch_by_max_timestamp) == [2, 6, 2]
+    log.advance_start_offset(4)
+    assert bases(lambda skip: log.batch_by_timestamp(20, skip)) == [4, 6]
+    assert bases(log.batch_by_max_timestamp) == [6, 6]

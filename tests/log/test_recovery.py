@@ -436,6 +436,14 @@ def test_an_empty_directory_and_an_empty_file():
     assert (again.start_offset, again.end_offset) == (40, 40)
 
 
+def test_a_directory_that_is_not_there_begins_where_the_checkpoint_says():
+    disk = SimDisk()
+    log = open_log(disk, LOG, start_offset=40)
+    assert (log.start_offset, log.end_offset) == (40, 40)
+    assert log.segment_base_offsets == [40]
+    assert not log.recovery.was_unclean, "there was nothing to be closed"
+
+
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("start_offset", [19, 500, 99_999_999])
 def test_a_start_behind_the_end_is_refused_and_costs_no_record(clean, start_offset):
@@ -477,6 +485,15 @@ def test_torn_partition_metadata(content):
     again = reopen(disk, topic_id=TOPIC_ID)  # nothing was durable: the file was torn
     assert again.topic_id == TOPIC_ID
     assert disk.read(f"{LOG}/partition.metadata").endswith(str(TOPIC_ID).encode())
+
+
+def test_the_topic_id_is_durable_once_a_log_was_recovered():
+    """The process before may have left it in the page cache (KAFKA-10101)."""
+    disk, log = filled_disk(3, close=False)
+    disk.process_death()
+    disk.operations.clear()
+    reopen(disk, recovery_point=log.end_offset, topic_id=TOPIC_ID)
+    assert ("sync", f"{LOG}/partition.metadata") in disk.operations
 
 
 def test_a_batch_of_an_earlier_incarnation_does_not_come_back():

@@ -18,6 +18,7 @@ from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.records.txn_index import ENTRY_BYTES, AbortedTxn
 
+from .data_dir import TXN, make_dir
 from .helpers import append, config, follow, make_batch, open_log
 
 DIR = "/data/topic-0"
@@ -445,3 +446,16 @@ def test_after_any_crash_the_index_is_what_the_log_says(seed, crash_at):
     log.close()
     verifier = Verifier(disk, is_live=lambda _: False)
     assert [one for one in verifier.run([DIR]) if one.is_problem] == []
+
+
+def test_indexes_made_anew_are_durable_before_the_recovery_point_may_pass_them():
+    disk = make_dir()
+    bases = open_log(disk, TXN, clean_shutdown=True).segment_base_offsets
+    disk.process_death()
+    disk.operations.clear()
+    open_log(disk, TXN)
+    synced = {path for what, path in disk.operations if what == "sync"}
+    written = {path for what, path in disk.operations if what == "write"}
+    of_closed = {f"{TXN}/{base:020d}.txnindex" for base in bases[:-1]}
+    assert written & of_closed
+    assert written & of_closed <= synced

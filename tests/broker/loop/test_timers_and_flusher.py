@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fencepost.broker.loop.flusher import Flusher
+from fencepost.broker.loop.flusher import INLINE_AT_MOST_US, Flusher
 from fencepost.broker.loop.timers import SWEEP_AT_LEAST, Timers
 from fencepost.runtime.clock import SystemClocks
 
@@ -64,6 +64,7 @@ class FakeLog:
         self.end_offset = 0
         self.flushed = 0
         self.runs = 0
+        self.ran_on = 0
         self.begun = asyncio.Event()
         self.finished = asyncio.Event()
         self.error = error
@@ -82,6 +83,7 @@ class FakeLog:
         def run(self):
             self.log.gate.wait(DEADLINE_S)
             self.log.runs += 1
+            self.log.ran_on = threading.get_ident()
             if self.log.error:
                 raise self.log.error
 
@@ -270,5 +272,123 @@ def test_a_quiet_flush_is_waited_for_by_nobody():
         assert listening.persisted == [("t", 3)]
         log.gate.set()
         listening.flusher.close()
+
+    run(scenario())
+
+
+def test_an_append_does_not_wait_for_a_quiet_flush_that_is_to_begin():
+    async def scenario():
+        listening, log = Listening(before_ack=False), FakeLog()
+        log.end_offset = 3
+        listening.flusher.flush_quietly("t", log)
+        listening.flusher.request("t", log)
+        assert listening.persisted == [("t", 3)]
+        listening.flusher.close()
+
+    run(scenario())
+
+
+# -- on the spot ------------------------------------------------------------------------------
+
+QUICK_US = 100.0
+
+
+@pytest.mark.parametrize(
+    ("average_us", "is_on_the_spot"),
+    [
+        pytest.param(0.0, False, id="nothing known"),
+        pytest.param(QUICK_US, True, id="quick"),
+        pytest.param(INLINE_AT_MOST_US - 1, True, id="just quick"),
+        pytest.param(INLINE_AT_MOST_US, False, id="slow"),
+    ],
+)
+def test_a_single_append_is_flushed_on_the_spot_if_the_disk_is_quick(average_us, is_on_the_spot):
+    async def scenario():
+        heard, log = Listening(), FakeLog()
+        log.end_offset = 1
+        heard.flusher._lane(log.log_dir).average_us = average_us
+        heard.flusher.request("k", log)
+        await heard.heard()
+        assert heard.persisted == [("k", 1)]
+        assert log.flushed == 1
+        assert (log.ran_on == threading.get_ident()) == is_on_the_spot
+        heard.flusher.close()
+
+    run(scenario())
+
+
+def append_twice(flusher: Flusher, log: FakeLog) -> None:
+    flusher.request("k", log)
+    flusher.request("k", log)
+
+
+def append_to_two_logs(flusher: Flusher, log: FakeLog) -> None:
+    flusher.request("k", log)
+    flusher.request("other", FakeLog())
+
+
+def flush_quietly(flusher: Flusher, log: FakeLog) -> None:
+    flusher.flush_quietly("k", log)
+
+
+@pytest.mark.parametrize("what", [append_twice, append_to_two_logs, flush_quietly])
+def test_the_loop_waits_for_a_single_append_only(what):
+    async def scenario():
+        heard, log = Listening(), FakeLog()
+        heard.flusher._lane(log.log_dir).average_us = QUICK_US
+        what(heard.flusher, log)
+        await log.finished.wait()
+        assert log.ran_on != threading.get_ident()
+        heard.flusher.close()
+
+    run(scenario())
+
+
+def test_the_loop_waits_for_no_flush_while_another_runs():
+    async def scenario():
+        heard, log, held = Listening(), FakeLog(), FakeLog()
+        held.gate.clear()
+        heard.flusher.request("held", held)
+        await held.begun.wait()
+        heard.flusher._lane(log.log_dir).average_us = QUICK_US
+        heard.flusher.request("k", log)
+        await log.finished.wait()
+        assert log.ran_on != threading.get_ident()
+        held.gate.set()
+        heard.flusher.close()
+
+    run(scenario())
+
+
+# -- threads ----------------------------------------------------------------------------------
+
+
+def test_flushes_one_after_the_other_need_one_thread():
+    async def scenario():
+        heard, log = Listening(), FakeLog()
+        lane = heard.flusher._lane(log.log_dir)
+        for end_offset in range(1, 4):
+            log.end_offset = end_offset
+            lane.average_us = 0.0
+            heard.flusher.request("k", log)
+            await heard.heard()
+        assert len(lane.threads) == 1
+        heard.flusher.close()
+        assert log.runs == 3
+
+    run(scenario())
+
+
+def test_who_waits_for_a_flush_is_told_although_it_is_asked_for_quietly_too():
+    async def scenario():
+        heard, log = Listening(), FakeLog()
+        log.end_offset = 1
+        heard.flusher.request("k", log)
+        heard.flusher.flush_quietly("k", log)
+        await log.finished.wait()
+        await heard.heard()
+        assert heard.persisted == [("k", 1)]
+        assert log.runs == 1
+        heard.flusher.close()
 
     run(scenario())
