@@ -37,7 +37,8 @@ def test_every_module_says_what_it_is_for():
 
 
 def test_lines_stay_short():
-    tracked = [*SOURCES, *(ROOT / "src").rglob("*.pyx"), *(ROOT / "tests").rglob("*.py")]
+    cython = [path for kind in ("pyx", "pxi") for path in (ROOT / "src").rglob(f"*.{kind}")]
+    tracked = [*SOURCES, *cython, *(ROOT / "tests").rglob("*.py")]
     wide = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in tracked
@@ -53,7 +54,7 @@ def test_sources_name_no_machine_and_no_registry():
         for folder in ("src", "tests", "docs", "benchmarks", "examples", "tools", "requirements")
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
-        and path.suffix in {".py", ".pyx", ".md", ".txt", ".yml", ".toml"}
+        and path.suffix in {".py", ".pyx", ".pxi", ".md", ".txt", ".yml", ".toml"}
         and path != Path(__file__).resolve()
     ]
     named = [str(path.relative_to(ROOT)) for path in everything if FOREIGN.search(path.read_text())]
