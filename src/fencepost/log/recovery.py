@@ -81,7 +81,6 @@ class SegmentRecovery:
         self.snapshots: set[int] = set()
         self.report = RecoveryReport()
         self.made_first_segment = False
-        self.is_durable = False
         self.holds_anything = False
         """Whether any segment had a byte when it was found."""
         self._is_as_created = False
@@ -145,7 +144,10 @@ class SegmentRecovery:
             yield position, header
 
     def recover(self) -> None:
-        """Check the segments, truncate at the first batch that is not sound, sync what is kept."""
+        """Check the segments, truncate at the first batch that is not sound, sync what is kept.
+
+        What is left is durable then, with whatever recovery point.
+        """
         params, recovery_point = self._params, self._params.recovery_point
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
         ends_at = self.segments[-1].base_offset
@@ -155,11 +157,9 @@ class SegmentRecovery:
         if params.clean_shutdown and self._trust_active() and not self._has_grown():
             self._check_clean_end()
             self._check_start(self.segments[-1])
-            self.is_durable = True
             return
         self.report.was_unclean |= params.clean_shutdown  # the marker says so, the files do not
         if self.made_first_segment and recovery_point <= self.segments[0].base_offset:
-            self.is_durable = True
             return
         # A segment that ends at the recovery point is read as well: its batches had been durable
         # when it was closed, the indexes that were written then need not be.
@@ -400,4 +400,3 @@ class SegmentRecovery:
             for suffix in SEGMENT_SUFFIXES:
                 if suffix != LOG_SUFFIX and self.disk.exists(last.path(suffix)):
                     self.disk.unlink(last.path(suffix))
-        self.is_durable = True

@@ -105,7 +105,7 @@ def _finish(
         row,
         start,
         end_offset,
-        end_offset if recovery.is_durable else min(params.recovery_point, end_offset),
+        end_offset,
         params.gaps_below,
         epochs.cache,
         epochs.differs_from_file,
