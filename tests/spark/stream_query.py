@@ -75,12 +75,17 @@ def through_json(offset: Json) -> Json:
     return json.loads(json.dumps(offset))
 
 
-def started(fake: FakeCluster, options: Any, count: int = 10, **given: str) -> Query:
-    """A query that has read `count` records of partition 0, the last of them in epoch 1."""
-    fill(fake, count - 2)
+def fill_as_read(fake: FakeCluster) -> None:
+    """Append the ten records that a query has read which is `started`."""
+    fill(fake, 8)
     fake.partition("t").elect(1)
     fill(fake, 2)
+
+
+def started(fake: FakeCluster, options: Any, **given: str) -> Query:
+    """A query that has read ten records of partition 0, the last two of them in epoch 1."""
+    fill_as_read(fake)
     query = Query(options(startingOffsets="earliest", **given))
     query.trigger()
-    assert query.read == [(0, 0, count)]
+    assert query.read == [(0, 0, 10)]
     return query

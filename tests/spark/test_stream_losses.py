@@ -18,7 +18,7 @@ from fencepost.spark.tasks import read_range
 
 from ..client.fake_cluster import FakeCluster
 from .schemas import schema
-from .stream_query import P0, P1, Query, fill, started, through_json
+from .stream_query import P0, P1, Query, fill, fill_as_read, started, through_json
 
 RUNNING, RESTARTED = "running", "restarted"
 
@@ -58,6 +58,12 @@ def recreate(fake: FakeCluster, _: Query) -> None:
     """With more than there was: the offsets look right."""
     fake.create_topic("t", 2)
     fill(fake, 50)
+
+
+def recreate_alike(fake: FakeCluster, _: Query) -> None:
+    """With as many records in the same epochs: nothing tells it but its id."""
+    fake.create_topic("t", 2)
+    fill_as_read(fake)
 
 
 def delete(fake: FakeCluster, _: Query) -> None:
@@ -107,6 +113,12 @@ LOSSES = {
         ["t-0: recreated, offsets 10 to the end", "t-1: recreated, offsets 0 to the end"],
         ["its id was {was}"],
         reads=[(0, 0, 50)],
+    ),
+    "recreated, looks the same": Row(
+        recreate_alike,
+        ["t-0: recreated, offsets 10 to the end", "t-1: recreated, offsets 0 to the end"],
+        ["its id was {was}"],
+        reads=[(0, 0, 10)],
     ),
     "recreated, plain offsets": Row(
         recreate,
