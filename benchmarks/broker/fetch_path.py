@@ -1,0 +1,155 @@
+"""CPU time of one usual Fetch from the bytes that arrive to the bytes of its answer.
+
+    python benchmarks/broker/fetch_path.py [--batch-bytes N] [--connections C] [--partitions P]
+                                           [--sessions] [--calls]
+
+What `produce_path` does for Produce: a node in this process, connections whose transports only
+count, logs in memory. Each connection is given one request at a time, of so many partitions with a
+batch each, in a session of its own if asked to, as Java's consumers are. `--calls` shows which
+functions take the time instead, most first, by cProfile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.broker import frames
+from benchmarks.broker.produce_path import MEMORY, PARTITIONS, CountingTransport, receive
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.node.node import Node
+from fencepost.wire.api.fetch import FetchResponse
+from fencepost.wire.frame import decode_response
+
+SHOWN_CALLS = 40
+
+
+class LatestTransport(CountingTransport):
+    """Keeps what it was given last."""
+
+    latest = b""
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self.latest = data
+
+
+class Reader:
+    """A connection, and the request that it repeats: the next one of its session, if it has one."""
+
+    def __init__(
+        self, listener: Listener, wanted: list[tuple[str, int, int]], max_bytes: int
+    ) -> None:
+        self.connection = Connection(listener, "PLAINTEXT")
+        self._transport = LatestTransport()
+        self.connection.connection_made(self._transport)
+        self._frame = bytearray(frames.fetch_frame(wanted, max_bytes))
+        self._epoch_at = self._epoch = 0
+
+    def begin_session(self, wanted: list[tuple[str, int, int]], max_bytes: int) -> None:
+        """Make the requests those of a session."""
+        receive(self.connection, frames.fetch_frame(wanted, max_bytes, 0, frames.NEW_SESSION))
+        data = bytes(self._transport.latest[frames.LENGTH.size :])
+        session_id = decode_response(FetchResponse, frames.FETCH_VERSION, data)[1].session_id
+        if not session_id:
+            raise frames.RefusedError("there is no room for one session more")
+        self._frame = bytearray(frames.fetch_frame(wanted, max_bytes, session=(session_id, 0)))
+        session = struct.pack(">ii", session_id, 0)
+        self._epoch_at = self._frame.index(session) + len(session) // 2
+
+    def ask(self) -> None:
+        """One request, whose answer leaves at once."""
+        if self._epoch_at:
+            self._epoch += 1
+            struct.pack_into(">i", self._frame, self._epoch_at, self._epoch)
+        receive(self.connection, self._frame)
+
+    def check(self) -> None:
+        """That the latest answer has records, and no error."""
+        data = bytes(self._transport.latest[frames.LENGTH.size :])
+        _, response = decode_response(FetchResponse, frames.FETCH_VERSION, data)
+        parts = [part for topic in response.responses for part in topic.partitions]
+        if response.error_code or not parts or not all(part.records for part in parts):
+            raise frames.RefusedError(f"not all partitions were read: {response}")
+
+
+def run(readers: list[Reader], times: int) -> None:
+    """Have every reader ask so many times, in turn."""
+    for _ in range(times):
+        for reader in readers:
+            reader.ask()
+
+
+async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
+    """Microseconds of CPU time per request, of each round."""
+    config = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
+    node = Node(BrokerConfig.load(None, config), asyncio.get_running_loop())
+    await node.start()
+    bootstrap = f"127.0.0.1:{node.bound[0].port}"
+    partitions, batch_bytes = max(PARTITIONS, arguments.partitions), arguments.batch_bytes
+    await asyncio.to_thread(frames.create_topic, bootstrap, "path", partitions)
+    await asyncio.to_thread(frames.write_once, bootstrap, "path", partitions, batch_bytes)
+    assert node.broker is not None, "it has all roles"
+    readers = []
+    for number in range(arguments.connections):
+        asked = [(number + index) % partitions for index in range(arguments.partitions)]
+        wanted = [("path", index, 0) for index in asked]
+        max_bytes = 2 * batch_bytes * arguments.partitions
+        readers.append(Reader(node.broker.listener, wanted, max_bytes))
+        if arguments.sessions:
+            readers[-1].begin_session(wanted, max_bytes)
+    times = max(1, arguments.requests // arguments.connections)
+    run(readers, times)
+    for reader in readers:
+        reader.check()
+    took_us = []
+    if arguments.calls:
+        with cProfile.Profile() as profile:
+            run(readers, times)
+        pstats.Stats(profile).sort_stats("tottime").print_stats(SHOWN_CALLS)
+    else:
+        for _ in range(arguments.rounds):
+            began = time.process_time()
+            run(readers, times)
+            took_us.append((time.process_time() - began) * 1e6 / (times * len(readers)))
+    for reader in readers:
+        reader.connection.connection_lost(None)
+    await node.stop()
+    return took_us
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--batch-bytes", type=int, default=4096)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--partitions", type=int, default=1, help="of each request")
+    parser.add_argument("--sessions", action="store_true")
+    parser.add_argument("--requests", type=int, default=1600, help="of each round")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--calls", action="store_true", help="which functions take the time")
+    arguments = parser.parse_args()
+    place = MEMORY if Path(MEMORY).is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        took_us = asyncio.run(measure(arguments, directory))
+    if took_us:
+        least, median = min(took_us), statistics.median(took_us)
+        print(f"CPU us per request: {least:.1f} at least, {median:.1f} in the median")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
