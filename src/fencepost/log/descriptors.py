@@ -59,7 +59,7 @@ class Descriptors:
         self._pause = pause
         self._spares: list[int] = []
         self._lock = threading.Lock()
-        self._impatient = threading.local()
+        self._impatience = _Impatience()
         self._told_at = float("-inf")
         self._refill()
 
@@ -78,7 +78,7 @@ class Descriptors:
 
     def without_waiting(self) -> AbstractContextManager[None]:
         """Within it, calls of this thread fail with EMFILE or ENFILE instead of waiting."""
-        return _Impatience(self._impatient)
+        return self._impatience
 
     def close(self) -> None:
         """Give the spare descriptors back; from now on there are none."""
@@ -95,7 +95,7 @@ class Descriptors:
             except OSError as error:
                 if not is_shortage(error):
                     raise
-                is_over = waited_s >= self.patience_s or getattr(self._impatient, "on", False)
+                is_over = waited_s >= self.patience_s or self._impatience.depth > 0
                 if waited_s >= 0 and is_over:
                     raise
                 if waited_s >= 0:
@@ -127,20 +127,17 @@ class Descriptors:
             log.warning("waiting for a file descriptor: %s has none left (ulimit -n)", whose)
 
 
-class _Impatience:
-    """See `Descriptors.without_waiting`."""
+class _Impatience(threading.local):
+    """See `Descriptors.without_waiting`; each thread has its own."""
 
-    __slots__ = ("_before", "_of_thread")
-
-    def __init__(self, of_thread: threading.local) -> None:
-        self._of_thread = of_thread
+    depth = 0
+    """In how many contexts the thread is, one within the other."""
 
     def __enter__(self) -> None:
-        self._before = getattr(self._of_thread, "on", False)
-        self._of_thread.on = True
+        self.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        self._of_thread.on = self._before
+        self.depth -= 1
 
 
 def _nothing() -> None:

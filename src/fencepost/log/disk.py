@@ -37,6 +37,7 @@ import os
 import stat
 import sys
 import threading
+from threading import get_ident
 from typing import Final, Protocol
 
 from fencepost.log.descriptors import Descriptors
@@ -292,7 +293,7 @@ class OsFile:
     def read_at(self, size: int, position: int) -> bytes | bytearray:
         """See `File`."""
         cache = self._page_cache
-        if cache is not None and cache.thread == threading.get_ident():
+        if cache is not None and cache.thread == get_ident():
             data = cache.read(self.path, self._descriptor, size, position)
             if data is not None:
                 return data
@@ -416,7 +417,7 @@ class OsDisk:
     def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
         """See `Disk`."""
         descriptor = self._open(path, os.O_RDONLY)
-        if self.page_cache.thread != threading.get_ident():
+        if self.page_cache.thread != get_ident():
             return read_descriptor(path, descriptor, max_bytes)
         file = OsFile(path, descriptor, self.page_cache)
         try:

@@ -166,7 +166,7 @@ class ReadableLog:
         return measure_batches(self._row.from_offset(offset), offset, max_bytes, bound)
 
     def _check_readable(self, offset: int) -> None:
-        self.check_usable()
+        self._health.check()
         if not self._start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
 

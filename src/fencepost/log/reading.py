@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.batch.header import MAGIC, BatchHeader
 from fencepost.batch.records import read_batch, read_payload
@@ -24,16 +26,18 @@ from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import Segment
 
 
-class ReadResult(NamedTuple):
-    """Whole batches in `buffers`, one behind the other, beginning at or before what was asked.
-
-    `first_offset` is the base offset of the first one (of a compressed message of formats v0 and
-    v1, the offset of its last record); what was asked for if there is none.
-    """
+class ReadResult(Struct, frozen=True):
+    """Whole batches in `buffers`, one behind the other, beginning at or before what was asked."""
 
     buffers: list[Buffer]
     size_bytes: int
-    first_offset: int
+    asked_offset: int
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset of the first batch (of a compressed message of formats v0 and v1, the
+        offset of its last record); what was asked for if there is none."""
+        return int.from_bytes(self.buffers[0][:8]) if self.buffers else self.asked_offset
 
 
 class TimestampedOffset(NamedTuple):
@@ -70,7 +74,7 @@ def read_batches(
         if end <= start:
             break
         data = segment.read(start, end)
-        return ReadResult([data], len(data), int.from_bytes(data[:8]))
+        return ReadResult([data], len(data), offset)
     return ReadResult([], 0, offset)
 
 

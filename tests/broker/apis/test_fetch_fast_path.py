@@ -10,13 +10,14 @@ from __future__ import annotations
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import pytest
 from hypothesis import event, given, settings, strategies as st
 
 from fencepost.broker.apis import fetch_fast_path
 from fencepost.broker.apis.fetch import handle
+from fencepost.broker.apis.fetch_answer import FetchParts
 from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
 from fencepost.broker.apis.fetch_fast_path import take_usual
 from fencepost.broker.net.request_context import Buffer, RequestContext
@@ -74,12 +75,7 @@ class Served:
         node.produce(twice_led, [NOW_MS])
         self.full = full
         self._host_transactions()
-        found = {type_.__name__: part for type_, part in node.parts.items()}
-        self.parts = {
-            name: found[annotation]
-            for name, annotation in handle.__annotations__.items()
-            if annotation in found
-        }
+        self.parts = FetchParts(*(node.parts[kind] for kind in get_type_hints(FetchParts).values()))
 
     def _host_transactions(self) -> None:
         """Partition 0: committed, and open from offset 7 on; 1: aborted from 4 on; 2: the same, in
@@ -123,17 +119,21 @@ class Served:
             len(frame),
         )
         if way == "short":
-            if not take_usual(context, received, start, **self.parts):
+            taken = take_usual(context, received, start, parts=self.parts)
+            if not taken:
                 assert not context.answered and self.traffic() == before
                 assert caller.buffered_bytes == 0
                 return None
+            if taken is not True:
+                assert not context.answered
+                context.reply_without_errors(*taken)
         else:
             caller.nobody_is_in_front = way == "at once"
             try:
                 request, _ = FetchRequest.read(received, start, version, max_elements=20_000)
             except DecodeError:
                 return None
-            answer = to_its_end(handle(context, request, **self.parts))
+            answer = to_its_end(handle(context, request, parts=self.parts))
             if answer is not None:
                 context.reply(answer)
         return Request(context, metrics, caller.buffered_bytes)

@@ -139,7 +139,7 @@ class Served:
                 hosted.machine.high_watermark,
                 asdict(hosted.traffic),
                 hosted.log.producers.encode(),
-                hosted.log.read(0, 1 << 24, hosted.log.end_offset)[0] is not None
+                hosted.log.read(0, 1 << 24, hosted.log.end_offset).buffers is not None
                 and b"".join(bytes(one) for _, one in all_of(hosted.log)),
             )
             for hosted in self.node.replicas.all()

@@ -147,6 +147,22 @@ def test_usual_requests_leave_among_the_others(client) -> None:
     assert client.answers.frame_bytes == 10 and len(client.usual.times) == 2
 
 
+def test_an_answer_that_is_there_at_once_has_no_place(client) -> None:
+    context = client.ask(7)
+    context.add_buffered(5)
+    client.answers.put_next(context, [b"a", b"b"])
+    assert context.answered and not client.answers.waiting
+    assert client.answers.frame_bytes == client.budget.waiting_bytes == 0
+    assert client.budget.outgoing_bytes == 2 and client.out() == b"ab"
+
+
+def test_nobody_may_be_in_front_of_an_answer_that_leaves_at_once(client) -> None:
+    client.ask()
+    with pytest.raises(AssertionError, match="the next"):
+        client.answers.put_next(client.ask(), [b"a"])
+    assert client.out() == b""
+
+
 def test_a_context_takes_the_place_of_a_usual_request(client) -> None:
     gone, request = usual(b"u"), usual(b"u", answered=False)
     client.answers.waiting += [request, usual(b"v")]

@@ -64,6 +64,26 @@ def test_few_requests_are_timed_each_and_of_many_one_stands_for_all(interval_s, 
     assert count > ALL_TIMED_UP_TO
 
 
+def test_an_answer_that_leaves_at_once_counts_as_any_other():
+    metrics, count = RequestMetrics(), 3_000
+    watched = metrics.watch(
+        Route(12, "Heartbeat", HeartbeatRequest, 0, 4, 0, None, take_bytes=lambda *_: [b"12", b"3"])
+    )
+    for number in range(count):
+        context = metrics.new_context(Door(number * 0.0001), ROUTE, 4, 1, "c", 50)
+        context.leave(watched.take_bytes(context, memoryview(b""), 0))
+        assert context.answered
+    api = metrics.apis[12]
+    assert (api.errors, api.response_bytes, api.request_bytes) == (
+        {0: count},
+        3 * count,
+        50 * count,
+    )
+    times = api.times()
+    assert abs(times["totaltimems"].count - count) <= TIMED_ONE_IN
+    assert times["remotetimems"].count == times["totaltimems"].count
+
+
 def test_every_error_in_an_answer_counts():
     parts = [PartitionProduceResponse(index=i, error_code=code) for i, code in enumerate((0, 3, 6))]
     topics = [TopicProduceResponse(name=n, partition_responses=parts) for n in ("a", "b")]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+from typing import Any, NamedTuple
 
 import pytest
 
-from fencepost.broker.net.registry import Route, Routes
+from fencepost.broker.net.registry import MissingPartError, Route, Routes, bind_route
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fencepost.wire.frame import encode_response_parts
 
 from ..listener_fixtures import serve_listener
 
@@ -47,3 +49,47 @@ def test_a_handler_that_cannot_be_loaded_costs_one_connection():
             assert client.is_disconnected()
         with served.connect() as client:
             assert client.ask(HeartbeatRequest(), 4) == HeartbeatResponse()
+
+
+class Some(NamedTuple):
+    """Parts that go together."""
+
+    number: int
+    name: str
+
+
+def test_a_handler_is_given_parts_and_named_tuples_of_parts():
+    def handle(context: object, request: object, *, name: str, some: Some) -> Any:
+        return name, some
+
+    route = Route(KEY, "Heartbeat", HeartbeatRequest, 1, 4, 0, handle, take_bytes=handle)
+    bound = bind_route(route, {int: 5, str: "a"})
+    assert bound.take_bytes is not None
+    assert bound.handler(1, 2) == bound.take_bytes(1, 2) == ("a", Some(5, "a"))
+    with pytest.raises(MissingPartError, match="int"):
+        bind_route(route, {str: "a"})
+
+
+def test_an_answer_that_is_made_from_bytes_leaves_at_once():
+    tells = iter(["answers", "leaves", "breaks", "answers"])
+
+    def take(context: Any, frame: memoryview, start: int) -> Any:
+        how = next(tells)
+        if how == "breaks":
+            raise ValueError("unforeseen")
+        if how == "leaves":
+            return False
+        assert context.is_next
+        made = HeartbeatResponse(throttle_time_ms=1)
+        return encode_response_parts(made, context.api_version, context.correlation_id)
+
+    def handle(context: object, request: object) -> Any:
+        return HeartbeatResponse(throttle_time_ms=2)
+
+    with serve_listener() as served:
+        route = Route(KEY, "Heartbeat", HeartbeatRequest, 0, 4, 0, handle, take_bytes=take)
+        served.listener.routes = Routes({KEY: (0, 4)}, lambda _: route)
+        with served.connect() as client:
+            answers = [client.ask(HeartbeatRequest(), 4) for _ in range(4)]
+    assert [one.throttle_time_ms for one in answers] == [1, 2, 0, 1]
+    assert [one.error_code for one in answers] == [0, 0, -1, 0]

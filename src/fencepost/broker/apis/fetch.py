@@ -30,16 +30,12 @@ from fencepost.broker.apis.fetch_answer import (
     PartitionLook,
 )
 from fencepost.broker.apis.fetch_fast_path import take_usual
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.replicas.read_replicas import rack_selector
 from fencepost.broker.replicas.throttles import LeaderThrottle
-from fencepost.broker.storage.cold_reads import COLD_TRIES, ColdReads
-from fencepost.broker.storage.storage import Storage
+from fencepost.broker.storage.cold_reads import COLD_TRIES
 from fencepost.log.page_cache import NotCachedError
-from fencepost.machines.driver import Driver
 from fencepost.machines.fetch import (
     NO_WAIT,
     Asker,
@@ -52,10 +48,9 @@ from fencepost.machines.fetch import (
 )
 from fencepost.machines.partition import Isolation
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
-from fencepost.runtime.clock import Clocks
-from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
+from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetch_arrival import look_on_arrival
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import (
     FetchRequest,
     FetchResponse,
@@ -75,23 +70,12 @@ def handle(
     context: RequestContext,
     request: FetchRequest,
     *,
-    clocks: Clocks,
-    cold_reads: ColdReads,
-    config: BrokerConfig,
-    fetches: FetchHost,
-    metadata: MetadataCache,
-    replicas: ReplicaManager,
-    storage: Storage,
-    driver: Driver,
-    throttle: LeaderThrottle,
+    parts: FetchParts,
 ) -> Message | Pieces | None:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         context.fail(ErrorCode.INVALID_REQUEST)
         return None
-    parts = FetchParts(
-        clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
-    )
     named = sum(len(topic.partitions) for topic in request.topics)
     context.add_buffered(PARTITION_BYTES * named)
     if named >= PARTITIONS_PER_PIECE:

@@ -32,33 +32,24 @@ from fencepost.broker.apis.fetch_bytes import (
     answer_in_bytes,
     read_usual,
 )
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces
 from fencepost.broker.net.request_context import Buffer, RequestContext
-from fencepost.broker.replicas.throttles import LeaderThrottle
-from fencepost.broker.storage.cold_reads import ColdReads
-from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
-from fencepost.machines.driver import Driver
 from fencepost.machines.fetch import (
     NO_WAIT,
     Asker,
     FetchContext,
     FetchOutcome,
-    FetchSession,
     FetchTerms,
     FetchWanted,
-    Finished,
 )
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.fetch.sessions import without_session
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
-from fencepost.runtime.clock import Clocks
-from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.delayed_fetches import SessionKey
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -66,34 +57,22 @@ from fencepost.wire.message import Message
 _ASKERS: Final = tuple(Asker(CONSUMER, ANY_BROKER_EPOCH, isolation) for isolation in Isolation)
 """By the isolation of what they read."""
 
+_READ_COMMITTED: Final = Isolation.READ_COMMITTED
+
 _Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
 
 
 def take_usual(
-    context: RequestContext,
-    frame: memoryview,
-    body_start: int,
-    *,
-    clocks: Clocks,
-    cold_reads: ColdReads,
-    config: BrokerConfig,
-    fetches: FetchHost,
-    metadata: MetadataCache,
-    replicas: ReplicaManager,
-    storage: Storage,
-    driver: Driver,
-    throttle: LeaderThrottle,
-) -> bool:
-    """Take a request from its bytes; whether it was a usual one, and is answered some time."""
+    context: RequestContext, frame: memoryview, body_start: int, *, parts: FetchParts
+) -> bool | list[Buffer]:
+    """Take a request from its bytes; whether it was a usual one, and is answered some time. Or its
+    answer, if that is usual, too, and there now."""
     version = context.api_version
     if version < FLEXIBLE_FROM or not context.is_next:
         return False
     request = read_usual(frame, body_start, version)
     if request is None:
         return False
-    parts = FetchParts(
-        clocks, cold_reads, config, fetches, metadata, replicas, storage, driver, throttle
-    )
     asker = _ASKERS[request.isolation]
     session = _begin(parts, request, asker, version)
     if session is None:
@@ -101,9 +80,8 @@ def take_usual(
     if isinstance(session, ErrorCode):
         context.reply(FetchResponse(error_code=int(session)))
         return True
-    max_bytes = min(request.max_bytes, config.get("fetch.max.bytes"))
-    _Usual(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
-    return True
+    max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
+    return _Usual(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
 
 
 def _begin(
@@ -118,10 +96,11 @@ def _begin(
     session = fetches.sessions.next_of(request.session_id, request.session_epoch, by_id)
     if isinstance(session, ErrorCode):
         return None
-    looks = len(session.stirring) + fetches.due(session, asker)
-    looks += sum(one.key not in session.stirring for one in wanted)
-    if looks > PARTITIONS_MAX:
-        return None
+    if len(session.entries) + len(wanted) > PARTITIONS_MAX:  # which is more than it looks at
+        looks = len(session.stirring) + fetches.due(session, asker)
+        looks += sum(one.key not in session.stirring for one in wanted)
+        if looks > PARTITIONS_MAX:
+            return None
     begun = fetches.sessions.go_on(session, wanted, request.forgotten, parts.clocks.now_ms())
     if not isinstance(begun, ErrorCode) and begun.session is not None:
         fetches.arrived(begun.session, asker)
@@ -147,19 +126,23 @@ class _Usual:
         self._max_bytes = max_bytes
         self._asker = asker
 
-    def begin(self, max_wait_ms: int) -> None:
-        """Answer, or wait."""
+    def begin(self, max_wait_ms: int) -> bool | list[Buffer]:
+        """Answer, or wait: what `take_usual` returns."""
         found = self._find()
         if (
-            found is None
-            or max_wait_ms <= 0
-            or self._max_bytes <= 0
-            or not (found or self._session.has_quiet)
-            or any(bounds.upper_bound > wanted.fetch_offset for _, wanted, bounds in found)
+            found is not None
+            and not _has_records(found)
+            and max_wait_ms > 0
+            and self._max_bytes > 0
+            and (found or self._session.has_quiet)
         ):
-            self._context.reply_now(lambda: self._answer(found))
-        else:
             self._park(found, self._parts.clocks.now_ms() + max_wait_ms)
+            return True
+        answer = self._answer(found)
+        if isinstance(answer, list):
+            return answer
+        self._context.reply_now(lambda: answer)
+        return True
 
     def _find(self) -> _Found | None:
         """What each partition says, in their order; None if one of them has something else to
@@ -191,67 +174,63 @@ class _Usual:
     def _answer(self, found: _Found | None) -> Message | Pieces | list[Buffer]:
         """The answer, or how it is made if that is unusual."""
         unread: dict[SessionKey, NotCachedError] = {}
-        records = None if found is None else self._read(found, unread)
-        if found is None or records is None:
+        some = None if found is None else self._read(found, unread)
+        if found is None or some is None:
             return self._unusual(unread).make_at_once(None)
-        some: list[Answered] = []
-        for (hosted, wanted, bounds), data in zip(found, records, strict=True):
-            hosted.traffic.fetched(len(data), 0, is_follower=False)
-            topic, index = wanted.key
-            some.append((topic, index, bounds, data))
-        session_id = 0
-        if self._session.session is not None:
-            finished = self._finish(self._session.session, found, records)
+        session, session_id = self._session.session, 0
+        outcomes: list[tuple[SessionKey, FetchOutcome]] = []
+        for place, (hosted, wanted, bounds) in enumerate(found):
+            size_bytes = len(some[place][3])
+            hosted.traffic.fetched(size_bytes, 0, is_follower=False)
+            if session is None:
+                continue
+            outcome = FetchOutcome(size_bytes, bounds.high_watermark, bounds.log_start_offset)
+            outcomes.append((wanted.key, outcome))
+            if bounds.upper_bound == wanted.fetch_offset:  # who asks has all of it
+                self._parts.fetches.settle(session, hosted, wanted.key, self._asker)
+        if session is not None:
+            finished = self._session.finish(outcomes, self._parts.clocks.now_ms())
             session_id = finished.session_id
             if finished.error_code:
                 return FetchResponse(error_code=int(finished.error_code), session_id=session_id)
-            some = [some[position] for position in finished.included]
+            if len(finished.included) < len(some):  # the client knows of the others already
+                some = [some[place] for place in finished.included]
         correlation_id, isolation = self._context.correlation_id, self._asker.isolation
         return answer_in_bytes(correlation_id, session_id, isolation, some)
 
-    def _finish(
-        self, session: FetchSession[SessionKey], found: _Found, records: list[Buffer]
-    ) -> Finished:
-        """What of it the client of a session has to hear; what it has all of becomes quiet."""
-        outcomes = []
-        for (hosted, wanted, bounds), data in zip(found, records, strict=True):
-            outcome = FetchOutcome(len(data), bounds.high_watermark, bounds.log_start_offset)
-            outcomes.append((wanted.key, outcome))
-            if bounds.upper_bound == wanted.fetch_offset:
-                self._parts.fetches.settle(session, hosted, wanted.key, self._asker)
-        return self._session.finish(outcomes, self._parts.clocks.now_ms())
-
-    def _read(self, found: _Found, unread: dict[SessionKey, NotCachedError]) -> list[Buffer] | None:
-        """The records of each, as many as `ReadBudget` has them have; None if they cannot be read
+    def _read(
+        self, found: _Found, unread: dict[SessionKey, NotCachedError]
+    ) -> list[Answered] | None:
+        """What each has, as many records as `ReadBudget` has it have; None if they cannot be read
         at once, or there is more to tell of one. `unread` then has the partition that is not in the
         page cache, if it is that."""
         parts = self._parts
-        reads_committed = self._asker.isolation == Isolation.READ_COMMITTED
-        records: list[Buffer] = []
+        reads_committed = self._asker.isolation == _READ_COMMITTED
+        some: list[Answered] = []
         left_bytes = min(self._max_bytes, self._context.available_bytes)
         has_data = False
         with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(0):
             for hosted, wanted, bounds in found:
-                offset = wanted.fetch_offset
+                (topic, index), offset = wanted.key, wanted.fetch_offset
                 limit_bytes = min(wanted.partition_max_bytes, left_bytes)
                 if bounds.upper_bound <= offset or (limit_bytes <= 0 and has_data):
-                    records.append(b"")
+                    some.append((topic, index, bounds, b""))
                     continue
                 try:
                     if reads_committed and hosted.log.has_aborted_transactions(offset):
                         return None
-                    buffers, size_bytes, _ = hosted.log.read(
-                        offset, max(limit_bytes, 0), bounds.upper_bound, not has_data
-                    )
+                    there = hosted.log.read(offset, limit_bytes, bounds.upper_bound, not has_data)
                 except NotCachedError as cold:
                     unread[wanted.key] = cold
                     return None
                 except LOG_ERRORS:
                     return None
-                records.append(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-                left_bytes -= size_bytes
-                has_data = has_data or size_bytes > 0
-        return records
+                buffers = there.buffers
+                data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+                some.append((topic, index, bounds, data))
+                left_bytes -= len(data)
+                has_data = has_data or len(data) > 0
+        return some
 
     def _unusual(self, unread: dict[SessionKey, NotCachedError]) -> FetchAnswer:
         terms = self._terms(NO_WAIT)
@@ -290,3 +269,11 @@ class _Usual:
     def _respond(self) -> Pieces:
         """The answer, when it is its turn."""
         return (yield from self._unusual({}).make(None))
+
+
+def _has_records(found: _Found) -> bool:
+    """Whether any of the partitions has something to read."""
+    for _, wanted, bounds in found:  # noqa: SIM110 - one or two as a rule: a generator is dearer
+        if bounds.upper_bound > wanted.fetch_offset:
+            return True
+    return False

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.output import Output
 from fencepost.broker.net.registry import Pieces
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.request_context import Buffer, RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +133,15 @@ class Answers:
                 self._put(context)
         finally:
             self._is_draining = False
+
+    def put_next(self, context: RequestContext, parts: list[Buffer]) -> None:
+        """The answer of a request that has come last and `is_next`, without errors: it leaves."""
+        came_last = self.waiting.pop()
+        assert came_last is context and not self.waiting, "it is the next"
+        self.frame_bytes -= context.frame_size_bytes
+        context.leave(parts)
+        context.release()
+        self._output.put(parts)
 
     def put_usual(self) -> None:
         """The answers of usual requests at the front that are known, if there are such."""

@@ -427,20 +427,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_bytes(self, context: RequestContext, frame: memoryview, body_start: int) -> bool:
         """Whether a request was taken before it is decoded."""
-        take_bytes = context.route.take_bytes
+        answers, route = self._answers, context.route
+        take_bytes = route.take_bytes
         assert take_bytes is not None, "or nobody asks"
-        self._answers.add(context)
-        if context.route.api_key != PRODUCE_KEY:
+        answers.add(context)
+        if route.api_key != PRODUCE_KEY:
             self._listener.before_others()
         try:
-            if take_bytes(context, frame, body_start):
-                return True
+            taken = take_bytes(context, frame, body_start)
         except Exception:
-            log.exception("%s v%d from %s failed", context.route.name, context.api_version, self)
+            log.exception("%s v%d from %s failed", route.name, context.api_version, self)
             context.fail()
             return True
-        self._answers.take_back()
-        return False
+        if taken is False:
+            answers.take_back()
+            return False
+        if taken is not True:
+            answers.put_next(context, taken)
+        return True
 
     def _work_done(self) -> None:
         """A handler that worked in pieces is through: on to what came behind its request."""

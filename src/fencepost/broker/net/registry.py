@@ -12,8 +12,9 @@ two handlers then (Fetch reads topics from a broker, the metadata log from a con
 
 A handler is called synchronously from the bytes' arrival with a `RequestContext`, the decoded
 request, and the parts of the node that it needs: these are its keyword-only parameters, each with
-the part's class for its annotation. They are given out when the first request of the API comes and
-the handler's module is loaded (`Routes`), so a handler's signature says all it can reach. Whether a
+the part's class for its annotation, or a named tuple of parts. They are given out when the first
+request of the API comes and the handler's module is loaded (`Routes`), so a handler's signature
+says all it can reach. Whether a
 node has the parts of all its handlers is known by test, not at the start.
 
 It either returns the response or returns None and answers later through the context:
@@ -43,7 +44,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, isgeneratorfunction, signature
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,13 +52,15 @@ from msgspec.structs import replace
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
 from fencepost.runtime import cooperative
 from fencepost.wire.message import Message
+from fencepost.wire.types import Buffer
 
 Pieces = cooperative.Pieces[Message | None]
 Handler = Callable[..., Message | Pieces | None]
 """Takes a RequestContext, the request, and parts of the node by keyword."""
-BytesHandler = Callable[..., bool]
+BytesHandler = Callable[..., bool | list[Buffer]]
 """Takes a RequestContext, a frame, where the body starts in it, and parts of the node by keyword.
-Says whether it has taken the request; if not, nothing has happened."""
+Says whether it has taken the request; if not, nothing has happened. What it returns instead is the
+answer to a request that `is_next`, as `reply_without_errors` takes it."""
 
 HANDLERS: Final = "fencepost.broker.apis."
 """The package of the handlers, which are above this room: it loads them by name."""
@@ -252,7 +255,15 @@ def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:
     given = {}
     for name, parameter in signature(handler, eval_str=True).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY:
-            if parameter.annotation not in parts:
-                raise MissingPartError(f"{handler.__module__} needs {parameter.annotation!r}")
-            given[name] = parts[parameter.annotation]
+            given[name] = _find_part(parameter.annotation, parts, handler.__module__)
     return partial(handler, **given) if given else handler
+
+
+def _find_part(wanted: Any, parts: Parts, whose: str) -> object:
+    """A part of the node, or the named tuple of parts that is wanted."""
+    if isinstance(wanted, type) and issubclass(wanted, tuple):
+        make: Callable[..., object] = wanted
+        return make(*(_find_part(one, parts, whose) for one in get_type_hints(wanted).values()))
+    if wanted not in parts:
+        raise MissingPartError(f"{whose} needs {wanted!r}")
+    return parts[wanted]

@@ -277,6 +277,10 @@ class RequestContext:
         self._parts = self._encode(message)
         return None
 
+    def leave(self, parts: list[Buffer]) -> None:
+        """For the connection: this is the answer, without errors, and it leaves now."""
+        self.answered = True
+
     def take_parts(self) -> list[Buffer]:
         """The encoded response; for the connection, when it is its turn."""
         make, self._make = self._make, None

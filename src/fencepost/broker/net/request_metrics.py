@@ -176,9 +176,11 @@ class RequestMetrics:
         number = api.number_before(arrived_s) + 1
         api.asked(1, api_version, frame_size_bytes)
         if number > ALL_TIMED_UP_TO and number % TIMED_ONE_IN:
-            return self.context_again(
+            counted = _Counted(
                 connection, route, api_version, correlation_id, client_id, frame_size_bytes
             )
+            counted.api = api
+            return counted
         timed = _Timed(connection, route, api_version, correlation_id, client_id, frame_size_bytes)
         timed.api = api
         timed.weight = 1 if number <= ALL_TIMED_UP_TO else TIMED_ONE_IN
@@ -233,6 +235,11 @@ class _Counted(RequestContext):
             self.api.response_bytes += sum(map(len, parts))
         super().reply_without_errors(*parts)
 
+    def leave(self, parts: list[Buffer]) -> None:
+        """See `RequestContext`."""
+        self.api.answered_without_errors(1, sum(map(len, parts)))
+        self.answered = True
+
     def _frame(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> list[Buffer]:
         api = self.api
         api.errors.update(errors or (NONE,))
@@ -269,6 +276,13 @@ class _Timed(_Counted):
         """See `RequestContext`: what it waited for is there, and it is the next to be sent."""
         self.answered_s = self.sending_s = perf_counter()
         super().reply_now(make)
+
+    def leave(self, parts: list[Buffer]) -> None:
+        """See `RequestContext`: its handler has made the answer, and did not wait."""
+        super().leave(parts)
+        if self.began_s:
+            times_s = (self.began_s - self.arrived_s, perf_counter() - self.began_s, 0.0, 0.0)
+            self.api.done(times_s, self.weight)
 
     def take_pieces(self) -> Pieces | None:
         """See `RequestContext`: this answer is the next to be sent, since the first call."""
@@ -316,13 +330,15 @@ def _timed(handler: Handler) -> Handler:
 def _timed_bytes(take: BytesHandler) -> BytesHandler:
     """The same for what takes a request from its bytes."""
 
-    def take_bytes(context: RequestContext, frame: memoryview, body_start: int) -> bool:
+    def take_bytes(
+        context: RequestContext, frame: memoryview, body_start: int
+    ) -> bool | list[Buffer]:
         if type(context) is not _Timed:
             return take(context, frame, body_start)
         context.began_s = perf_counter()
-        is_taken = take(context, frame, body_start)
+        taken = take(context, frame, body_start)
         context.handled_s = perf_counter()
-        return is_taken
+        return taken
 
     return take_bytes
 

@@ -140,8 +140,10 @@ class QuietPartitions(Generic[Partition, Key]):
 
     def arrived(self, session: FetchSession[Key], asker: Asker) -> None:
         """A request in the session: let some stir, or all if somebody else asks than before."""
-        count = self.due(session, asker)
-        for key in list(islice(self._of_session[session], count)) if count else ():
+        quiet = self._of_session.get(session)
+        if not quiet:
+            return
+        for key in list(islice(quiet, self.due(session, asker))):
             self._wake(session, key)  # and it is looked at, so that nobody need be told
 
     def due(self, session: FetchSession[Key], asker: Asker) -> int:
