@@ -26,8 +26,10 @@ from setuptools.errors import BaseError, CCompilerError
 SOURCES = [
     "fencepost/batch/_kernels.pyx",
     "fencepost/batch/_produce.pyx",
+    "fencepost/log/_page_cache.pyx",
     "fencepost/log/_sync_threads.pyx",
     "fencepost/wire/_codec.pyx",
+    "fencepost/wire/_fetch.pyx",
 ]
 MODULES = [source.removesuffix(".pyx").replace("/", ".") for source in SOURCES]
 # What modules call most lies in libpython, and may be called there without a stub in between.

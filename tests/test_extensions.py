@@ -21,7 +21,16 @@ ROOT = Path(__file__).resolve().parent.parent
 SOABI = sysconfig.get_config_var("SOABI")
 KERNELS, CODEC = "fencepost.batch._kernels", "fencepost.wire._codec"
 SYNC, PRODUCE = "fencepost.log._sync_threads", "fencepost.batch._produce"
-ROOMS = {"wire": CODEC, "batch": KERNELS, "produce": PRODUCE, "sync": SYNC}
+FETCH, READ = "fencepost.wire._fetch", "fencepost.log._page_cache"
+ROOMS = {
+    "wire": CODEC,
+    "batch": KERNELS,
+    "produce": PRODUCE,
+    "fetch": FETCH,
+    "read": READ,
+    "sync": SYNC,
+}
+ALL_PYTHON = f"({', '.join(f'{room}: python' for room in ROOMS)};"
 
 
 def version_of(source: Path, **environment: str) -> list[str]:
@@ -45,11 +54,13 @@ def version_of(source: Path, **environment: str) -> list[str]:
 
 def test_version_says_why_python_is_in_use():
     backends, *reasons = version_of(ROOT / "src", FENCEPOST_PURE="1")
-    assert "(wire: python, batch: python, produce: python, sync: python;" in backends
+    assert ALL_PYTHON in backends
     assert reasons == [
         "wire runs in Python, slower: FENCEPOST_PURE=1 is set",
         "batch runs in Python, slower: FENCEPOST_PURE=1 is set",
         "produce runs in Python, slower: FENCEPOST_PURE=1 is set",
+        "fetch runs in Python, slower: FENCEPOST_PURE=1 is set",
+        "read runs in Python, slower: FENCEPOST_PURE=1 is set",
         "sync runs in Python, slower: FENCEPOST_PURE=1 is set",
     ]
 
@@ -173,11 +184,13 @@ def test_what_does_not_compile_is_told_with_the_compilers_own_error(checkout: Pa
     )
     source = build(checkout, "build_ext", "--inplace", CC=fails)
     backends, *reasons = version_of(source)
-    assert "(wire: python, batch: python, produce: python, sync: python;" in backends
+    assert ALL_PYTHON in backends
     assert reasons == [
         f"wire runs in Python, slower: {CODEC} was not built: a.h:2: error: clash",
         f"batch runs in Python, slower: {KERNELS} was not built: a.h:2: error: clash",
         f"produce runs in Python, slower: {PRODUCE} was not built: a.h:2: error: clash",
+        f"fetch runs in Python, slower: {FETCH} was not built: a.h:2: error: clash",
+        f"read runs in Python, slower: {READ} was not built: a.h:2: error: clash",
         f"sync runs in Python, slower: {SYNC} was not built: a.h:2: error: clash",
     ]
     assert not stale.exists()
@@ -234,6 +247,8 @@ def test_a_pure_build_says_so(checkout: Path, words: tuple[str, ...]):
         f"wire runs in Python, slower: {CODEC} was not built: FENCEPOST_PURE_BUILD=1 was set",
         f"batch runs in Python, slower: {KERNELS} was not built: FENCEPOST_PURE_BUILD=1 was set",
         f"produce runs in Python, slower: {PRODUCE} was not built: FENCEPOST_PURE_BUILD=1 was set",
+        f"fetch runs in Python, slower: {FETCH} was not built: FENCEPOST_PURE_BUILD=1 was set",
+        f"read runs in Python, slower: {READ} was not built: FENCEPOST_PURE_BUILD=1 was set",
         f"sync runs in Python, slower: {SYNC} was not built: FENCEPOST_PURE_BUILD=1 was set",
     ]
 

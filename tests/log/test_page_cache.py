@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from fencepost.log import page_cache
 from fencepost.log.disk import OsDisk
 from fencepost.log.page_cache import NotCachedError
 
@@ -17,9 +18,15 @@ from .page_cache_fixtures import make_cold
 DATA = os.urandom(300_000)
 
 
-@pytest.fixture
-def world(tmp_path):
+WAYS = [page_cache._read_by_python]
+if page_cache._compiled is not None:
+    WAYS.append(page_cache._compiled.read_cached)
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__module__.rpartition(".")[2])
+def world(tmp_path, request, monkeypatch):
     """A disk, and a file on it that is not in the page cache."""
+    monkeypatch.setattr(page_cache, "read_cached", request.param)
     disk, path = OsDisk(), tmp_path / "t-0" / "0.log"
     path.parent.mkdir()
     file = disk.open(str(path), create=True)
@@ -65,7 +72,7 @@ def test_a_file_system_without_the_flag_is_read_as_ever_and_named_once(
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, "preadv", refuse)
+    monkeypatch.setattr(page_cache, "read_cached", refuse)
     disk, file = world
     with caplog.at_level(logging.INFO), disk.page_cache:
         for _ in range(2):
@@ -79,7 +86,32 @@ def test_a_disk_that_refuses_is_an_error(world, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "preadv", refuse)
+    monkeypatch.setattr(page_cache, "read_cached", refuse)
     disk, file = world
     with disk.page_cache, pytest.raises(OSError, match="Input/output"):
         file.read_at(300_000, 0)
+
+
+@pytest.mark.parametrize("read", WAYS)
+def test_a_system_that_is_asked_for_what_is_not_there_says_so(world, read):
+    with pytest.raises(OSError) as caught:
+        read(-1, 10, 0)
+    assert caught.value.errno == errno.EBADF
+    with pytest.raises((ValueError, OverflowError)):
+        read(-1, -1, 0)
+    descriptor = os.open(world[1].path, os.O_RDONLY)
+    try:
+        with pytest.raises(OSError) as caught:
+            read(descriptor, 10, -5)
+    finally:
+        os.close(descriptor)
+    assert caught.value.errno == errno.EINVAL
+
+
+def test_nothing_is_read_that_is_not_in_the_file(world):
+    disk, file = world
+    assert file.read_at(len(DATA), 0) == DATA
+    with disk.page_cache:
+        for size in (0, 1, 65_535, 65_536, 65_537, len(DATA), len(DATA) + 1):
+            for position in (0, 1, 200_000):
+                assert file.read_at(size, position) == DATA[position : position + size]

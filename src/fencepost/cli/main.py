@@ -22,16 +22,18 @@ COLUMNS_DEFAULT: Final = 80
 
 
 def version_text() -> str:
-    """The version, what is compiled of the codec, of record batches, of Produce requests and of
-    flushes, and why what runs in Python does, which is slower."""
+    """The version, what is compiled of the codec, of record batches, of Produce and Fetch requests,
+    of reads and of flushes, and why what runs in Python does, which is slower."""
     from fencepost.batch import backend as batch_backend
-    from fencepost.log import sync_threads
+    from fencepost.log import page_cache, sync_threads
     from fencepost.wire import backend as wire_backend
 
     reasons = {
         "wire": wire_backend.why_python(),
         "batch": batch_backend.why_python(),
         "produce": batch_backend.why_no_produce_kernel(),
+        "fetch": wire_backend.why_no_fetch_kernel(),
+        "read": page_cache.why_python(),
         "sync": sync_threads.why_python(),
     }
     named = ", ".join(f"{part}: {'python' if why else 'c'}" for part, why in reasons.items())

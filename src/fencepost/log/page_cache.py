@@ -11,6 +11,8 @@ where it would wait. Nothing has happened then: have the range read on another t
 Only reads of contents are meant. To open a file is to look its name up, which the kernel seldom
 forgets of a directory that is in use; nobody can ask it not to wait for that.
 
+The compiled `_page_cache` makes that call where it was built, `os.preadv` elsewhere.
+
 Where there is no such call, or the file system does not know the flag (most of those over a
 network), reads wait as they do elsewhere. A line in the log says so, once for each log directory.
 """
@@ -20,10 +22,18 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable
 from threading import get_ident
-from typing import Final
+from typing import Any, Final
+
+from fencepost.extensions import load
 
 log = logging.getLogger(__name__)
+
+COMPILED_INTERFACE = 1
+
+_compiled: Any
+_compiled, why_python = load("fencepost.log._page_cache", COMPILED_INTERFACE)
 
 _HAS_CALL: Final = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
 _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -63,18 +73,19 @@ class PageCache:
     def __exit__(self, *_: object) -> None:
         self.thread = _NOBODY
 
-    def read(self, path: str, descriptor: int, size: int, position: int) -> bytearray | None:
+    def read(
+        self, path: str, descriptor: int, size: int, position: int
+    ) -> bytes | bytearray | None:
         """As many bytes of an open file as `File.read_at` gives; None where nobody can tell.
 
         NotCachedError, OSError.
         """
         if not _HAS_CALL or (self._unsupported and log_dir_of(path) in self._unsupported):
             return None
-        data = bytearray(size)
         try:
-            count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+            data = read_cached(descriptor, size, position)
         except BlockingIOError:
-            count = 0
+            data = b""
         except OSError as error:
             if error.errno not in _UNKNOWN_FLAG:
                 raise
@@ -85,12 +96,27 @@ class PageCache:
                 log_dir_of(path),
             )
             return None
-        if count < size:
-            missing = min(position + size, os.fstat(descriptor).st_size) - (position + count)
+        if len(data) < size:
+            cached_to = position + len(data)
+            missing = min(position + size, os.fstat(descriptor).st_size) - cached_to
             if missing > 0:
-                raise NotCachedError(path, position + count, missing)
-            del data[count:]
+                raise NotCachedError(path, cached_to, missing)
         return data
+
+
+def _read_by_python(descriptor: int, size: int, position: int) -> bytearray:
+    """See `_page_cache.read_cached`."""
+    data = bytearray(size)
+    count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
+    if count < size:
+        del data[count:]
+    return data
+
+
+read_cached: Callable[[int, int, int], bytes | bytearray]
+"""Reads what the page cache has of an open file: (descriptor, size, position)."""
+
+read_cached = _read_by_python if _compiled is None else _compiled.read_cached
 
 
 def log_dir_of(path: str) -> str:

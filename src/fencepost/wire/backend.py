@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 COMPILED_INTERFACE = 5
+FETCH_INTERFACE = 1
 
 
 class Codec(Protocol):
@@ -40,6 +41,12 @@ class Codec(Protocol):
 
 
 _compiled, why_python = load("fencepost.wire._codec", COMPILED_INTERFACE)
+
+fetch_kernel: Any
+"""The compiled module that reads and answers the usual Fetch, or None. Callers look here at every
+call rather than at import, so that a test can set it."""
+
+fetch_kernel, why_no_fetch_kernel = load("fencepost.wire._fetch", FETCH_INTERFACE)
 
 
 def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec]]:

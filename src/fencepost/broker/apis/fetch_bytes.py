@@ -1,9 +1,10 @@
 """The bytes of the usual Fetch and of its answer: known but for the numbers in them.
 
-What consumers ask as a rule fits in few bytes, and its answer has few besides the records. So both
-are a handful of `struct` calls here, made where the bytes were received; records are not copied.
-Lengths and counts are varints, one more than what they stand for; in a usual request they are of
-one byte. `.` stands for no tags. What comes after the header:
+What consumers ask as a rule fits in few bytes, and its answer has few besides the records. So the
+compiled `wire._fetch` reads it where the bytes were received, and writes a small answer in one
+piece. Where it was not built both are a handful of `struct` calls here, as are large answers, whose
+records are not copied. Lengths and counts are varints, one more than what they stand for; in a
+usual request they are of one byte. `.` stands for no tags. What comes after the header:
 
 | request                                                    | answer                            |
 |------------------------------------------------------------|-----------------------------------|
@@ -31,11 +32,13 @@ from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 
 from fencepost.broker.apis.fetch_answer import TOPIC_IDS_FROM
+from fencepost.broker.net.output import SMALL_OUTPUT_BYTES
 from fencepost.broker.net.request_context import Buffer
 from fencepost.machines.fetch import FetchWanted
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.runtime.delayed_fetches import SessionKey
+from fencepost.wire import backend
 from fencepost.wire.runtime import uvarint
 from fencepost.wire.types import Uuid
 
@@ -83,6 +86,16 @@ class UsualFetch(NamedTuple):
 
 def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
     """The body of a request that begins at `at`; None if it is not usual."""
+    kernel = backend.fetch_kernel
+    if kernel is None:
+        return _read_usual(frame, at, version)
+    request: UsualFetch | None = kernel.read_usual(
+        UsualFetch, FetchWanted, Uuid, frame, at, version
+    )
+    return request
+
+
+def _read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
     end = len(frame)
     if version < REPLICA_STATE_FROM:
         if end - at < _REPLICA.size or _REPLICA.unpack_from(frame, at)[0] != CONSUMER:
@@ -188,6 +201,17 @@ def answer_in_bytes(
 ) -> list[Buffer]:
     """The response frame in parts, of partitions in this order; neighbours of a topic together."""
     aborted = _NONE_ABORTED if isolation == Isolation.READ_COMMITTED else _NO_LIST
+    kernel = backend.fetch_kernel
+    if kernel is not None:
+        whole = kernel.answer(correlation_id, session_id, aborted, some, SMALL_OUTPUT_BYTES)
+        if whole is not None:
+            return [whole]
+    return _answer_in_bytes(correlation_id, session_id, aborted, some)
+
+
+def _answer_in_bytes(
+    correlation_id: int, session_id: int, aborted: int, some: list[Answered]
+) -> list[Buffer]:
     bodies: list[Buffer] = [b""]  # the head's place
     ends = b""
     topics = 0
