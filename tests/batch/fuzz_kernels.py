@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow as pa
 from fencepost.batch import backend
 from fencepost.batch.columns import decode_columns, encode_columns, partition_columns
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import HEADER_BYTES, stamp_crc
+from fencepost.batch.header import HEADER_BYTES, BatchHeader, read_header, stamp_crc
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import BatchBuilder, read_records
 
@@ -26,6 +27,7 @@ from .. import sanitized
 from .samples import RECORDS, build, wrap
 
 PAYLOAD = bytes(build(RECORDS)[HEADER_BYTES:])
+SAMPLE = read_header(build(RECORDS))
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 ROUNDS_MIN = 2_000
@@ -73,6 +75,23 @@ def read_all(rng: random.Random, blob: memoryview) -> int:
     return sound
 
 
+def compact(rng: random.Random, offsets: Any, blob: memoryview) -> None:
+    """Note the keys of it, pick what stays, and give that another base: as if it were records."""
+    kernels: Any = backend.kernels
+    kernels.sound_headers(blob, rng.randrange(len(blob) + 1), BatchHeader)
+    begin = rng.choice([0, min(HEADER_BYTES, len(blob))])
+    header = SAMPLE._replace(records_count=rng.choice([0, 1, 4, 4, 4, 2**31 - 1]))
+    room = rng.choice([0, 50, 1 << 30])
+    offsets.note(blob[begin:], header, rng.randrange(3), 10, rng.random() < 0.5, room)
+    offsets.put(rng.randbytes(rng.randrange(300)), rng.getrandbits(62))
+    offsets.get(rng.randbytes(rng.randrange(300)))
+    _, _, left = offsets.pick(blob[begin:], header, rng.choice([-1, 1, 9]), rng.random() < 0.5)
+    for records in (left, blob[begin:]):
+        kernels.rebase_records(records, header, rng.choice([0, 1, 2**63 - 1]))
+    if rng.random() < 0.001:
+        offsets.clear()
+
+
 def write_some(rng: random.Random) -> None:
     """Encode a slice of random columns, and a record on its own."""
     count = rng.randrange(1, 40)
@@ -113,12 +132,14 @@ def main() -> None:
     rng = random.Random(int(sys.argv[2]))
     deadline = time.monotonic() + float(sys.argv[3])
     rounds = sound = 0
+    offsets = backend.kernels.KeyOffsets()
     while rounds < ROUNDS_MIN or time.monotonic() < deadline:
         rounds += 1
         blob = np.frombuffer(hostile_blob(rng), np.uint8).copy()
         sound += read_all(rng, memoryview(blob))
         backend.kernels.crc32c(memoryview(blob))
         backend.kernels.murmur2(memoryview(blob))
+        compact(rng, offsets, memoryview(blob))
         if rounds % 20 == 0:
             write_some(rng)
     print(f"rounds {rounds} sound {sound}")

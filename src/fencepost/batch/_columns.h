@@ -296,6 +296,19 @@ static int fpost_read_batch_facts(const uint8_t *at, int64_t *size, fpost_batch_
            batch->base_offset < INT64_MAX - batch->last_offset_delta;
 }
 
+/* How many v2 batches stand from `at` on that are whole and have the CRC their headers name. */
+static int64_t fpost_count_sound_batches(const uint8_t *at, const uint8_t *end)
+{
+    int64_t count = 0, size;
+    fpost_batch_facts ignored;
+    for (; end - at >= FPOST_BATCH_HEADER_BYTES; at += size, count++)
+        if (!fpost_read_batch_facts(at, &size, &ignored) || size > end - at ||
+            fpost_crc32c_of(at + FPOST_BATCH_CRC_FROM, (size_t)(size - FPOST_BATCH_CRC_FROM), 0) !=
+                fpost_big32(at + 17))
+            break;
+    return count;
+}
+
 /* The next batch of the blob; FPOST_EVENT_END with records_left 0 when it was only passed over. */
 static int fpost_scan_batch(fpost_scanner *s, int *finished)
 {

@@ -2,15 +2,16 @@
 """The compiled byte work of record batches; everything that decides is in the C headers beside.
 
 Optional: each function here has a twin in Python that gives the same results and reports the same
-faults (in `walk`, `records`, `record_writer`, `crc`, `partitioner`, `columns_numpy`,
-`columns_encode_numpy`).
+faults (in `walk`, `records`, `record_writer`, `header`, `key_offsets`, `crc`, `partitioner`,
+`columns_numpy`, `columns_encode_numpy`).
 Buffers are held while they are read, lengths of what is written are checked before writing, and the
 GIL is let go only for work that is long enough to be worth the hand-over.
 
-The parts are included below: `_kernels_records.pxi` reads records, `_kernels_writer.pxi` writes
-them one by one, `_kernels_scanner.pxi` makes columns of batches and `_kernels_encoder.pxi` batches
-of columns, `_kernels_partitions.pxi` finds partitions. `_kernels_buffers.pxi` is what the last
-three reach Python's buffers with.
+The parts are included below: `_kernels_records.pxi` reads records, `_kernels_headers.pxi` headers
+of batches, `_kernels_writer.pxi` writes records one by one, `_kernels_scanner.pxi` makes columns of
+batches and `_kernels_encoder.pxi` batches of columns, `_kernels_partitions.pxi` finds partitions,
+`_kernels_compaction.pxi` tells which records compaction keeps. `_kernels_buffers.pxi` is what
+scanner, encoder and partitions reach Python's buffers with.
 """
 
 from cpython.buffer cimport (
@@ -27,10 +28,10 @@ from cpython.bytearray cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_crc32c.h" nogil:
@@ -60,8 +61,10 @@ def crc32c(data, uint32_t value=0):
 
 
 include "_kernels_records.pxi"
+include "_kernels_headers.pxi"
 include "_kernels_writer.pxi"
 include "_kernels_buffers.pxi"
 include "_kernels_scanner.pxi"
 include "_kernels_encoder.pxi"
 include "_kernels_partitions.pxi"
+include "_kernels_compaction.pxi"

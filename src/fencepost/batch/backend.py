@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fencepost.extensions import load
 
-COMPILED_INTERFACE = 2
+COMPILED_INTERFACE = 3
 PRODUCE_INTERFACE = 4
 
 

@@ -33,9 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
+from fencepost.batch import backend
 from fencepost.batch.crc import crc32c
 from fencepost.batch.errors import BatchError
 from fencepost.wire.errors import ErrorCode
@@ -294,6 +295,19 @@ def iter_headers(
             return
         yield pos, header
         pos += header.size_bytes
+
+
+def sound_headers(buf: Buffer, pos: int = 0) -> list[BatchHeader]:
+    """Headers of the v2 batches from `pos` on that are whole and have the CRC they should have.
+
+    For those who have many to look at: at the first that is not, or is a message of v0 or v1, the
+    list ends, and `read_header` and `check_crc` say why. Without the kernels it is always empty.
+    """
+    kernels: Any = backend.kernels
+    if kernels is None:
+        return []
+    headers: list[BatchHeader] = kernels.sound_headers(buf, pos, BatchHeader)
+    return headers
 
 
 def measure(buf: Buffer, pos: int = 0, end: int | None = None) -> WholeBatches:

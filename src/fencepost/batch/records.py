@@ -240,7 +240,8 @@ def first_offset(buf: Buffer) -> int:
     return first.offset
 
 
-_Report = tuple[int, int, int, int]
+Report = tuple[int, int, int, int]
+"""A reason, the index of the record, where it begins in the payload, and the value in question."""
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
@@ -250,10 +251,10 @@ def _read_rows(
     count: int,
     row_type: Any = tuple,
     prefix: tuple[Any, ...] = (),
-) -> tuple[_Report | None, list[Any]]:
+) -> tuple[Report | None, list[Any]]:
     kernels: Any = backend.kernels
     if kernels is None:
-        report, rows = _read_rows_python(payload, header, count)
+        report, rows = read_rows_python(payload, header, count)
         if row_type is not tuple:
             rows = [row_type._make(prefix + row) for row in rows]
         return report, rows
@@ -270,9 +271,10 @@ def _read_rows(
     return report, rows
 
 
-def _read_rows_python(
+def read_rows_python(
     payload: Buffer, header: BatchHeader, count: int
-) -> tuple[_Report | None, list[Row]]:
+) -> tuple[Report | None, list[Row]]:
+    """What is wrong, if anything is, and the records, without the kernels."""
     rows: list[Row] = []
     pos, end = 0, len(payload)
     try:
@@ -288,7 +290,7 @@ def _read_rows_python(
 
 def _read_first_rows(
     payload: Buffer, header: BatchHeader, max_items: int, max_bytes: int
-) -> tuple[_Report | None, list[Row], bool]:
+) -> tuple[Report | None, list[Row], bool]:
     rows: list[Row] = []
     pos, end = 0, len(payload)
     items = 0
@@ -470,6 +472,7 @@ __all__ = [
     "BatchBuilder",
     "Header",
     "Record",
+    "Report",
     "Row",
     "assemble",
     "build_batch",
@@ -482,5 +485,6 @@ __all__ = [
     "read_records",
     "read_rows",
     "read_rows_in_parts",
+    "read_rows_python",
     "record_bytes_max",
 ]
