@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from zlib import crc32
 
 import pytest
 
+from fencepost.batch import backend
 from fencepost.batch.header import read_header, stamp_crc
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
@@ -195,6 +197,37 @@ def test_a_changed_delete_retention_holds_from_the_next_cleaning_on(disk):
     log.config = config(**SMALL, delete_retention_ms=5)
     clean(log)
     assert batches_of(log)[0][0].base_timestamp == NOW_MS + 5
+
+
+def test_a_tombstone_from_before_all_horizons_stays(disk):
+    """No delta leads from there to its timestamp (both formats: the record is what counts)."""
+    log = compacted(disk)
+    ancient = -(2**63) + 5
+    put(log, (b"a", None), (b"b", b"1"), timestamp_ms=ancient)
+    message = build_message_set([Record(2, 1, 0, b"c", None, ())], magic=1)
+    message[18:26] = ancient.to_bytes(8, signed=True)
+    message[12:16] = crc32(message[16:]).to_bytes(4)
+    follow(log, message)
+    put(log, (b"b", b"3"))
+    settle(log)
+    for _ in range(2):
+        clean(log, wall_ms=NOW_MS)
+        assert [(one.offset, one.key, one.timestamp_ms) for one in records_of(log)] == [
+            (0, b"a", ancient), (2, b"c", ancient), (3, b"b", NOW_MS),
+        ]  # fmt: skip
+        assert not any(header.has_delete_horizon for header, _ in batches_of(log))
+
+
+def test_tombstones_may_be_retained_for_ever(disk):
+    log = compacted(disk, delete_retention_ms=2**63 - 1)
+    put(log, (b"a", None), (b"a", None), timestamp_ms=7)
+    put(log, (b"b", b"1"))
+    settle(log)
+    clean(log, wall_ms=NOW_MS)
+    assert batches_of(log)[0][0].base_timestamp == 2**63 - 1
+    assert [(one.offset, one.timestamp_ms) for one in records_of(log)] == [(1, 7), (2, NOW_MS)]
+    clean(log, wall_ms=NOW_MS + 10**12)
+    assert [one.offset for one in records_of(log)] == [1, 2]
 
 
 # ---- producers
@@ -645,3 +678,32 @@ def test_a_batch_of_more_keys_than_the_map_holds_is_cleaned_all_the_same(disk):
     assert ends == [100, 200, 300], "a batch each time"
     assert [offset for offset, _, _ in pairs_of(log)] == list(range(100, 300))
     assert not clean(log, done).has_progressed
+
+
+@pytest.mark.parametrize("map_bytes", [ENTRY_BYTES * 6, 1 << 20])
+def test_both_backends_leave_the_same_bytes(monkeypatch, map_bytes):
+    if backend.kernels is None:
+        pytest.skip("there are no kernels")
+    left = []
+    for kernels in (backend.kernels, None):
+        monkeypatch.setattr(backend, "kernels", kernels)
+        disk, dice = SimDisk(), random.Random(8)
+        disk.mkdir("/data")
+        log = compacted(disk, internal_segment_bytes=900, delete_retention_ms=10)
+        for at in range(60):
+            keys = [b"k%d" % dice.randrange(12), b"long" * 9 + b"%d" % dice.randrange(5), None, b""]
+            items = [
+                (key, None if dice.random() < 0.3 else b"v%d" % at, [("h", b"%d" % at)])
+                for key in dice.sample(keys, dice.randrange(1, 5))
+            ]
+            codec = dice.choice(["none", "none", "lz4", "zstd"])
+            append(log, build_batch(items, timestamp_ms=dice.choice([-1, at]), compression=codec))
+        settle(log)
+        done = None
+        for at in range(6):
+            cleaning = clean(log, done, map_bytes=map_bytes, wall_ms=NOW_MS + 4 * at)
+            done = cleaning.cleaned_offset
+        stats = cleaning.stats
+        left.append((contents(log), done, stats.records_written, stats.keys, stats.map_utilization))
+    assert left[0] == left[1]
+    assert 0 < len(left[0][0]) < 60

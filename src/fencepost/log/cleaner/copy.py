@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc
+from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, sound_headers
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.errors import CorruptFileError, crc_mismatch
 from fencepost.log.index_builder import IndexBuilder
@@ -40,6 +40,12 @@ def read_segment(
     try:
         position, chunk, at = 0, memoryview(b""), 0
         while position < size_bytes:
+            for header in sound_headers(chunk, at):
+                end = at + header.size_bytes
+                yield position, header, chunk[at:end]
+                position, at = position + end - at, end
+            if position == size_bytes:
+                break
             wanted = HEADER_BYTES
             if len(chunk) - at >= HEADER_BYTES or position + len(chunk) - at >= size_bytes:
                 header = header_at(path, chunk, at, position)

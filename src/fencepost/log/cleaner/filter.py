@@ -27,7 +27,8 @@ the last marker of one that has written nothing else in its epoch), or if the ca
 
 Whatever is left of a batch keeps its base offset, its last offset delta and its producer's fields,
 so offsets and sequence numbers mean what they meant. A delete horizon takes the place of the base
-timestamp, so the records' timestamp deltas are written anew; all else in a record is copied.
+timestamp, so the records' timestamp deltas are written anew; all else in a record is copied. (A
+timestamp before 1970 can be so far from it that there is no such delta: then tombstones stay.)
 Emptied batches name no codec. Messages of formats v0 and v1 become v2 batches, and their tombstones
 get a horizon like all others.
 """
@@ -50,16 +51,11 @@ from fencepost.batch.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from fencepost.batch.record import LOG_APPEND_TIME
-from fencepost.batch.record_writer import append_varint, encode_record
-from fencepost.batch.records import (
-    Row,
-    assemble,
-    read_batch,
-    read_payload,
-    read_rows,
-)
-from fencepost.batch.walk import read_varint, read_varlong
+from fencepost.batch.key_offsets import rebase_records
+from fencepost.batch.record import LOG_APPEND_TIME, Record
+from fencepost.batch.record_writer import encode_record
+from fencepost.batch.records import assemble, read_batch, read_payload, read_rows
+from fencepost.batch.walk import INT64_MAX, INT64_MIN
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.transactions import TransactionTracker
 from fencepost.wire.errors import DecodeError
@@ -116,7 +112,7 @@ class BatchFilter:
         self._transactions = transactions
         self._producers = producers
         self._wall_ms = wall_ms
-        self._horizon_ms = wall_ms + delete_retention_ms
+        self._horizon_ms = min(wall_ms + delete_retention_ms, INT64_MAX)
         self.counts = FilterCounts()
 
     def filter(self, header: BatchHeader, batch: Buffer, must_stay: bool) -> Buffer | None:
@@ -134,29 +130,31 @@ class BatchFilter:
             return _emptied(header) if must_stay else None
         if header.magic != MAGIC:
             return self._filter_legacy(header, batch, must_stay)
-        payload = read_payload(batch, 0, header)
-        rows = read_rows(payload, header)
-        flags = self._flags(rows, header)
-        kept: list[Row] = list(compress(rows, flags))
-        self.counts.records_read += len(rows)
-        self.counts.records_kept += len(kept)
-        if not kept:
+        found, left = self._offsets.pick(
+            read_payload(batch, 0, header),
+            header,
+            has_keys=self._has_keys(header),
+            drops_tombstones=self._has_passed(header),
+        )
+        self.counts.records_read += header.records_count
+        self.counts.records_kept += found.kept
+        self.counts.records_without_key += found.without_key
+        if not found.kept:
             return _emptied(header) if must_stay else None
         needs_horizon = not header.has_delete_horizon and (
-            is_useless if header.is_control else any(row[4] is None for row in kept)
+            is_useless if header.is_control else found.tombstones > 0
         )
-        if not needs_horizon and len(kept) == len(rows):
+        rebased = rebase_records(left, header, self._horizon_ms) if needs_horizon else None
+        if rebased is None and found.kept == header.records_count:
             return batch
-        left, end = _pick(payload, flags), {}
-        if needs_horizon:
-            left = self._moved(left, header)
-            end = {
-                "attributes": header.attributes | DELETE_HORIZON_BIT,
-                "base_timestamp": self._horizon_ms,
-            }
+        end = header._replace(records_count=found.kept)
+        if rebased is not None:
+            end = end._replace(
+                attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=self._horizon_ms
+            )
         if not header.is_log_append_time:
-            end["max_timestamp"] = max(row[1] for row in kept)
-        return assemble(header._replace(records_count=len(kept), **end), left)
+            end = end._replace(max_timestamp=found.max_timestamp)
+        return assemble(end, left if rebased is None else rebased)
 
     def _is_useless(self, header: BatchHeader, batch: Buffer) -> bool:
         """Whether no reader needs the batch, whatever its records say."""
@@ -181,47 +179,29 @@ class BatchFilter:
         the same bytes for a key does not supersede it (KAFKA-14055)."""
         return not header.is_control
 
-    def _flags(self, rows: Sequence[Row], header: BatchHeader) -> list[bool]:
-        """Of each record whether it stays."""
-        if not self._has_keys(header):
-            return [True] * len(rows)
-        latest, last_offset = self._offsets.latest_offset, self._offsets.get
-        values_only = self._has_passed(header)
+    def _flags(self, records: Sequence[Record]) -> list[bool]:
+        """Of each message whether it stays."""
         flags = []
-        for offset, _, _, key, value, _ in rows:
-            if offset > latest:
-                flags.append(True)
-            elif key is None:
+        for record in records:
+            is_behind = record.offset > self._offsets.latest_offset
+            if record.key is None and not is_behind:
                 self.counts.records_without_key += 1
-                flags.append(False)
-            else:
-                flags.append(offset >= last_offset(key) and not (values_only and value is None))
+            flags.append(
+                is_behind
+                or (record.key is not None and record.offset >= self._offsets.get(record.key))
+            )
         return flags
 
-    def _moved(self, payload: Buffer, header: BatchHeader) -> bytearray:
-        """The records with timestamp deltas that are relative to the delete horizon."""
-        moved = bytearray()
-        pos, end = 0, len(payload)
-        shift = header.base_timestamp - self._horizon_ms
-        if header.is_log_append_time:
-            shift = 0  # the header's timestamp goes for all of them
-        body = bytearray()
-        while pos < end:
-            length, at = read_varint(payload, pos, end)
-            delta, rest = read_varlong(payload, at + 1, end)
-            body.clear()
-            body.append(payload[at])
-            append_varint(body, delta + shift)
-            body += payload[rest : at + length]
-            append_varint(moved, len(body))
-            moved += body
-            pos = at + length
-        return moved
+    def _may_have_horizon(self, kept: Sequence[Record]) -> bool:
+        """Whether one of these is a tombstone, and their timestamps can be relative to its time."""
+        return any(record.value is None for record in kept) and all(
+            record.timestamp_ms - self._horizon_ms >= INT64_MIN for record in kept
+        )
 
     def _filter_legacy(self, header: BatchHeader, batch: Buffer, must_stay: bool) -> Buffer | None:
         """A message of format v0 or v1, or a compressed set of them, as a v2 batch."""
-        records = read_batch(batch, 0, header)
-        kept = list(compress(records, self._flags(records, header)))
+        records: list[Record] = read_batch(batch, 0, header)
+        kept = list(compress(records, self._flags(records)))
         self.counts.records_read += len(records)
         self.counts.records_kept += len(kept)
         if not kept:
@@ -230,7 +210,7 @@ class BatchFilter:
         if kept[0].timestamp_type == LOG_APPEND_TIME:
             attributes |= LOG_APPEND_TIME_BIT
         base_offset, base_timestamp = kept[0].offset, kept[0].timestamp_ms
-        if any(record.value is None for record in kept):
+        if self._may_have_horizon(kept):
             attributes |= DELETE_HORIZON_BIT
             base_timestamp = self._horizon_ms
         payload = bytearray()
@@ -265,25 +245,3 @@ def _emptied(header: BatchHeader) -> bytearray:
         ),
         b"",
     )
-
-
-def _pick(payload: Buffer, flags: list[bool]) -> Buffer:
-    """The records of `payload` whose flag is set, one behind the other."""
-    if all(flags):
-        return payload
-    picked = bytearray()
-    pos, end, begin = 0, len(payload), -1
-    for flag in flags:
-        if flag != (begin >= 0):
-            if begin >= 0:
-                picked += payload[begin:pos]
-            begin = pos if flag else -1
-        low = payload[pos]
-        if low < 0x80:
-            pos += 1 + (low >> 1)
-        else:
-            length, pos = read_varint(payload, pos, end)
-            pos += length
-    if begin >= 0:
-        picked += payload[begin:pos]
-    return picked

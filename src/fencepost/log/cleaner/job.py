@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import MAGIC, BatchHeader, read_header
-from fencepost.batch.records import Row, read_batch, read_payload, read_rows
+from fencepost.batch.records import read_batch, read_payload
 from fencepost.log.cleaner.copy import Copy, read_segment, remove_copy
 from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.filter import BatchFilter, ProducerTail, control_type_of
@@ -192,12 +192,7 @@ class Cleaning:
             elif (
                 not transactions.on_data(header)
                 and header.last_offset >= first_dirty
-                and not offsets.add(
-                    _rows_of(header, batch),
-                    first_dirty,
-                    # A cleaning gets on by a batch at least, however small the map is.
-                    is_bounded=offsets.latest_offset >= first_dirty,
-                )
+                and not _add(offsets, header, batch, first_dirty)
             ):
                 return False
             if header.last_offset >= first_dirty:
@@ -287,10 +282,14 @@ class Cleaning:
             raise
 
 
-def _rows_of(header: BatchHeader, batch: memoryview) -> Sequence[Row]:
+def _add(offsets: OffsetMap, header: BatchHeader, batch: memoryview, first_dirty: int) -> bool:
+    """Note a batch's keys; whether there was room for all of them. BatchError."""
+    # A cleaning gets on by a batch at least, however small the map is.
+    is_bounded = offsets.latest_offset >= first_dirty
     if header.magic != MAGIC:
-        return read_batch(batch, 0, header)
-    return read_rows(read_payload(batch, 0, header), header)
+        return offsets.add(read_batch(batch, 0, header), first_dirty, is_bounded=is_bounded)
+    payload = read_payload(batch, 0, header)
+    return offsets.add_payload(payload, header, first_dirty, is_bounded=is_bounded)
 
 
 def _no_pause(_: int) -> None:
