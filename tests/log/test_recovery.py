@@ -7,6 +7,7 @@ invariants I02, I51, I52.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,10 @@ from fencepost.batch.header import check_crc, iter_headers, read_header
 from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
 from fencepost.log.names import offset_file
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.segment import Segment
 from fencepost.sim.disk import SimDisk
 
-from .helpers import append, config, contents, epochs_of, make_batch, open_log
+from .helpers import NOW_MS, append, config, contents, epochs_of, make_batch, open_log
 from .recovery_fixtures import (
     LOG,
     TOPIC_ID,
@@ -517,3 +519,32 @@ def test_a_batch_of_an_earlier_incarnation_does_not_come_back():
         found = contents(open_log(disk, "/t-0", recovery_point=1))
         assert found in (durable, second), f"seed {seed}"
     assert lost > 100
+
+
+def test_producers_are_looked_for_from_the_first_batch_of_one_on(monkeypatch):
+    disk = SimDisk()
+    disk.mkdir("/data")
+    log = open_log(disk, LOG)
+    for at in range(20):
+        if at in (7, 14):
+            log.roll(NOW_MS)
+        stamps = {"producer_id": 7, "producer_epoch": 1, "base_sequence": at} if at > 8 else {}
+        append(log, make_batch(1, 60, timestamp_ms=NOW_MS, fill=at, **stamps))
+    first = sum(len(batch) for base, batch in contents(log) if 7 <= base < 9)
+    log.flush()
+    log.close(clean=False)
+    for name in disk.list(LOG):
+        if name.endswith(".snapshot"):
+            disk.unlink(f"{LOG}/{name}")
+    walked: dict[int, int] = {}
+    headers = Segment.headers
+
+    def walk(segment: Segment, start: int, end: int, *chunk_bytes: int) -> Any:
+        if chunk_bytes:  # only who looks for producers says how much
+            walked[segment.base_offset] = start
+        return headers(segment, start, end, *chunk_bytes)
+
+    monkeypatch.setattr(Segment, "headers", walk)
+    again = reopen(disk)
+    assert [state.last_offset for state in again.producers.active()] == [19]
+    assert walked == {7: first, 14: 0}

@@ -25,7 +25,7 @@ DurableDataLostError unless the caller accepts the loss.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise, zip_longest
 from typing import Final
 
@@ -33,11 +33,12 @@ from msgspec.structs import replace
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.config import LogConfig
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Buffer, Disk
 from fencepost.log.epochs import EpochEntry
 from fencepost.log.errors import (
     CorruptFileError,
     DurableDataLostError,
+    LogError,
 )
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.interrupted_cleanup import settle
@@ -52,7 +53,7 @@ from fencepost.log.names import (
     offset_file,
 )
 from fencepost.log.offset_index import RELATIVE_MAX
-from fencepost.log.scanning import clear_behind, scan, write_again
+from fencepost.log.scanning import KeptAgain, clear_behind, scan
 from fencepost.log.segment import UNKNOWN, Segment
 from fencepost.log.segment_cache import SegmentCache
 
@@ -95,8 +96,9 @@ class SegmentRecovery:
         self.scanned_from: int | None = None
         """Base offset of the first segment that was read as a whole."""
         self.scanned_epochs: list[EpochEntry] = []
-        self._durable_bytes: dict[int, int] = {}
-        """Of each scanned segment, by base offset, the bytes below the recovery point."""
+        self.producers_from: dict[int, int] = {}
+        """Of each scanned segment, by base offset, where the first batch of a producer lies, or its
+        end."""
         self._ends_at: int | None = None
         """Where a batch has to end that has not been found yet; None once it has."""
 
@@ -133,11 +135,18 @@ class SegmentRecovery:
         return self._scan_file(path, self.disk.size(path), base_offset)
 
     def _scan_file(
-        self, path: str, size_bytes: int, base_offset: int
+        self,
+        path: str,
+        size_bytes: int,
+        base_offset: int,
+        on_read: Callable[[Buffer, int], None] | None = None,
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of its batches as far as they are sound and in order. OSError."""
+        """Position and header of its batches as far as they are sound and in order. OSError.
+
+        `on_read` as of `scan`.
+        """
         expected, is_gapless = base_offset, self._params.is_gapless
-        for position, header in scan(self.disk, path, size_bytes, base_offset):
+        for position, header in scan(self.disk, path, size_bytes, base_offset, on_read):
             if is_gapless and header.base_offset != expected:
                 return
             expected = header.next_offset
@@ -146,8 +155,17 @@ class SegmentRecovery:
     def recover(self) -> None:
         """Check the segments, truncate at the first batch that is not sound, sync what is kept.
 
-        What is left is durable then, with whatever recovery point.
+        What is left is durable then, with whatever recovery point. DurableDataLostError, OSError;
+        the segments are closed then.
         """
+        try:
+            self._recover()
+        except (LogError, OSError):
+            for segment in self.segments:
+                segment.close()
+            raise
+
+    def _recover(self) -> None:
         params, recovery_point = self._params, self._params.recovery_point
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
         ends_at = self.segments[-1].base_offset
@@ -339,24 +357,33 @@ class SegmentRecovery:
         return True
 
     def _scan(self, segment: Segment) -> bool:
-        """Read every batch, index it, and find where soundness ends; whether that is the end."""
+        """Read every batch, index it, and find where soundness ends; whether that is the end.
+
+        What is kept above the recovery point is written again, and still to be synced.
+        """
         self.report.segments_scanned += 1
         built = IndexBuilder(segment.base_offset, self._config.index_interval_bytes)
         end, next_offset = 0, segment.base_offset
         may_gap, recovery_point = self._config.is_compacted, self._params.recovery_point
+        kept = KeptAgain(segment)
+        self.producers_from.pop(segment.base_offset, None)
+        segment.synced_bytes = 0  # its file stays open, or is synced, until `_cut` has synced it
         for position, header in self._scan_file(
-            segment.path(), segment.size_bytes, segment.base_offset
+            segment.path(), segment.size_bytes, segment.base_offset, kept.on_read
         ):
             if not segment.has_room_for(header.last_offset):
                 break
             built.add(position, header)
             self._note_epoch(header)
+            if header.producer_id >= 0:
+                self.producers_from.setdefault(segment.base_offset, position)
             if self._ends_at in (header.next_offset, header.base_offset if may_gap else None):
                 self._ends_at = None
             end = position + header.size_bytes
             next_offset = header.next_offset
-            if next_offset <= recovery_point:
-                self._durable_bytes[segment.base_offset] = end
+            kept.keep(end, is_durable=next_offset <= recovery_point)
+        kept.write()
+        self.producers_from.setdefault(segment.base_offset, end)
         whole = end == segment.size_bytes
         segment.install_indexes(built)
         segment.next_offset = next_offset
@@ -385,7 +412,6 @@ class SegmentRecovery:
             file = segment.file
             if file.size() != segment.size_bytes:
                 file.truncate(segment.size_bytes)
-            write_again(file, self._durable_bytes.get(segment.base_offset, 0), segment.size_bytes)
             clear_behind(file, segment.size_bytes)
             if segment is not last:
                 segment.time_index.maybe_append(*segment.largest_timestamp())

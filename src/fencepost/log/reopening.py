@@ -87,7 +87,7 @@ def _finish(
     producers = ProducerStates()
     row = SegmentRow(disk, recovery.cache, directory, recovery.segments, recovery.snapshots)
     row.remove_stray_snapshots(end_offset)
-    _replay(disk, row, producers, end_offset, recovery.scanned_from, params.high_watermark)
+    _replay(recovery, row, producers, end_offset, params.high_watermark)
     producers.remove_expired(params.wall_ms, params.producer_id_expiration_ms)
     must_settle = recovery.report.was_unclean and not recovery.is_untouched
     if recovery.report.was_unclean and topic_id is not None:
@@ -118,16 +118,24 @@ def _finish(
 
 
 def _replay(
-    disk: Disk,
+    recovery: SegmentRecovery,
     row: SegmentRow,
     producers: ProducerStates,
     end_offset: int,
-    scanned_from: int | None,
     high_watermark: int | None,
 ) -> None:
     """Producer state, and the transaction indexes of scanned segments, which become durable."""
+    scanned_from = recovery.scanned_from
     index_from = settle_active(row, end_offset) if scanned_from is None else scanned_from
-    load_producers(disk, row, producers, end_offset, index_from, high_watermark)
+    load_producers(
+        recovery.disk,
+        row,
+        producers,
+        end_offset,
+        index_from,
+        high_watermark,
+        recovery.producers_from,
+    )
     if scanned_from is None:
         return
     for segment in row.segments:

@@ -7,7 +7,8 @@ replayed, beginning at a snapshot that is not behind the segment's base offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
@@ -23,9 +24,12 @@ from fencepost.log.producers import (
 )
 from fencepost.log.segment import Segment
 from fencepost.log.segment_row import SegmentRow
+from fencepost.log.segment_walk import CACHED_CHUNK_BYTES
 from fencepost.log.txn_index import TxnIndex
 from fencepost.wire.records.control import ControlType, EndTxnMarker
 from fencepost.wire.records.txn_index import AbortedTxn
+
+_NOTHING_KNOWN: Final[Mapping[int, int]] = {}
 
 
 def note_batch(
@@ -66,6 +70,7 @@ def load_producers(
     end_offset: int,
     index_from: int | None = None,
     high_watermark: int | None = None,
+    producers_from: Mapping[int, int] = _NOTHING_KNOWN,
 ) -> None:
     """Make `producers` the state at `end_offset`, from the newest sound snapshot and the log.
 
@@ -74,7 +79,8 @@ def load_producers(
     made anew, in memory, from a snapshot in front of them. With `high_watermark`, which is of a log
     that is opened, the transactions with markers from there on are known, too, whose ends may yet
     be cut off: if there are any, a snapshot behind them will not do, since it has only what is
-    open. CorruptFileError (the log), OSError.
+    open. Of segments that were read just now `producers_from` says, by base offset, where the first
+    batch of a producer lies. CorruptFileError (the log), OSError.
     """
     latest = end_offset if index_from is None else min(index_from, end_offset)
     if high_watermark is not None and _has_markers(row, high_watermark, latest):
@@ -83,7 +89,7 @@ def load_producers(
     for offset in sorted(at for at in row.snapshots if at > begin):
         _read_snapshot(disk, row, offset)
     for segment in row.from_offset(begin):
-        entries = list(_replay(segment, producers, begin))
+        entries = list(_replay(segment, producers, begin, producers_from.get(segment.base_offset)))
         if index_from is not None and segment.base_offset >= index_from:
             segment.install_txn_index(TxnIndex(entries))
     producers.end_offset = end_offset
@@ -151,9 +157,17 @@ def _read_snapshot(disk: Disk, row: SegmentRow, offset: int) -> list[ProducerSta
         return None
 
 
-def _replay(segment: Segment, producers: ProducerStates, begin: int) -> Iterator[AbortedTxn]:
-    start = segment.position_of(begin)
-    for position, header in segment.headers(start, segment.size_bytes):
+def _replay(
+    segment: Segment, producers: ProducerStates, begin: int, producers_from: int | None = None
+) -> Iterator[AbortedTxn]:
+    if producers_from is None:
+        headers = segment.headers(segment.position_of(begin), segment.size_bytes)
+    elif producers_from == segment.size_bytes:
+        return
+    else:
+        start = max(segment.position_of(begin), producers_from)
+        headers = segment.headers(start, segment.size_bytes, CACHED_CHUNK_BYTES)
+    for position, header in headers:
         if header.producer_id >= 0:
             batch: bytes | bytearray = b""
             if header.is_control:

@@ -43,7 +43,13 @@ from fencepost.log.names import (
 )
 from fencepost.log.offset_index import RELATIVE_MAX, OffsetIndex
 from fencepost.log.segment_cache import SegmentCache
-from fencepost.log.segment_walk import BatchAt, header_at, walk, walk_headers
+from fencepost.log.segment_walk import (
+    HEADERS_CHUNK_BYTES,
+    BatchAt,
+    header_at,
+    walk,
+    walk_headers,
+)
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from fencepost.log.txn_index import TxnIndex
 
@@ -589,9 +595,11 @@ class Segment:
                 position += header.size_bytes
             start = stop
 
-    def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(
+        self, start: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of the whole batches between two positions; CRCs are not looked at.
 
-        CorruptFileError, OSError.
+        So much is read at once. CorruptFileError, OSError.
         """
-        return walk_headers(self, start, end)
+        return walk_headers(self, start, end, chunk_bytes)

@@ -36,6 +36,9 @@ _BYTES_MIN: Final = {
 }
 _NO_MAGIC: Final = 1 << 32  # more than any size
 _WALK_CHUNK_BYTES: Final = 8 * 1024
+HEADERS_CHUNK_BYTES: Final = 32 * 1024
+CACHED_CHUNK_BYTES: Final = 4 * 1024
+"""Of a file that is in the page cache, what lies between two headers had better not be copied."""
 _CRC_CHUNK_BYTES: Final = 1 << 20
 
 BatchAt = tuple[int, int, int, int]
@@ -96,10 +99,12 @@ def walk(batches: BatchFile, position: int, end: int) -> Iterator[BatchAt]:
     _check_end(batches, position, size, end)
 
 
-def walk_headers(batches: BatchFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def walk_headers(
+    batches: BatchFile, start: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
     """Position and whole header of the whole batches between two positions.
 
-    CorruptFileError, OSError.
+    So much is read at once. CorruptFileError, OSError.
     """
     path = batches.path()
     chunk: bytes | bytearray = b""
@@ -108,7 +113,7 @@ def walk_headers(batches: BatchFile, start: int, end: int) -> Iterator[tuple[int
         at = position - chunk_at
         if at + HEADER_BYTES > len(chunk):
             chunk_at, at = position, 0
-            chunk = batches.file.read_at(min(4 * _WALK_CHUNK_BYTES, end - position), position)
+            chunk = batches.file.read_at(min(chunk_bytes, end - position), position)
             if end - position < HEADER_BYTES and chunk[MAGIC_AT : MAGIC_AT + 1] == b"\x02":
                 _check_end(batches, position, HEADER_BYTES, end)
                 return
