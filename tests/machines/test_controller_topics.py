@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from fencepost.machines.controller import Controller, Refused, config as limits
+from fencepost.log.config import validate_topic_configs
+from fencepost.machines.controller import Controller, Refused, config as limits, topics
 from fencepost.machines.controller.configs import SET
 from fencepost.machines.controller.partition_change import Election, Target, propose_change
 from fencepost.machines.controller.placement import place_replicas
@@ -137,6 +139,36 @@ def test_a_request_makes_a_limited_number_of_partitions() -> None:
     request = CreateTopicsRequest(topics=[topic("a", 20), topic("b")])
     reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
     assert {r.error_code for r in reply.topics} == {0}
+
+
+def test_configs_that_many_topics_share_are_checked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[dict[str, object]] = []
+
+    def check(props: Mapping[str, object], defaults: Mapping[str, Any] | None = None) -> None:
+        checked.append(dict(props))
+        validate_topic_configs(props, defaults)
+
+    monkeypatch.setattr(topics, "validate_topic_configs", check)
+    bench = cluster()
+    own: dict[str, str | None] = {"retention.ms": "5"}
+    wrong: dict[str, str | None] = {"retention.ms": "-2"}
+    asked = [
+        topic(f"{kind}-{number}", 1, -1, None, configs)
+        for kind, configs in (("plain", None), ("own", own), ("wrong", wrong))
+        for number in range(20)
+    ]
+    request = CreateTopicsRequest(topics=asked)
+    reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
+    errors = {r.name.split("-")[0]: ErrorCode(r.error_code) for r in reply.topics}
+    assert errors == {
+        "plain": ErrorCode.NONE,
+        "own": ErrorCode.NONE,
+        "wrong": ErrorCode.INVALID_CONFIG,
+    }
+    assert checked.count({}) == checked.count({"retention.ms": "5"}) == 1
+    assert all(bench.image.topic_configs(f"own-{number}") == own for number in range(20))
 
 
 def test_defaults_are_the_clusters() -> None:

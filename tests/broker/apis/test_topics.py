@@ -5,6 +5,7 @@ The error codes are those Apache Kafka 4.3 gave to the same requests.
 
 import pytest
 
+from fencepost.broker.cluster import topic_creation
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -103,6 +104,25 @@ def test_minus_one_is_the_brokers_default():
     assert (made.num_partitions, made.replication_factor) == (4, 1)
     configs = {config.name: config for config in made.configs}
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("9", 4)
+
+
+def test_topics_that_set_the_same_are_told_the_same_configs_found_once(monkeypatch):
+    looked_for = []
+    find = topic_creation.topic_entries
+    monkeypatch.setattr(
+        topic_creation,
+        "topic_entries",
+        lambda config, image, own: looked_for.append(dict(own)) or find(config, image, own),
+    )
+    asked = [new(f"plain-{number}") for number in range(20)]
+    asked += [new(f"own-{number}", configs=[("retention.ms", "5")]) for number in range(20)]
+    made = create(a_node(), *asked)
+    assert looked_for == [{}, {"retention.ms": "5"}]
+    for topic_made in made:
+        configs = {config.name: config for config in topic_made.configs}
+        is_own = topic_made.name.startswith("own")
+        assert configs["retention.ms"].config_source == (1 if is_own else 5)
+        assert len(configs) > 25
 
 
 def test_replicas_are_placed_as_told():

@@ -14,7 +14,7 @@ many clients want it. What the controller refuses is logged and told to nobody.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
@@ -142,17 +142,25 @@ def fill_in_configs(
     request: CreateTopicsRequest,
     reply: CreateTopicsResponse,
 ) -> None:
-    """Tell the configs in force of the topics that were created (CreateTopics v5 and later)."""
+    """Tell the configs in force of the topics that were created (CreateTopics v5 and later).
+
+    Topics that set the same are told the same list.
+    """
     asked = {topic.name: topic for topic in request.topics}
+    told: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
     for result in reply.topics:
         if result.error_code == ErrorCode.NONE:
-            result.configs = _configs(config, image, asked[result.name])
+            given = asked[result.name].configs
+            own = tuple((item.name, item.value) for item in given if item.value is not None)
+            if own not in told:
+                told[own] = _configs(config, image, dict(own))
+            result.configs = told[own]
 
 
 def _configs(
-    config: BrokerConfig, image: ClusterImage, topic: CreatableTopic
+    config: BrokerConfig, image: ClusterImage, own: Mapping[str, str]
 ) -> list[CreatableTopicConfigs]:
-    own = {item.name: item.value for item in topic.configs if item.value is not None}
+    """Of a topic that sets `own`."""
     return [
         CreatableTopicConfigs(
             name=entry.name,

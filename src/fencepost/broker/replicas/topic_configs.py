@@ -14,24 +14,32 @@ log = logging.getLogger(__name__)
 
 
 def topic_configs_under(config: BrokerConfig, image: ClusterImage) -> TopicConfigs:
-    """The configs in force under one image, each topic's made once.
+    """The configs in force under one image, made once for all topics that set the same.
 
-    A topic's are this broker's own if they do not go together: the controller checks them, but not
-    against those of every broker.
+    So a thousand topics that are created together, and set nothing, share theirs. A topic's are
+    this broker's own if they do not go together: the controller checks them, but not against those
+    of every broker.
     """
-    made: dict[str, TopicConfig] = {}
+    of_topics: dict[str, TopicConfig] = {}
+    made: dict[frozenset[tuple[str, str]], TopicConfig] = {}
 
     def of(topic: str) -> TopicConfig:
-        known = made.get(topic)
+        known = of_topics.get(topic)
         if known is None:
-            try:
-                found = topic_log_config(config, image, topic)
-            except ConfigError as error:
-                log.error("the configs of %s are not applied: %s", topic, error)
-                found = config.log_config({})
-            known = made[topic] = TopicConfig(
-                found, partition_config(found, config.get("replica.lag.time.max.ms"))
-            )
+            own = frozenset(image.topic_configs(topic).items())
+            known = made.get(own)
+            if known is None:
+                known = made[own] = _make(config, image, topic)
+            of_topics[topic] = known
         return known
 
     return of
+
+
+def _make(config: BrokerConfig, image: ClusterImage, topic: str) -> TopicConfig:
+    try:
+        found = topic_log_config(config, image, topic)
+    except ConfigError as error:
+        log.error("the configs of %s are not applied: %s", topic, error)
+        found = config.log_config({})
+    return TopicConfig(found, partition_config(found, config.get("replica.lag.time.max.ms")))

@@ -53,6 +53,7 @@ class TopicMaker:
         self._start = start
         self._names = names
         self._new_names: dict[str, str] = {}  # of this request, by their metric forms
+        self._checked: set[tuple[tuple[str, str], ...]] = set()  # configs that were found to do
         self.records: list[Message] = []
 
     def make(self, request: create_topics.CreateTopicsRequest) -> list[
@@ -135,10 +136,13 @@ class TopicMaker:
         if nulls:
             raise Refused(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
         values = {item.name: item.value for item in topic.configs if item.value is not None}
-        try:
-            validate_topic_configs(values, self._config.topic_defaults)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        given = tuple(values.items())
+        if given not in self._checked:
+            try:
+                validate_topic_configs(values, self._config.topic_defaults)
+            except ConfigError as error:
+                raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+            self._checked.add(given)
         return [
             ConfigRecord(
                 resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value
