@@ -39,7 +39,7 @@ Timers: "produce" (see `waiting`), "isr" (look for followers that fell behind), 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fencepost.machines.effects import (
@@ -143,29 +143,6 @@ class Partition(AppendingPartition):
         self._deletions = WaitingDeletions()  # for the low watermark
         self.isr_changes = IsrChanges()
         """Only grows, through all leader epochs."""
-        self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
-            Produce: self._step_produce,
-            ProduceGroup: self._step_produce_group,
-            ProduceBlock: self._step_produce_block,
-            StartVerification: self._step_start_verification,
-            WriteMarker: self._step_write_marker,
-            CoordinatorAppend: self._step_coordinator_append,
-            Persisted: self._step_persisted,
-            FollowerFetched: self._step_follower_fetched,
-            FollowerSeen: self._step_follower_seen,
-            AdvanceLogStart: self._step_advance_log_start,
-            StopReplica: self._step_stop_replica,
-            TimerFired: self._step_timer,
-            BecomeLeader: self._step_become_leader,
-            BecomeFollower: self._step_become_follower,
-            BrokersChanged: self._step_brokers_changed,
-            AlterPartitionAnswered: self._step_alter_partition_answered,
-            ConfigChanged: self._step_config_changed,
-            Fetched: self._step_fetched,
-            Diverged: self._step_diverged,
-            FetchedOutOfRange: self._step_out_of_range,
-            DiskFailed: self._step_disk_failed,
-        }
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input. A replica that has ended only refuses.
@@ -175,7 +152,8 @@ class Partition(AppendingPartition):
         self._wall_ms = wall_ms
         if self._closed is not None and type(input_) not in _ANSWERED_TO_THE_END:
             return []
-        return self._steps[type(input_)](input_, now_ms)
+        effects: list[Effect] = getattr(self, _STEPS[type(input_)])(input_, now_ms)
+        return effects
 
     def replace_log(self, log: LogView) -> None:
         """A copy of the log takes its place, which ends where it does and is durable so far."""
@@ -431,3 +409,29 @@ class Partition(AppendingPartition):
         self._waiting_for_disk.refuse_all(error, effects)
         self._waiting.refuse_all(error, effects)
         self._deletions.refuse_all(error, effects)
+
+
+_STEPS: Final[Mapping[type, str]] = {
+    Produce: "_step_produce",
+    ProduceGroup: "_step_produce_group",
+    ProduceBlock: "_step_produce_block",
+    StartVerification: "_step_start_verification",
+    WriteMarker: "_step_write_marker",
+    CoordinatorAppend: "_step_coordinator_append",
+    Persisted: "_step_persisted",
+    FollowerFetched: "_step_follower_fetched",
+    FollowerSeen: "_step_follower_seen",
+    AdvanceLogStart: "_step_advance_log_start",
+    StopReplica: "_step_stop_replica",
+    TimerFired: "_step_timer",
+    BecomeLeader: "_step_become_leader",
+    BecomeFollower: "_step_become_follower",
+    BrokersChanged: "_step_brokers_changed",
+    AlterPartitionAnswered: "_step_alter_partition_answered",
+    ConfigChanged: "_step_config_changed",
+    Fetched: "_step_fetched",
+    Diverged: "_step_diverged",
+    FetchedOutOfRange: "_step_out_of_range",
+    DiskFailed: "_step_disk_failed",
+}
+"""Which method takes each input; one table for all partitions, of which a broker has thousands."""
