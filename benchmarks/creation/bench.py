@@ -31,11 +31,13 @@ from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.interop import apache
+
 from benchmarks import peers
 from benchmarks.broker.frames import RefusedError
 from benchmarks.broker.pipes import cpu_s
 from benchmarks.cluster import brokers
-from benchmarks.creation.asking import Asker, Wanted, pieces_of
+from benchmarks.creation.asking import PATIENCE_S, Asker, Wanted, pieces_of
 from fencepost.client.errors import ClientError
 
 CASES: Final = (
@@ -207,6 +209,7 @@ def main() -> int:
     if brokers.APACHE in kinds and "apache" not in peers.available():
         kinds.remove(brokers.APACHE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the brokers stop, too
+    apache.START_TIMEOUT_S = PATIENCE_S  # longer than a test waits, for a busy machine
     headings = ["nodes", "created", "", "answered s", "led s", "written s"]
     headings += ["CPU s until the answer", "CPU s", "requests", "load"]
     print(peers.table(headings, rows_of(run(given, cases, kinds), kinds)))

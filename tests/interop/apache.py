@@ -57,7 +57,7 @@ TOOLS = {
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
 TOOL_TIMEOUT_S = 90
-START_TIMEOUT_S = 60
+START_TIMEOUT_S: float = 60
 
 
 class ToolFailedError(AssertionError):
