@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from struct import pack, pack_into
@@ -27,17 +26,17 @@ from fencepost.batch.header import HEADER_BYTES, stamp_crc, stamp_log_append_tim
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch, read_records
 
-from .apache import KAFKA, QUICK_JVM, java
+from . import oracle as oracles
+from .apache import KAFKA
 from .conftest import jars_or_skip
 from .maven import JarSet
 from .test_message_classes import OLD_CLIENTS
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-ORACLE = Path(__file__).parent / "java" / "BatchOracle.java"
+ORACLE = oracles.PROGRAMS / "BatchOracle.java"
 PACKAGE = "org.apache.kafka.common.record."
 MOVED = ("MemoryRecords", "MemoryRecordsBuilder", "Record", "RecordBatch")
-TIMEOUT_S = 300
 NOW_MS = 1_700_000_000_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RECORDS = [
@@ -73,18 +72,7 @@ def oracle(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ask(jars: JarSet, oracle: Path, questions: Sequence[str]) -> list[str]:
     """The oracle's answers, one per question."""
-    done = subprocess.run(
-        [str(java()), *QUICK_JVM, "-cp", jars.class_path(), str(oracle)],
-        input="".join(f"{question}\n" for question in questions),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if "jdk.compiler" in done.stderr or "sun.tools.javac" in done.stderr:
-        pytest.skip("this Java has no compiler")
-    assert done.returncode == 0, done.stderr[-4000:]
-    answers = done.stdout.splitlines()
+    answers = oracles.ask(oracle, jars=jars, questions=questions).splitlines()
     assert len(answers) == len(questions)
     return answers
 

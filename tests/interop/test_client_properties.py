@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from fencepost.client.config import KNOWN, ClientConfig
@@ -12,12 +9,11 @@ from fencepost.client.errors import ConfigError
 from fencepost.client.java_properties import JAVA_ONLY
 from fencepost.spark.options import REJECTED_FOR_SINKS, REJECTED_FOR_SOURCES, WITHOUT_A_GROUP
 
-from .apache import KAFKA, QUICK_JVM, java
-from .conftest import jars_or_skip
+from .maven import JarSet
+from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-ORACLE = Path(__file__).parent / "java" / "ClientConfigOracle.java"
 OURS = {
     "sasl.username", "sasl.password",
     "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
@@ -26,17 +22,10 @@ OURS = {
 
 
 @pytest.fixture(scope="module")
-def of_kafka() -> dict[str, str]:
+def of_kafka(kafka_jars: JarSet) -> dict[str, str]:
     """Property to type, by reflection."""
-    classes = jars_or_skip(KAFKA).class_path()
-    done = subprocess.run(
-        [str(java()), *QUICK_JVM, "-cp", classes, str(ORACLE)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return dict(line.split("\t") for line in done.stdout.splitlines())
+    said = ask(PROGRAMS / "ClientConfigOracle.java", jars=kafka_jars)
+    return dict(line.split("\t") for line in said.splitlines())
 
 
 def test_every_property_of_kafkas_clients_is_accepted_and_no_other(of_kafka: dict[str, str]):

@@ -6,9 +6,7 @@ values that are allowed, except for what is listed here with its reason.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,13 +16,11 @@ from fencepost.broker.config.keys.definition import BrokerConfigDef
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 
-from .apache import KAFKA, QUICK_JVM, java
-from .conftest import jars_or_skip
+from .maven import JarSet
+from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-ORACLE = Path(__file__).parent / "java" / "ConfigOracle.java"
-TIMEOUT_S = 120
 OWN = {"log.flush.before.ack"} | {name for name in BROKER_CONFIGS if name.startswith("fencepost.")}
 TABLES: Mapping[str, Mapping[str, ConfigDef]] = {"broker": BROKER_CONFIGS, "topic": TOPIC_CONFIGS}
 
@@ -90,21 +86,10 @@ class Key(NamedTuple):
     mode: str
 
 
-def ask(questions: list[tuple[str, str, str]]) -> tuple[list[Key], list[bool]]:
+def ask_kafka(jars: JarSet, questions: list[tuple[str, str, str]]) -> tuple[list[Key], list[bool]]:
     """Kafka's keys, and whether Kafka accepts each (table, name, value)."""
-    jars = jars_or_skip(KAFKA)
-    done = subprocess.run(
-        [str(java()), *QUICK_JVM, "-cp", jars.class_path(), str(ORACLE)],
-        input="".join("\t".join(question) + "\n" for question in questions),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if "jdk.compiler" in done.stderr or "sun.tools.javac" in done.stderr:
-        pytest.skip("this Java cannot compile")
-    assert done.returncode == 0, done.stderr
-    table, answers = done.stdout.split("\n\n", 1)
+    said = ask(PROGRAMS / "ConfigOracle.java", jars=jars, questions=map("\t".join, questions))
+    table, answers = said.split("\n\n", 1)
     keys = []
     for line in table.splitlines():
         place, name, kind, default, internal, mode, _ = line.split("\t")
@@ -114,10 +99,10 @@ def ask(questions: list[tuple[str, str, str]]) -> tuple[list[Key], list[bool]]:
 
 
 @pytest.fixture(scope="module")
-def kafka() -> dict[str, dict[str, Key]]:
+def kafka(kafka_jars: JarSet) -> dict[str, dict[str, Key]]:
     """Kafka's keys by table and name."""
     found: dict[str, dict[str, Key]] = {}
-    for key in ask([])[0]:
+    for key in ask_kafka(kafka_jars, [])[0]:
         found.setdefault(key.table, {})[key.name] = key
     return found
 
@@ -186,7 +171,7 @@ def accepts(definition: ConfigDef, value: str) -> bool:
     return True
 
 
-def test_the_same_values_are_allowed():
+def test_the_same_values_are_allowed(kafka_jars):
     questions = [
         (table, name, value)
         for table, ours in TABLES.items()
@@ -194,7 +179,7 @@ def test_the_same_values_are_allowed():
         if name not in OWN | DYNAMIC_ONLY
         for value in probes(definition)
     ]
-    _, theirs = ask(questions)
+    _, theirs = ask_kafka(kafka_jars, questions)
     laxer: dict[str, list[str]] = {}
     stricter: dict[str, list[str]] = {}
     for (table, name, value), allowed in zip(questions, theirs, strict=True):

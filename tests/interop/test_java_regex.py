@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from fencepost.spark.java_regex import matcher
 
 from ..spark.java_patterns import CANNOT, EXPRESSED, NAMES, WRONG
-from .apache import QUICK_JVM, java
+from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-ORACLE = Path(__file__).parent / "java" / "RegexOracle.java"
-
 
 def of_java(cases: list[tuple[str, str]]) -> list[str]:
-    done = subprocess.run(
-        [str(java()), *QUICK_JVM, str(ORACLE)],
-        input="".join(f"{pattern}\t{name}\n" for pattern, name in cases),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return done.stdout.splitlines()
+    lines = [f"{pattern}\t{name}" for pattern, name in cases]
+    answers = ask(PROGRAMS / "RegexOracle.java", questions=lines).splitlines()
+    assert len(answers) == len(cases)
+    return answers
 
 
 def test_the_same_names_match():

@@ -6,9 +6,7 @@ The client of 4.3 gives every transaction an epoch of its own where `transaction
 
 from __future__ import annotations
 
-import subprocess
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +14,11 @@ from fencepost.client.cluster import Cluster as Client
 from fencepost.client.features import FeatureAdmin
 from fencepost.testing import Cluster
 
-from .apache import TOOL_TIMEOUT_S, java_command
 from .maven import JarSet
+from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-SOURCE = Path(__file__).with_name("java") / "TransactionClient.java"
 COMMITTED = sorted(f"{n}-{k}" for n in (0, 2, 4) for k in range(5))
 
 
@@ -32,12 +29,9 @@ def test_a_chain_of_transactions(kafka_jars: JarSet, level: int) -> None:
             with Client(cluster.bootstrap_servers) as client:
                 FeatureAdmin(client).update({"transaction.version": level}, downgrade=True)
         name = f"x-{uuid.uuid4().hex[:10]}"
-        command = java_command(str(SOURCE), cluster.bootstrap_servers, name)
-        ran = subprocess.run(
-            command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
-        )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == [
+        program = PROGRAMS / "TransactionClient.java"
+        said = ask(program, cluster.bootstrap_servers, name, jars=kafka_jars)
+    assert said.splitlines() == [
         "offsets true",
         f"read {' '.join(COMMITTED)}",
         "state CompleteCommit",
