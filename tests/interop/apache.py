@@ -58,6 +58,10 @@ TOOLS = {
 }
 TOOL_TIMEOUT_S = 90
 START_TIMEOUT_S: float = 60
+STOP_TIMEOUT_S = 60  # long enough to write an archive of classes on a busy machine
+ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+"""With which Java exits after an orderly stop."""
+BROKER = "kafka.Kafka"
 
 
 class ToolFailedError(AssertionError):
@@ -100,13 +104,51 @@ def java_command(
     return [str(java()), *options, "-cp", jars.class_path(), main_class, *arguments]
 
 
+@dataclass(frozen=True)
+class ClassArchive:
+    """What a class of Apache Kafka loads, in a file that Java maps into memory, beside the jars.
+
+    With it a tool takes less than half the processor time, and a broker half as long to start. An
+    orderly run writes it where there is none. Its name has the time of the Java that wrote it, for
+    no other one could use it.
+    """
+
+    main_class: str
+    jars: JarSet = KAFKA
+
+    @property
+    def path(self) -> Path:
+        """Where it is or will be."""
+        self.jars.jars()
+        written_by = java().resolve().stat().st_mtime_ns
+        return self.jars.directory / f"{self.main_class}-{written_by}.jsa"
+
+    @property
+    def draft(self) -> Path:
+        """Where a run that this process has started writes it."""
+        return self.path.with_suffix(f".{os.getpid()}.draft")
+
+    def options(self, *, is_written: bool) -> tuple[str, ...]:
+        """Java's options to use it; or to write it, when there is none, if `is_written`."""
+        # What Java says of it would be among what a tool prints.
+        if self.path.exists():
+            return ("-Xlog:disable", f"-XX:SharedArchiveFile={self.path}")
+        if is_written:
+            return ("-Xlog:disable", f"-XX:ArchiveClassesAtExit={self.draft}")
+        return ()
+
+    def settle(self, *, is_whole: bool) -> None:
+        """Put what a run has written in its place, if that ended well."""
+        if is_whole and self.draft.exists():
+            self.draft.rename(self.path)
+        self.draft.unlink(missing_ok=True)
+
+
 def run_tool(
     tool: str, *arguments: str, stdin: str | None = None, check: bool = True
 ) -> ToolOutput:
     """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
-    return _run(
-        f"{tool} {' '.join(arguments)}", java_command(TOOLS[tool], *arguments), stdin, check
-    )
+    return _run(TOOLS[tool], arguments, KAFKA, stdin, check)
 
 
 def run_shell(snapshot: Path, *command: str) -> ToolOutput:
@@ -115,13 +157,16 @@ def run_shell(snapshot: Path, *command: str) -> ToolOutput:
     It reads logs, too, but waits for more of them for ever, whoever wrote them.
     """
     arguments = ("--snapshot", str(snapshot), *command)
-    java = java_command("org.apache.kafka.shell.MetadataShell", *arguments, jars=SHELL)
-    return _run(f"metadata shell {' '.join(command)}", java, None, True)
+    return _run("org.apache.kafka.shell.MetadataShell", arguments, SHELL, None, True)
 
 
-def _run(name: str, command: list[str], stdin: str | None, check: bool) -> ToolOutput:
+def _run(
+    main_class: str, arguments: tuple[str, ...], jars: JarSet, stdin: str | None, check: bool
+) -> ToolOutput:
+    archive = ClassArchive(main_class, jars)
+    jvm = (*QUICK_JVM, *archive.options(is_written=True))
     done = subprocess.run(
-        command,
+        java_command(main_class, *arguments, jvm=jvm, jars=jars),
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
@@ -129,9 +174,11 @@ def _run(name: str, command: list[str], stdin: str | None, check: bool) -> ToolO
         timeout=TOOL_TIMEOUT_S,
         check=False,
     )
+    archive.settle(is_whole=done.returncode == 0)
     if check and done.returncode != 0:
         raise ToolFailedError(
-            f"{name} exited with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            f"{main_class} {' '.join(arguments)} exited with {done.returncode}:\n"
+            f"{done.stdout}\n{done.stderr}"
         )
     return ToolOutput(done.stdout, done.stderr)
 
@@ -185,10 +232,13 @@ def run_broker(
     config: Path, port: int, data_dir: Path, jvm: tuple[str, ...] = QUICK_JVM
 ) -> Iterator[ApacheBroker]:
     """Start the broker of `config`, wait until its client port answers, stop it afterwards."""
+    archive = ClassArchive(BROKER)
+    if jvm == QUICK_JVM:
+        jvm += archive.options(is_written=True)
     started = time.monotonic()
     with (config.parent / "broker.log").open("wb") as log:
         process = subprocess.Popen(
-            java_command("kafka.Kafka", str(config), jvm=jvm), stdout=log, stderr=log
+            java_command(BROKER, str(config), jvm=jvm), stdout=log, stderr=log
         )
     try:
         while not listens(port):
@@ -199,12 +249,13 @@ def run_broker(
         yield ApacheBroker(f"{HOST}:{port}", data_dir, process, took)
     finally:
         if process.poll() is None:
-            os.kill(process.pid, signal.SIGTERM)
+            process.terminate()
             try:
-                process.wait(30)
+                process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(30)
+                process.wait(STOP_TIMEOUT_S)
+        archive.settle(is_whole=process.returncode == ENDED_BY_SIGTERM)
 
 
 def listens(port: int) -> bool:

@@ -131,7 +131,10 @@ class Node:
     def command(self) -> list[str]:
         """How it is started."""
         if self.kind == APACHE:
-            return apache.java_command("kafka.Kafka", str(self.config_path), jvm=self.jvm)
+            jvm = self.jvm
+            if jvm == SMALL_JVM:
+                jvm += apache.ClassArchive(apache.BROKER).options(is_written=False)
+            return apache.java_command(apache.BROKER, str(self.config_path), jvm=jvm)
         return [
             sys.executable,
             "-m",
