@@ -85,8 +85,11 @@ def test_one_group_with_aiokafka(servers: str, parts: list[TopicPartition], topi
         assert len(await here.read(ours, 8)) == 8
         await ours.commit()
         theirs = Theirs(servers, world.group, topic)
-        await theirs.consumer.start()
+        # It joins as it starts, and ours joins again as it polls.
+        starting = asyncio.create_task(theirs.consumer.start())
         try:
+            await here.until(ours, starting.done)
+            await starting
             await here.until(ours, lambda: len(ours.assignment()) == 2 == len(theirs.numbers()))
             mine = {at.partition for at in ours.assignment()}
             assert mine | theirs.numbers() == everything
