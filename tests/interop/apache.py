@@ -20,6 +20,7 @@ from pathlib import Path
 from fencepost.spark.java import JavaNotFoundError, find_java
 from fencepost.testing.ports import free_ports
 
+from ..waiting import DEADLINE_S
 from .maven import JarSet
 
 KAFKA_VERSION = "4.3.0"
@@ -56,9 +57,9 @@ TOOLS = {
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
-TOOL_TIMEOUT_S = 90
-START_TIMEOUT_S: float = 60
-STOP_TIMEOUT_S = 60  # long enough to write an archive of classes on a busy machine
+TOOL_TIMEOUT_S = 2 * DEADLINE_S  # it starts, and may wait in vain
+START_TIMEOUT_S: float = DEADLINE_S
+STOP_TIMEOUT_S = DEADLINE_S  # long enough to write an archive of classes on a busy machine
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 """With which Java exits after an orderly stop."""
 BROKER = "kafka.Kafka"
@@ -149,6 +150,13 @@ def run_tool(
 ) -> ToolOutput:
     """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
     return _run(TOOLS[tool], arguments, KAFKA, stdin, check)
+
+
+def consume(servers: str, topic: str, count: int, *more: str) -> list[str]:
+    """What the console consumer prints of so many records; of fewer if no more come."""
+    limits = ("--max-messages", str(count), "--timeout-ms", str(int(DEADLINE_S * 1000)))
+    where = ("--bootstrap-server", servers, "--topic", topic)
+    return run_tool("console-consumer", *where, *limits, *more).lines
 
 
 def run_shell(snapshot: Path, *command: str) -> ToolOutput:

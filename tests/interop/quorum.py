@@ -33,7 +33,6 @@ from .quorum_words import describes
 
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 SMALL_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-STOP_TIMEOUT_S = 30
 APACHE, FENCEPOST = "apache", "fencepost"
 # Quick elections, and no records that nobody asked for.
 QUICK = {
@@ -167,17 +166,17 @@ class Node:
         process = self._take_process()
         process.send_signal(signal.SIGTERM)
         try:
-            return process.wait(STOP_TIMEOUT_S)
+            return process.wait(apache.STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(apache.STOP_TIMEOUT_S)
             raise self.error("did not stop when asked") from None
 
     def kill(self) -> None:
         """End it without a warning."""
         process = self._take_process()
         process.kill()
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(apache.STOP_TIMEOUT_S)
 
     def _take_process(self) -> subprocess.Popen[bytes]:
         process, self.process = self.process, None

@@ -36,6 +36,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_request, encode_response
 from fencepost.wire.message import Message
 
+from ..waiting import DEADLINE_S
 from .apache import HOST
 
 SPOKEN: tuple[type[Message], ...] = (
@@ -77,7 +78,7 @@ class ScriptedVoters:
             self._open.append(listener)
             threading.Thread(target=self._accept, args=(voter_id, listener), daemon=True).start()
 
-    def hear(self, kind: type[R], timeout_s: float = 20) -> tuple[R, Heard]:
+    def hear(self, kind: type[R], timeout_s: float = DEADLINE_S) -> tuple[R, Heard]:
         """The oldest request of this kind that nobody has taken yet; AssertionError in time."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -34,6 +34,7 @@ from fencepost.wire.api.produce import (
 )
 from fencepost.wire.errors import error_name
 
+from ..waiting import eventually
 from . import apache
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -99,14 +100,15 @@ def answer_of(
     request = ProduceRequest(
         acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
-    for _ in range(1000):
+
+    def led() -> PartitionProduceResponse | None:
         answer = broker.request(request, version).responses[0].partition_responses[0]
-        if error_name(answer.error_code) not in (
-            "UNKNOWN_TOPIC_OR_PARTITION",
-            "NOT_LEADER_OR_FOLLOWER",
-        ):
-            return answer
-    raise AssertionError("the topic has no leader")
+        has_none = ("UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER")
+        return None if error_name(answer.error_code) in has_none else answer
+
+    answer = eventually(led, f"{topic} has a leader")
+    assert answer is not None, "that is what was waited for"
+    return answer
 
 
 def produce(

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.batch.header import BatchHeader
@@ -22,8 +22,9 @@ from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.log_dir import LogDir
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_S, eventually
 from . import apache
+from .reading import read_to_end
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -42,7 +43,7 @@ View = list[tuple[int, bytes | None, bytes | None]]
 
 def transactional(servers: str, name: str) -> Producer:
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 50})
-    producer.init_transactions(30)
+    producer.init_transactions(DEADLINE_S)
     return producer
 
 
@@ -63,43 +64,24 @@ def write(servers: str, turns: int) -> None:
             sure.produce(TOPIC, key=b"p%d" % (number % 5), value=b"%d" % turn * 9)
             plain.produce(TOPIC, key=b"k%d" % (number % 3), value=b"plain %d" % turn)
         for producer in (first, plain, second, sure):
-            producer.flush(30)
+            producer.flush(DEADLINE_S)
         for at, producer in enumerate((first, second)):
             if (turn + at) % 3 == 0:
-                producer.abort_transaction(30)
+                producer.abort_transaction(DEADLINE_S)
             else:
-                producer.commit_transaction(30)
+                producer.commit_transaction(DEADLINE_S)
 
 
-def consume(servers: str, isolation: str) -> View:
+def seen(servers: str, isolation: str) -> View:
     """Every record that a consumer sees."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "nobody",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "check.crcs": True,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: View = []
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            if message.error() is not None:
-                return found
-            found.append((message.offset(), message.key(), message.value()))
-        pytest.fail("the end was not reached")
-    finally:
-        consumer.close()
+    return [
+        (message.offset(), message.key(), message.value())
+        for message in read_to_end(servers, TOPIC, isolation)
+    ]
 
 
 def both_views(servers: str) -> tuple[View, View]:
-    return consume(servers, "read_committed"), consume(servers, "read_uncommitted")
+    return seen(servers, "read_committed"), seen(servers, "read_uncommitted")
 
 
 def last_values(view: View) -> dict[bytes | None, bytes]:

@@ -37,10 +37,7 @@ def write(servers: str, values: list[str], *, create: bool = False) -> None:
 
 
 def read_with_kafka(servers: str, count: int) -> list[str]:
-    return apache.run_tool(
-        "console-consumer", "--bootstrap-server", servers, "--topic", "numbers",
-        "--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000",
-    ).lines  # fmt: skip
+    return apache.consume(servers, "numbers", count, "--from-beginning")
 
 
 def end_and_committed(servers: str, group: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.cli.main import main
@@ -28,8 +28,9 @@ from fencepost.spark.audit.auditing import Source
 from fencepost.testing import Cluster
 
 from ..spark.audit.world import audit
-from ..waiting import eventually
+from ..waiting import DEADLINE_S, eventually
 from . import apache
+from .reading import read_to_end
 from .test_directories import WITHOUT_WHAT_WE_LACK, format_by_kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -86,23 +87,23 @@ def write_transactions(servers: str) -> None:
     producers = []
     for name in ("one", "two"):
         producer = Producer({"bootstrap.servers": servers, "transactional.id": name})
-        producer.init_transactions(30)
+        producer.init_transactions(DEADLINE_S)
         producers.append(producer)
     for turn in range(4):
         for producer in producers:
             producer.begin_transaction()
             for number in range(20):
                 producer.produce("transactions", key=b"%d" % number, value=b"v" * 300)
-            producer.flush(30)
+            producer.flush(DEADLINE_S)
         for at, producer in enumerate(producers):
             if (turn + at) % 2:
-                producer.abort_transaction(30)
+                producer.abort_transaction(DEADLINE_S)
             else:
-                producer.commit_transaction(30)
+                producer.commit_transaction(DEADLINE_S)
     plain = Producer({"bootstrap.servers": servers, "compression.type": "zstd"})
     for number in range(50):
         plain.produce("transactions", value=b"%d" % number * 40, headers=[("h", b"x")])
-    plain.flush(30)
+    plain.flush(DEADLINE_S)
 
 
 def write_compacted(servers: str, text: str, data_dir: Path) -> None:
@@ -113,7 +114,7 @@ def write_compacted(servers: str, text: str, data_dir: Path) -> None:
     def is_compacted() -> bool:
         for number in range(40):
             producer.produce("compacted", key=b"%d" % (number % 7), value=text.encode())
-        producer.flush(30)
+        producer.flush(DEADLINE_S)
         time.sleep(0.2)  # so that there is little to dump in the end
         return cleaned.exists() and "compacted 0" in cleaned.read_text()
 
@@ -132,13 +133,13 @@ def read_in_group(servers: str) -> None:
     )
     consumer.subscribe(["transactions"])
     try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
+
+        def is_read() -> bool:
             message = consumer.poll(1)
-            if message is not None and not message.error():
-                consumer.commit(asynchronous=False)
-                return
-        pytest.fail("nothing was read")
+            return message is not None and message.error() is None
+
+        eventually(is_read, "a record")
+        consumer.commit(asynchronous=False)
     finally:
         consumer.close()
 
@@ -256,17 +257,23 @@ def test_records(kafka_dir, capsys, topic):
         assert bool(markers) == (topic == "transactions")
 
 
+def index_files(place: Path, kind: str) -> list[str]:
+    found = sorted(map(str, place.glob(f"*.{kind}")))
+    assert found, kind
+    return found
+
+
 def test_indexes(kafka_dir, capsys):
     place = kafka_dir / "transactions-0"
-    for path in map(str, sorted(place.glob("*.index"))):
+    for path in index_files(place, "index"):
         entries = [(one["offset"], one["batch_position"]) for one in ours(capsys, path)]
         assert entries == entries_of(path, "offset", "position")
         assert len(entries) > 5
-    for path in map(str, sorted(place.glob("*.timeindex"))):
+    for path in index_files(place, "timeindex"):
         entries = [(one["timestamp_ms"], one["offset"]) for one in ours(capsys, path)]
         assert entries == entries_of(path, "timestamp", "offset")
         assert len(entries) > 5
-    for path in map(str, sorted(place.glob("*.txnindex"))):
+    for path in index_files(place, "txnindex"):
         names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
         entries = [tuple(one[name] for name in names) for one in ours(capsys, path)]
         assert entries == entries_of(
@@ -441,8 +448,8 @@ def test_what_we_wrote_is_the_same_to_both_tools(kafka_jars, tmp_path, capsys):
             for number in range(1000):
                 producer.produce("ours", key=b"%d" % number, value=os.urandom(100))
                 if number % 20 == 0:
-                    producer.flush(30)
-            producer.flush(30)
+                    producer.flush(DEADLINE_S)
+            producer.flush(DEADLINE_S)
             assert cluster.stop() == 0
     code, lines = verified(capsys, "--deep", str(place))
     assert code == 0, lines
@@ -469,30 +476,7 @@ def test_what_we_wrote_is_the_same_to_both_tools(kafka_jars, tmp_path, capsys):
 
 def values_in(servers: str, isolation: str) -> list[bytes]:
     """All values of the topic that a consumer gets to see."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "anybody",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition("transactions", 0, 0)])
-    found = []
-    try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            if message.error() is not None:
-                return found
-            found.append(message.value())
-        pytest.fail("the end was never reached")
-    finally:
-        consumer.close()
+    return [message.value() for message in read_to_end(servers, "transactions", isolation)]
 
 
 def test_our_broker_serves_kafkas_transactions(kafka_jars, tmp_path):

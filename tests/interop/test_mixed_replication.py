@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,20 @@ SESSION = {
 }
 
 
-@pytest.fixture(params=[APACHE, FENCEPOST])
-def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
-    """A controller of one kind; one broker of Apache Kafka's and two of ours."""
-    with Quorum(tmp_path, (request.param,), tuple(BROKERS.values()), config=SESSION) as quorum:
+@contextlib.contextmanager
+def both_kinds(home: Path, controller: str, config: Mapping[str, str]) -> Iterator[Quorum]:
+    """A controller of this kind; one broker of Apache Kafka's and two of ours."""
+    with Quorum(home, (controller,), tuple(BROKERS.values()), config=config) as quorum:
         quorum.format()
         quorum.start()
         quorum.wait_for_leader()
+        yield quorum
+
+
+@pytest.fixture(params=[APACHE, FENCEPOST])
+def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
+    """Brokers of both kinds under a controller of one."""
+    with both_kinds(tmp_path, request.param, SESSION) as quorum:
         yield quorum
 
 
@@ -58,12 +66,17 @@ def leaders_and_isrs(quorum: Quorum) -> list[tuple[int, set[int]]]:
 def wait_for_isrs(quorum: Quorum, isr: set[int]) -> list[int]:
     """Until every partition has this in-sync set and one of it leads; the leaders."""
 
-    def is_so() -> list[int]:
-        found = leaders_and_isrs(quorum)
-        so = found and all(leader in isr and members == isr for leader, members in found)
-        return [leader for leader, _ in found] if so else []
+    found: list[tuple[int, set[int]]] = []
 
-    return eventually(is_so, f"the in-sync sets are {sorted(isr)}, not {leaders_and_isrs(quorum)}")
+    def is_so() -> bool:
+        found[:] = leaders_and_isrs(quorum)
+        return bool(found) and all(at in isr and members == isr for at, members in found)
+
+    try:
+        eventually(is_so)
+    except AssertionError:
+        raise AssertionError(f"in-sync sets are not {sorted(isr)}: {found}") from None
+    return [leader for leader, _ in found]
 
 
 def create_led_by_both(quorum: Quorum) -> None:
@@ -91,10 +104,7 @@ def write(quorum: Quorum, prefix: str, count: int = 30) -> list[str]:
 
 def read(quorum: Quorum, broker_id: int, count: int) -> list[str]:
     """By Apache Kafka's consumer, which begins with this broker."""
-    limits = ("--max-messages", str(count), "--timeout-ms", "60000")
-    server = ("--bootstrap-server", quorum.nodes[broker_id].address)
-    tool = ("--topic", TOPIC, "--from-beginning", *limits)
-    return apache.run_tool("console-consumer", *server, *tool).lines
+    return apache.consume(quorum.nodes[broker_id].address, TOPIC, count, "--from-beginning")
 
 
 def checksum(data_dir: Path, partition: int) -> str:

@@ -13,7 +13,6 @@ from fencepost.client.cluster import Cluster as Client
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
-from ..waiting import eventually
 from . import apache
 from .quorum import APACHE, FENCEPOST, Quorum
 from .test_mixed_replication import (
@@ -22,6 +21,7 @@ from .test_mixed_replication import (
     SESSION,
     TOPIC,
     addresses,
+    both_kinds,
     checksum,
     create_led_by_both,
     wait_for_isrs,
@@ -41,11 +41,8 @@ IDS = 6
 
 @pytest.fixture(params=[APACHE, FENCEPOST])
 def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
-    """A controller of one kind; one broker of Apache Kafka's and two of ours."""
-    with Quorum(tmp_path, (request.param,), tuple(BROKERS.values()), config=CONFIG) as quorum:
-        quorum.format()
-        quorum.start()
-        quorum.wait_for_leader()
+    """Brokers of both kinds under a controller of one."""
+    with both_kinds(tmp_path, request.param, CONFIG) as quorum:
         yield quorum
 
 
@@ -72,10 +69,8 @@ def write(quorum: Quorum, name: str, rounds: int = 4) -> Counter[str]:
 
 def read_committed(quorum: Quorum, broker_id: int, count: int) -> Counter[str]:
     """By Apache Kafka's consumer, which begins with this broker."""
-    limits = ("--max-messages", str(count), "--timeout-ms", "60000")
-    server = ("--bootstrap-server", quorum.nodes[broker_id].address)
-    tool = ("--topic", TOPIC, "--from-beginning", "--isolation-level", "read_committed", *limits)
-    return Counter(apache.run_tool("console-consumer", *server, *tool).lines)
+    committed = ("--from-beginning", "--isolation-level", "read_committed")
+    return Counter(apache.consume(quorum.nodes[broker_id].address, TOPIC, count, *committed))
 
 
 def offset_of(quorum: Quorum, group: str) -> int:
@@ -102,7 +97,7 @@ def test_transactions_end_wherever_they_are_written_and_decided(quorum: Quorum) 
         assert offset_of(quorum, f"without-101-{number}") == 0
     for id_ in (101, 102):
         assert read_committed(quorum, id_, kept.total()) == kept
-    assert eventually(lambda: wait_for_isrs(quorum, everybody))
+    wait_for_isrs(quorum, everybody)
     for id_ in BROKERS:
         quorum.nodes[id_].stop()
     for partition in range(PARTITIONS):

@@ -27,6 +27,7 @@ from fencepost.client.producer import Producer
 from fencepost.testing import Cluster
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 
+from ..waiting import DEADLINE_S
 from . import apache
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -144,19 +145,13 @@ def test_times_are_looked_up(servers):
 
 def test_clients_of_today_read_them(servers):
     values = [str(at) for at in range(END)]
-    assert (
-        apache.run_tool(
-            "console-consumer", "--bootstrap-server", servers, "--topic", TOPIC,
-            "--from-beginning", "--max-messages", str(END), "--timeout-ms", "30000",
-        ).lines
-        == values
-    )  # fmt: skip
+    assert apache.consume(servers, TOPIC, END, "--from-beginning") == values
     from confluent_kafka import Consumer, TopicPartition as Place
 
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "check.crcs": True})
     consumer.assign([Place(TOPIC, 0, 0)])
     try:
-        messages = [consumer.poll(20) for _ in values]
+        messages = [consumer.poll(DEADLINE_S) for _ in values]
     finally:
         consumer.close()
     assert [message.value().decode() for message in messages] == values
@@ -168,7 +163,7 @@ def test_kafka_python_reads_them(servers):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaConsumer, TopicPartition as Place
-    consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=20_000)
+    consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=int(DEADLINE_S * 1000))
     place = Place(TOPIC, 0)
     consumer.assign([place])
     consumer.seek(place, 0)

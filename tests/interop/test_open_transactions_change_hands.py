@@ -18,19 +18,13 @@ from fencepost.testing import Cluster
 
 from ..waiting import eventually
 from . import apache
-from .test_directories import format_by_kafka
+from .test_directories import WITHOUT_WHAT_WE_LACK, format_by_kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOPIC = "t"
 WHERE = TopicPartition(TOPIC, 0)
 FEW = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
-WITHOUT_WHAT_WE_LACK = (
-    "group.version",
-    "share.version",
-    "streams.version",
-    "eligible.leader.replicas.version",
-)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from fencepost.testing import Proxy
 
 from ..waiting import DEADLINE_S
 from . import apache
-from .apache import run_tool
+from .apache import consume, run_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -71,13 +71,8 @@ def test_the_java_client_lives_through_faults_in_fetch_sessions(kafka: str):
         assert produced.hits == 2
         fetched = proxy.fail_next("Fetch", "NOT_LEADER_OR_FOLLOWER", count=2)
         coordinator = proxy.fail_next("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", count=2)
-        read = run_tool(
-            "console-consumer",
-            *servers,
-            *("--topic", "java", "--from-beginning", "--max-messages", "3"),
-            *("--timeout-ms", "60000"),
-        )
-        assert sorted(read.lines) == ["a", "b", "c"]
+        read = consume(proxy.bootstrap_servers, "java", 3, "--from-beginning")
+        assert sorted(read) == ["a", "b", "c"]
         assert (fetched.hits, coordinator.hits) == (2, 2)
         offered = run_tool("broker-api-versions", *servers)
         assert proxy.bootstrap_servers in offered.stdout

@@ -39,8 +39,7 @@ def run(tool: str, broker: Node, *arguments: str, stdin: str | None = None) -> l
 
 
 def read(broker: Node, topic: str, count: int) -> list[str]:
-    limits = ("--max-messages", str(count), "--timeout-ms", "30000")
-    return run("console-consumer", broker, "--topic", topic, "--from-beginning", *limits)
+    return apache.consume(broker.address, topic, count, "--from-beginning")
 
 
 def test_a_brokers_life(quorum: Quorum) -> None:

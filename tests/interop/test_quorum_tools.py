@@ -17,14 +17,9 @@ from . import apache
 from .apache import CLUSTER_ID
 from .conftest import jars_or_skip
 from .quorum import APACHE, FENCEPOST, Node, Quorum
+from .quorum_mixed import BROKER, SMALL_SNAPSHOTS
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
-
-BROKER = 101
-SMALL_SNAPSHOTS = {
-    "metadata.log.max.record.bytes.between.snapshots": "3000",
-    "metadata.log.max.snapshot.interval.ms": "0",
-}
 
 
 @pytest.fixture(scope="module", params=[APACHE, FENCEPOST])

@@ -110,7 +110,9 @@ def contents(servers: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
         }
 
 
-@pytest.mark.skipif(not FITS, reason=f"no jars for {pyspark.__version__}, only for {MADE_FOR}x")
+@pytest.mark.skipif(
+    not FITS, reason=f"PySpark is {pyspark.__version__}, the jars are made for {MADE_FOR}x"
+)
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_a_table_has_every_record_once(format: str, servers: str, topic: str, tmp_path: Path):
     found = archived(format, servers, topic, tmp_path / "an archive")
@@ -129,7 +131,7 @@ def test_a_table_has_every_record_once(format: str, servers: str, topic: str, tm
     assert contents(servers, f"{topic}-again") == records
 
 
-@pytest.mark.skipif(FITS, reason=f"the jars fit {pyspark.__version__}")
+@pytest.mark.skipif(FITS, reason=f"the jars are made for {pyspark.__version__}")
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_jars_of_another_spark_are_refused_before_a_batch(
     format: str, servers: str, topic: str, tmp_path: Path

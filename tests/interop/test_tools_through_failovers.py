@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from fencepost.batch.crc import crc32c
 from fencepost.testing.quorum_cluster import QuorumCluster
 
 from ..waiting import DEADLINE_S, eventually
-from .apache import TOOLS, java_command
+from .apache import QUICK_JVM, TOOLS, ClassArchive, consume, java_command
 from .maven import JarSet
-from .test_java_tools import consume, produce
+from .test_java_tools import produce
 from .test_moving_tools import CONFIG, create_at, described, reassign
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -35,8 +36,9 @@ def servers(cluster: QuorumCluster) -> str:
 
 def begin(tool: str, *arguments: str) -> subprocess.Popen[str]:
     """A tool that is on its way while the test goes on."""
+    jvm = (*QUICK_JVM, *ClassArchive(TOOLS[tool]).options(is_written=False))
     return subprocess.Popen(
-        java_command(TOOLS[tool], *arguments),
+        java_command(TOOLS[tool], *arguments, jvm=jvm),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -96,12 +98,18 @@ def test_a_partition_moves_and_leaders_are_elected_while_a_broker_dies(
     assert consume(servers, topic, 200, "--from-beginning") == values
 
 
-def verification(servers: str, topic: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def verification(servers: str, topic: str) -> Iterator[subprocess.Popen[str]]:
     """It compares what replicas answer to fetches, and reports again and again."""
-    return begin(
+    tool = begin(
         "replica-verification", "--broker-list", servers, "--topics-include", topic,
         "--report-interval-ms", "1000", "--time", "-2",
     )  # fmt: skip
+    try:
+        yield tool
+    finally:
+        tool.kill()
+        tool.communicate()
 
 
 def line_with(process: subprocess.Popen[str], *words: str) -> str:
@@ -135,21 +143,13 @@ def test_replicas_are_verified_after_failovers_and_a_different_one_is_found(
         produce(servers, topic, [f"without {id_}"] * 20, "--request-required-acks", "all")
         cluster.start()
     eventually(lambda: len(described(servers, topic)["Isr"]) == len("1,2,3"), "all in sync")
-    tool = verification(servers, topic)
-    try:
+    with verification(servers, topic) as tool:
         assert f"max lag is 0 for partition {topic}-0 at offset" in line_with(tool, "max lag is 0")
-    finally:
-        tool.kill()
-        tool.communicate()
     cluster.nodes[3].stop()
     directory = cluster.nodes[3].directory / "data" / f"{topic}-0"
     spoil_last_batch(max(directory.glob("*.log")))
     cluster.start()
-    tool = verification(servers, topic)
-    try:
+    with verification(servers, topic) as tool:
         assert f"{topic}-0" in line_with(tool, "unmatched checksum")
-    finally:
-        tool.kill()
-        tool.communicate()
     log = json.dumps([node.log_tail for node in cluster.nodes.values()])
     assert "Traceback" not in log
