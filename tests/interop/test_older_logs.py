@@ -101,11 +101,11 @@ def servers(
         yield cluster.bootstrap_servers
 
 
-def fetch_all(servers: str, start: int = 0) -> bytes:
+def fetch_all(servers: str, start: int = 0, end: int = END) -> bytes:
     host, _, port = servers.rpartition(":")
     blob, offset = b"", start
     with Connection(host, int(port), timeout_ms=20_000) as connection:
-        while offset < END:
+        while offset < end:
             partition = FetchPartition(
                 partition=0, fetch_offset=offset, partition_max_bytes=300, current_leader_epoch=-1
             )
@@ -177,5 +177,7 @@ def test_the_log_goes_on_in_todays_format(servers):
         producer.send(TOPIC, b"new")
         producer.flush()
         assert list_offsets(client, {WHERE: LATEST})[WHERE].offset == END + 1
-    newest = fetch_all(servers, END - 1)
-    assert newest
+    newest = fetch_all(servers, END, END + 1)
+    ((_, header),) = iter_headers(newest)
+    assert header.magic == 2
+    assert [record.value for record in read_records(newest)] == [b"new"]

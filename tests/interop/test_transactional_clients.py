@@ -134,9 +134,8 @@ def test_many_transactions_after_one_another(connect: Open, topic: str, producer
         else:
             producer.commit_transaction()
     kept = [n for n in range(30) if n % 3]
-    found = values(connect, topic)
-    assert sorted(found) == sorted(b"%d" % n for n in kept for _ in range(2))
-    assert [one for one in found[:20] if one] == sorted(found[:20], key=int)
+    first = [n for n in kept for _ in range(2 - n % 2)]
+    assert values(connect, topic) == [b"%d" % n for n in first + [n for n in kept if n % 2]]
 
 
 def test_offsets_and_records_of_a_transaction_appear_together(
