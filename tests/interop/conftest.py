@@ -5,10 +5,12 @@ What passes on Apache Kafka and fails on Fencepost is our mistake; what fails on
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,19 +51,28 @@ def kafka_jars() -> JarSet:
     return jars_or_skip(apache.KAFKA)
 
 
+@contextlib.contextmanager
+def one_node(kind: str, directory: Path, **config: str) -> Iterator[str]:
+    """Bootstrap address of a fresh cluster of one node of the kind with these configs; only Apache
+    Kafka's is kept in the directory."""
+    if kind == "apache":
+        with apache.apache_broker(directory, **config) as broker:
+            yield broker.bootstrap_servers
+    else:
+        from fencepost.testing import Cluster
+
+        chosen = {"group.initial.rebalance.delay.ms": "0", **config}
+        with Cluster(faults=False, config=chosen) as cluster:
+            yield cluster.bootstrap_servers
+
+
 @pytest.fixture(scope="module", params=["fencepost", "apache"])
 def bootstrap(
     request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Bootstrap address of a fresh one-node cluster of the kind."""
-    if request.param == "fencepost":
-        from fencepost.testing import Cluster
-
-        with Cluster(faults=False, group_initial_rebalance_delay_ms=0) as cluster:
-            yield cluster.bootstrap_servers
-    else:
-        with apache.apache_broker(tmp_path_factory.mktemp("apache")) as broker:
-            yield broker.bootstrap_servers
+    """Bootstrap address of a node of the kind."""
+    with one_node(request.param, tmp_path_factory.mktemp(request.param)) as servers:
+        yield servers
 
 
 @pytest.fixture

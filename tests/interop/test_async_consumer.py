@@ -15,7 +15,7 @@ from fencepost.client.metadata import TopicPartition
 
 from ..client import test_async_consumer as here
 from ..waiting import DEADLINE_S
-from . import apache
+from .conftest import one_node
 from .maven import JarSet
 
 pytestmark = [pytest.mark.interop, pytest.mark.clients]
@@ -29,14 +29,8 @@ def servers(
     request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Bootstrap address of one node."""
-    if request.param == "apache":
-        with apache.apache_broker(tmp_path_factory.mktemp("kafka"), **QUICK) as broker:
-            yield broker.bootstrap_servers
-    else:
-        from fencepost.testing import Cluster as Served
-
-        with Served(faults=False, group_initial_rebalance_delay_ms=0) as cluster:
-            yield cluster.bootstrap_servers
+    with one_node(request.param, tmp_path_factory.mktemp(request.param), **QUICK) as address:
+        yield address
 
 
 @pytest.fixture

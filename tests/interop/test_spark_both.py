@@ -27,7 +27,7 @@ from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from ..waiting import eventually
 from . import apache
-from .conftest import SPARK_KAFKA, jars_or_skip
+from .conftest import SPARK_KAFKA, jars_or_skip, one_node
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow]
 
@@ -45,16 +45,11 @@ def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """A broker of ours, and Apache Kafka's."""
-    from fencepost.testing import Cluster as Served
-
     jars_or_skip(SPARK_KAFKA)
     if request.param == "apache":
         jars_or_skip(apache.KAFKA)
-        with apache.apache_broker(tmp_path_factory.mktemp("apache")) as broker:
-            yield broker.bootstrap_servers
-    else:
-        with Served(faults=False, group_initial_rebalance_delay_ms=0) as served:
-            yield served.bootstrap_servers
+    with one_node(request.param, tmp_path_factory.mktemp(request.param)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from fencepost.wire.errors import ErrorCode
 
 from ..waiting import eventually
 from . import apache
+from .conftest import one_node
 from .maven import JarSet
 
 pytestmark = pytest.mark.interop
@@ -48,14 +49,8 @@ def servers(
     request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Bootstrap address of one node that does not verify partitions."""
-    if request.param == "apache":
-        with apache.apache_broker(tmp_path_factory.mktemp("apache"), **SETTINGS) as broker:
-            yield broker.bootstrap_servers
-        return
-    from fencepost.testing import Cluster as Served
-
-    with Served(faults=False, config=SETTINGS) as served:
-        yield served.bootstrap_servers
+    with one_node(request.param, tmp_path_factory.mktemp(request.param), **SETTINGS) as address:
+        yield address
 
 
 @pytest.fixture

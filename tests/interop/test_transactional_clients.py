@@ -31,22 +31,13 @@ from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.wire.errors import ErrorCode
 
 from ..ended_transactions import stable_ends
-from . import apache
+from .conftest import one_node
 from .maven import JarSet
 
 pytestmark = pytest.mark.interop
 
 QUICK = {"transaction.state.log.num.partitions": "4", "offsets.topic.num.partitions": "4"}
 Open = Callable[..., Cluster]
-
-
-def run_cluster(kind: str, directory: object) -> contextlib.AbstractContextManager[object]:
-    """One node of the kind."""
-    if kind == "apache":
-        return apache.apache_broker(directory, **QUICK)  # type: ignore[arg-type]
-    from fencepost.testing import Cluster as Served
-
-    return Served(faults=False, group_initial_rebalance_delay_ms=0)
 
 
 @pytest.fixture(
@@ -59,8 +50,7 @@ def servers(
 ) -> Iterator[str]:
     """Bootstrap address of a cluster that runs transactions at the level."""
     kind, level = request.param
-    with run_cluster(kind, tmp_path_factory.mktemp(kind)) as cluster:
-        address: str = cluster.bootstrap_servers  # type: ignore[attr-defined]
+    with one_node(kind, tmp_path_factory.mktemp(kind), **QUICK) as address:
         with Cluster(address) as asking:
             served = asking.any_connection().api_versions
             if served.features.level("transaction.version") != level:
