@@ -173,16 +173,20 @@ def _run(
 ) -> ToolOutput:
     archive = ClassArchive(main_class, jars)
     jvm = (*QUICK_JVM, *archive.options(is_written=True))
-    done = subprocess.run(
-        java_command(main_class, *arguments, jvm=jvm, jars=jars),
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        timeout=TOOL_TIMEOUT_S,
-        check=False,
-    )
-    archive.settle(is_whole=done.returncode == 0)
+    is_whole = False
+    try:
+        done = subprocess.run(
+            java_command(main_class, *arguments, jvm=jvm, jars=jars),
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
+        )
+        is_whole = done.returncode == 0
+    finally:
+        archive.settle(is_whole=is_whole)
     if check and done.returncode != 0:
         raise ToolFailedError(
             f"{main_class} {' '.join(arguments)} exited with {done.returncode}:\n"
