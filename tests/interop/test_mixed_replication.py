@@ -116,12 +116,21 @@ def checksum(data_dir: Path, partition: int) -> str:
 
 
 def check_audit(quorum: Quorum) -> None:
-    """Whether brokers are at work or not: both kinds' logs are sound, and equal."""
-    outcome = audit(*(quorum.nodes[id_].data_dir for id_ in BROKERS), pause=time.sleep)
-    assert outcome.is_clean, outcome.findings
-    compared = [one for one in outcome.ranges if one.topic == TOPIC]
-    assert {one.partition for one in compared} == set(range(PARTITIONS))
-    assert all(one.is_equal and len(one.replicas) == len(BROKERS) for one in compared)
+    """Whether brokers are at work or not: both kinds' logs are sound, and equal.
+
+    What is committed in a log a broker notes every few seconds, and no more can be compared.
+    """
+
+    def all_are_compared() -> bool:
+        outcome = audit(*(quorum.nodes[id_].data_dir for id_ in BROKERS), pause=time.sleep)
+        assert outcome.is_clean, outcome.findings
+        compared = [one for one in outcome.ranges if one.topic == TOPIC]
+        assert all(one.is_equal for one in compared), compared
+        return {one.partition for one in compared} == set(range(PARTITIONS)) and all(
+            len(one.replicas) == len(BROKERS) for one in compared
+        )
+
+    eventually(all_are_compared, "all brokers have noted the same high watermarks")
 
 
 def test_each_kind_follows_the_other_and_leads_in_turn(quorum: Quorum) -> None:
