@@ -44,10 +44,10 @@ cdef enum:
 def read_cached(int descriptor, Py_ssize_t size, int64_t position):
     """Up to `size` bytes from `position`, as far as they are cached or the file goes.
 
-    BlockingIOError if none are; OSError.
+    BlockingIOError if none are; OSError; ValueError for what is negative.
     """
-    if size < 0:
-        raise ValueError(f"{size} bytes cannot be read")
+    if size < 0 or position < 0:  # the call takes -1 for wherever the descriptor stands
+        raise ValueError(f"{size} bytes from {position} on cannot be read")
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef char *to = PyBytes_AS_STRING(data)
     cdef ssize_t count

@@ -106,6 +106,8 @@ class PageCache:
 
 def _read_by_python(descriptor: int, size: int, position: int) -> bytearray:
     """See `_page_cache.read_cached`."""
+    if size < 0 or position < 0:  # the call takes -1 for wherever the descriptor stands
+        raise ValueError(f"{size} bytes from {position} on cannot be read")
     data = bytearray(size)
     count = os.preadv(descriptor, [data], position, os.RWF_NOWAIT)
     if count < size:
