@@ -653,6 +653,25 @@ def test_what_the_owner_does_amid_a_swap(disk, change, has_run):
     assert not [name for name in disk.list("/data/t-0") if name.endswith((".cleaned", ".swap"))]
 
 
+def test_a_copy_for_which_there_is_no_memory_is_removed(disk, monkeypatch):
+    log = compacted(disk)
+    for at in range(20):
+        put(log, (b"k%d" % (at % 3), b"v%d" % at))
+    settle(log)
+    before, open_files = contents(log), disk.open_files
+
+    def pick(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(OffsetMap, "pick", pick)
+        clean(log)
+    assert contents(log) == before and disk.open_files == open_files
+    assert not [name for name in disk.list("/data/t-0") if name.endswith(".cleaned")]
+    clean(log)
+    assert len(pairs_of(log)) == 3
+
+
 def test_few_open_files_amid_many_segments(disk):
     log = open_log(disk, "/data/t-0", config(**SMALL), cache=SegmentCache(files_max=3))
     for at in range(100):

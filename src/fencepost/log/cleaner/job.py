@@ -274,7 +274,7 @@ class Cleaning:
             return copy.finish(
                 group[-1].end_offset, TxnIndex(transactions.take_needed()), modified_ms, given.cache
             )
-        except (LogError, BatchError):
+        except (LogError, BatchError, MemoryError):  # a batch can decompress to more than there is
             copy.discard()
             raise
         except OSError:
