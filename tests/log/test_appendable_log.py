@@ -369,15 +369,26 @@ def test_room_for_a_segment_is_reserved_and_given_back(tmp_path):
     assert log.recovery.bytes_cut == 0
 
 
+def test_no_room_for_a_first_segment_leaves_no_file_open():
+    disk = SimDisk()
+    disk.fault = lambda operation, path, count: OSError("full") if operation == "reserve" else None
+    with pytest.raises(OSError, match="full"):
+        open_log(disk, "/t-0", config(preallocate=True))
+    assert disk.open_files == 0
+    disk.fault = None
+    append(open_log(disk, "/t-0", config(preallocate=True)))
+
+
 def test_no_room_for_a_segment_is_an_error_and_the_log_stays_as_it_was():
     disk = SimDisk()
     log = open_log(disk, "/t-0", config(preallocate=True))
     append(log)
+    open_files = disk.open_files
     disk.fault = lambda operation, path, count: OSError("full") if operation == "reserve" else None
     with pytest.raises(OSError, match="full"):
         log.roll(NOW_MS)
     disk.fault = None
-    assert log.segment_base_offsets == [0]
+    assert log.segment_base_offsets == [0] and disk.open_files == open_files
     append(log)
     log.roll(NOW_MS)
     assert log.segment_base_offsets == [0, 2]

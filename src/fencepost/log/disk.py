@@ -255,6 +255,16 @@ def read_from(descriptor: int, size: int, position: int) -> bytes:
     return data
 
 
+def sync_and_close(files: list[File]) -> None:
+    """Make the contents of open files durable. OSError; none is open any more, either way."""
+    try:
+        for file in files:
+            file.sync()
+    finally:
+        for file in files:
+            file.close()
+
+
 class Holder(Protocol):
     """Whoever has a file synced by others (`OsFile.hold`)."""
 

@@ -33,12 +33,11 @@ from msgspec.structs import replace
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.config import LogConfig
-from fencepost.log.disk import Buffer, Disk
+from fencepost.log.disk import Buffer, Disk, sync_and_close
 from fencepost.log.epochs import EpochEntry
 from fencepost.log.errors import (
     CorruptFileError,
     DurableDataLostError,
-    LogError,
 )
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.interrupted_cleanup import settle
@@ -155,17 +154,8 @@ class SegmentRecovery:
     def recover(self) -> None:
         """Check the segments, truncate at the first batch that is not sound, sync what is kept.
 
-        What is left is durable then, with whatever recovery point. DurableDataLostError, OSError;
-        the segments are closed then.
+        What is left is durable then, with whatever recovery point. DurableDataLostError, OSError.
         """
-        try:
-            self._recover()
-        except (LogError, OSError):
-            for segment in self.segments:
-                segment.close()
-            raise
-
-    def _recover(self) -> None:
         params, recovery_point = self._params, self._params.recovery_point
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
         ends_at = self.segments[-1].base_offset
@@ -210,6 +200,11 @@ class SegmentRecovery:
             self._check_recovery_point(scanned[-1])
         self._check_start(scanned[-1])
         self._cut(scanned)
+
+    def close(self) -> None:
+        """The log cannot be opened: let go of its files."""
+        for segment in self.segments:
+            segment.close()
 
     def recover_again(self, sound_end: int) -> None:
         """The same, as after a crash: a log that was trusted is sound up to `sound_end` only."""
@@ -328,10 +323,10 @@ class SegmentRecovery:
 
     def _remove_last(self) -> None:
         gone = self.segments.pop()
+        gone.close()
         self.report.bytes_cut += gone.size_bytes
         for suffix in reversed(SEGMENT_SUFFIXES):
             self.disk.unlink(gone.path(suffix))
-        gone.close()
         self.disk.sync_dir(self.directory)
 
     def _trust_active(self) -> bool:
@@ -415,9 +410,7 @@ class SegmentRecovery:
             clear_behind(file, segment.size_bytes)
             if segment is not last:
                 segment.time_index.maybe_append(*segment.largest_timestamp())
-                for written in segment.write_indexes():
-                    written.sync()
-                    written.close()
+                sync_and_close(segment.write_indexes())
             if not self.is_untouched:  # else the first append's sync is soon enough
                 file.sync()  # though nothing was cut now: the last process may have cut, unsynced
             segment.synced_bytes = segment.size_bytes

@@ -12,12 +12,13 @@ is.
 from __future__ import annotations
 
 from fencepost.log.config import LogConfig
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Disk, sync_and_close
 from fencepost.log.epoch_recovery import recover_epochs
 from fencepost.log.errors import (
     CorruptFileError,
     DurableDataLostError,
     InconsistentTopicIdError,
+    LogError,
 )
 from fencepost.log.load_params import LoadLogParams
 from fencepost.log.loaded import LoadedLog, write_topic_id
@@ -45,6 +46,22 @@ def reopen_log(
     topic_id, id_written = _settle_topic_id(disk, directory, params)
     recovery = SegmentRecovery(disk, cache, directory, config, params)
     recovery.report.was_unclean = not params.clean_shutdown and not is_new
+    try:
+        return _reopen(recovery, params, topic_id, id_written=id_written, is_new=is_new)
+    except (LogError, OSError):
+        recovery.close()
+        raise
+
+
+def _reopen(
+    recovery: SegmentRecovery,
+    params: LoadLogParams,
+    topic_id: Uuid | None,
+    *,
+    id_written: bool,
+    is_new: bool,
+) -> LoadedLog:
+    """Recover the segments, and find out what is known of them. LogError, OSError."""
     recovery.find_segments()
     recovery.recover()
     try:
@@ -140,9 +157,7 @@ def _replay(
         return
     for segment in row.segments:
         if segment.base_offset >= scanned_from and not segment.is_active:
-            for file in segment.write_txn_index():
-                file.sync()
-                file.close()
+            sync_and_close(segment.write_txn_index())
 
 
 def _write_topic_id_again(disk: Disk, directory: str, *, must_sync: bool) -> None:

@@ -150,12 +150,18 @@ class Segment:
         return file
 
     def create(self, reserve_bytes: int = 0) -> None:
-        """Make the (empty) segment file, with room for so many bytes reserved. OSError."""
-        self._file = self._disk.open(self.path(), create=True)
-        if self._file.size():
-            self._file.truncate(0)
-        if reserve_bytes:
-            self._file.reserve(reserve_bytes)
+        """Make the (empty) segment file, with room for so many bytes reserved. OSError; nothing is
+        open then."""
+        file = self._disk.open(self.path(), create=True)
+        try:
+            if file.size():
+                file.truncate(0)
+            if reserve_bytes:
+                file.reserve(reserve_bytes)
+        except OSError:
+            file.close()
+            raise
+        self._file = file
         self._cache.touch(self)
 
     def give_back_room(self) -> None:
