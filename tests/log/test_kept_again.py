@@ -11,6 +11,7 @@ from fencepost.log import scanning
 from fencepost.log.errors import DurableDataLostError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.scanning import KeptAgain
+from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.sim.disk import SimDisk
 
@@ -126,6 +127,40 @@ def test_what_is_kept_when_its_buffer_is_gone_is_read_once_more():
     kept.keep(20, is_durable=True)
     kept.write()
     assert len(segment.written) == 3
+
+
+def test_what_is_kept_of_a_buffer_that_is_gone_may_end_before_the_next_one():
+    segment = Recorded()
+    kept = KeptAgain(segment)  # type: ignore[arg-type]
+    kept.on_read(b"abcdefghij", 0)
+    kept.on_read(b"JKLMN", 9)
+    kept.keep(4, is_durable=False)
+    kept.write()
+    kept.keep(11, is_durable=False)
+    kept.write()
+    parts = [(0, bytes(range(4))), (4, bytes(range(4, 9))), (9, b"JK")]
+    assert segment.written == parts
+
+
+def test_what_is_written_again_is_synced_before_its_file_may_be_closed(disk, monkeypatch):
+    """A writeback that fails is told of once per open file, and not when that is closed."""
+    props = config(internal_segment_bytes=700, cleanup_policy="compact")
+    log = open_log(disk, LOG, props)
+    fill(log, 30, with_gaps=False)
+    before, segments = contents(log), len(log.segment_base_offsets)
+    disk.process_death()
+    unsynced: list[str] = []
+    close = Segment.close_file
+
+    def watch(segment: Segment) -> None:
+        if any(data is not None for _, data in disk._inode(segment.path()).pending):
+            unsynced.append(segment.path())
+        close(segment)
+
+    monkeypatch.setattr(Segment, "close_file", watch)
+    cache = SegmentCache(files_max=1)
+    assert contents(open_log(disk, LOG, props, cache=cache)) == before
+    assert segments > 5 and unsynced == []
 
 
 def test_what_was_durable_is_not_written(disk):

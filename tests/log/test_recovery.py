@@ -414,6 +414,25 @@ def test_a_closed_segment_that_was_emptied_is_noticed(clean, caplog):
     ]
 
 
+def test_records_missing_behind_a_segment_are_a_gap_as_far_as_was_cleaned():
+    """Kafka's cleaner may take the last batches of a segment, up to where the next one begins."""
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    name, high = segment_name(log, 1), log.segment_base_offsets[2]
+    data = disk.read(f"{LOG}/{name}")
+    *_, (last, header) = iter_headers(data)
+    set_content(disk, name, data[:last])
+    rest = [batch for batch in everything if batch[0] != header.base_offset]
+    for cleaned_offset, found in [
+        (high, rest),
+        (high - 1, [batch for batch in rest if batch[0] < high]),
+    ]:
+        backup = disk.backup()
+        assert contents(reopen(disk, cleaned_offset=cleaned_offset)) == found
+        disk.process_death()
+        disk.restore(backup)
+
+
 def test_a_segment_whose_offsets_do_not_fit_is_cut():
     """A header that claims offsets beyond what the segment's index can name is damage."""
     disk, log = filled_disk(3)
