@@ -7,6 +7,8 @@ that answers at once or in pieces; of what it does not take nothing is left.
 
 from __future__ import annotations
 
+import errno
+import os
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from fencepost.broker.apis.fetch import handle
 from fencepost.broker.apis.fetch_answer import FetchParts
 from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
 from fencepost.broker.apis.fetch_fast_path import take_usual
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.request_context import Buffer, RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
@@ -35,7 +38,7 @@ from fencepost.wire.api.fetch import (
     PartitionData,
     ReplicaState,
 )
-from fencepost.wire.errors import DecodeError
+from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.frame import decode_response, encode_request, read_request_header
 
 from .harness import Caller, register, to_its_end, topic_id
@@ -395,6 +398,33 @@ def test_the_bytes_that_a_request_wants_are_those_of_all_its_partitions(served: 
         assert (sizes[1] == size_of(second)) is (max_bytes == most)
 
 
+def test_nothing_follows_the_partition_that_did_not_fit(served: Served) -> None:
+    """The first batch of all is given whatever its size, and no other one."""
+    first, *_ = answered_at_once(served, framed(12, [("t", [reading(0, 0)])])).values()
+    asked = [("t", [reading(0, 0), reading(2, 5)]), ("u", [reading()]), ("zstd", [reading()])]
+    some = answered_at_once(served, framed(12, asked, max_bytes=size_of(first) + 1))
+    assert list(map(size_of, some.values())) == [size_of(first), 0, 0, 0]
+
+
+LIMIT_BYTES = 1024
+
+
+@pytest.mark.parametrize("whose", ["the broker's config", "the memory there is"])
+def test_an_answer_is_no_larger_than_the_broker_lets_it_be(
+    served: Served, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    frame = framed(12, [("t", [reading(0, 0)]), ("zstd", [reading()])])
+    if whose == "the broker's config":
+        limited = BrokerConfig.load(None, {"fetch.max.bytes": str(LIMIT_BYTES)})
+        monkeypatch.setattr(served, "parts", served.parts._replace(config=limited))
+    else:
+        monkeypatch.setattr(Next, "available_bytes", LIMIT_BYTES)
+    some = answered_at_once(served, frame)
+    assert 0 < sum(map(size_of, some.values())) <= LIMIT_BYTES
+    monkeypatch.undo()
+    assert sum(map(size_of, answered_at_once(served, frame).values())) > LIMIT_BYTES
+
+
 COMMITTED = {"isolation_level": 1}
 
 
@@ -452,6 +482,23 @@ def test_what_the_disk_refuses_is_answered_the_same(
     frame = framed(17, [("t", [reading(2, 4), reading()])])
     short = served.serve(frame, "short")
     assert short is not None and short == served.serve(frame, "at once")
+
+
+def test_nobody_waits_for_a_file_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the event loop that would: the node would stand still."""
+    served = Served(tmp_path)
+    descriptors = served.parts.storage.descriptors
+
+    def refuse() -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(descriptors, "_pause", pytest.fail)
+    monkeypatch.setattr(served.full.log, "read", lambda *_: descriptors.open(refuse))
+    request = served.begin(framed(12, [("t", [reading(2, 4), reading()])]), "short")
+    assert request is not None
+    assert request.told()[1] == {ErrorCode.KAFKA_STORAGE_ERROR: 1}
 
 
 def test_what_is_not_in_the_page_cache_is_tried_once_until_it_is(
