@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import topic_log_config
-from fencepost.log.configdef import ConfigError
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.replicas import TopicConfig, TopicConfigs, partition_config
-
-log = logging.getLogger(__name__)
 
 
 def topic_configs_under(config: BrokerConfig, image: ClusterImage) -> TopicConfigs:
@@ -37,9 +32,5 @@ def topic_configs_under(config: BrokerConfig, image: ClusterImage) -> TopicConfi
 
 
 def _make(config: BrokerConfig, image: ClusterImage, topic: str) -> TopicConfig:
-    try:
-        found = topic_log_config(config, image, topic)
-    except ConfigError as error:
-        log.error("the configs of %s are not applied: %s", topic, error)
-        found = config.log_config({})
+    found = topic_log_config(config, image, topic)
     return TopicConfig(found, partition_config(found, config.get("replica.lag.time.max.ms")))
