@@ -288,7 +288,8 @@ def test_aborted_records_go_and_neither_win_nor_lose(disk):
     put_marker(log, 2, committed=True)
     put(log, (b"z", b"end"))
     settle(log)
-    clean(log)
+    stats = clean(log).stats
+    assert (stats.records_read, stats.records_written) == (6, 5)
     assert pairs_of(log) == [(0, b"k", b"old"), (2, b"l", b"committed"), (5, b"z", b"end")]
 
 
@@ -321,6 +322,21 @@ def test_markers_outlive_their_data_and_then_their_horizon(disk):
     clean(log, at, wall_ms=NOW_MS + 1001)
     assert [header.base_offset for header, _ in batches_of(log)] == [4, 5, 6, 7]
     assert log.end_offset == 8
+
+
+def test_of_a_producer_without_data_in_its_epoch_that_epochs_marker_stays(disk):
+    """It is what the log knows of the epoch, as of a producer that was fenced."""
+    log = compacted(disk, delete_retention_ms=1000)
+    in_transaction(log, 1, 0, (b"a", b"1"))
+    put_marker(log, 1, committed=True)  # 1
+    put_marker(log, 1, committed=False, producer_epoch=1)  # 2
+    put(log, (b"a", b"2"))
+    settle(log)
+    at = clean(log, wall_ms=NOW_MS).cleaned_offset
+    clean(log, at, wall_ms=NOW_MS + 1)
+    clean(log, at, wall_ms=NOW_MS + 2000)
+    assert [header.base_offset for header, _ in batches_of(log)] == [2, 3]
+    assert log.producers.get(1).producer_epoch == 1
 
 
 def test_keys_like_those_of_markers_do_not_remove_markers(disk):
@@ -484,6 +500,23 @@ def test_the_newest_timestamp_is_one_that_a_record_has(disk):
     assert log.offset_for_timestamp(800) is None
 
 
+def test_the_newest_timestamp_of_a_batch_is_of_what_is_left_of_it(disk):
+    log = compacted(disk)
+    rows = [(500, b"a"), (400, b"b"), (900, b"gone")]
+    append(log, build_batch([Record(at, *row) for at, row in enumerate(map(stamped, rows))]))
+    put(log, (b"gone", b"2"), timestamp_ms=100)
+    settle(log)
+    clean(log)
+    left, *_ = [header for header, _ in batches_of(log)]
+    assert (left.records_count, left.max_timestamp, left.last_offset) == (2, 500, 2)
+
+
+def stamped(row: tuple[int, bytes]) -> tuple[int, int, bytes, bytes]:
+    """A record's timestamp, which its producer has given, its key and a value."""
+    timestamp_ms, key = row
+    return timestamp_ms, 0, key, b"1"
+
+
 def test_an_old_files_age_is_kept(disk):
     log = compacted(disk)
     for at in range(10):
@@ -576,6 +609,18 @@ def test_old_messages_become_batches(disk, magic, compression):
     clean(log, wall_ms=NOW_MS + DAY_MS)
     assert b"gone" not in [key for _, key, _ in pairs_of(log)]
     assert log.end_offset == end
+
+
+def test_what_is_left_of_an_old_message_has_its_last_offset_and_newest_timestamp(disk):
+    log = compacted(disk)
+    rows = [(900, b"a"), (700, b"b"), (950, b"gone")]
+    messages = [Record(at, *row) for at, row in enumerate(map(stamped, rows))]
+    follow(log, build_message_set(messages, magic=1, compression="gzip"))
+    put(log, (b"gone", b"new"))
+    settle(log)
+    clean(log)
+    left, *_ = [header for header, _ in batches_of(log)]
+    assert (left.records_count, left.max_timestamp, left.last_offset) == (2, 900, 2)
 
 
 # ---- between a swap's beginning and its end

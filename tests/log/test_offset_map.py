@@ -33,8 +33,10 @@ def test_the_last_offset_of_a_key_counts():
     assert len(offsets) == 2
     assert offsets.add(rows((5, b"b"), (6, b"c")), 6)
     assert (offsets.get(b"b"), offsets.get(b"c")) == (2, 6)
+    offsets.latest_offset = 6
     offsets.clear()
     assert (len(offsets), offsets.used_bytes, offsets.get(b"a")) == (0, 0, -1)
+    assert offsets.latest_offset == -1, "nothing of another log goes by what was known of this one"
 
 
 def test_long_keys_are_told_apart_from_short_ones():
