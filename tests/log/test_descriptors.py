@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -84,6 +85,18 @@ def test_within_a_request_that_does_not_wait_nothing_else_makes_it_wait():
             pass
         with pytest.raises(OSError, match="Too many"):
             descriptors.open(Kernel(1000).open)
+
+
+def test_other_threads_wait_while_a_request_does_not():
+    waits: list[float] = []
+    descriptors = Descriptors(pause=waits.append)
+    opened: list[str] = []
+    kernel = Kernel(5)
+    with descriptors.without_waiting():
+        thread = threading.Thread(target=lambda: opened.append(descriptors.open(kernel.open)))
+        thread.start()
+        thread.join()
+    assert opened == ["opened"] and len(waits) == 3
 
 
 def test_waiting_ends_when_the_node_stops():

@@ -65,7 +65,7 @@ def test_other_threads_wait_for_the_disk_as_ever(world):
     assert found == [DATA]
 
 
-@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
 def test_a_file_system_without_the_flag_is_read_as_ever_and_named_once(
     world, number, monkeypatch, caplog
 ):
@@ -80,6 +80,27 @@ def test_a_file_system_without_the_flag_is_read_as_ever_and_named_once(
             assert disk.read(file.path) == DATA
     (line,) = caplog.messages
     assert "does not tell what is in the page cache" in line
+
+
+def test_a_file_system_without_the_flag_says_nothing_of_another(world, tmp_path, monkeypatch):
+    disk, file = world
+    other_path = tmp_path / "other" / "t-0" / "0.log"
+    other_path.parent.mkdir(parents=True)
+    other = disk.open(str(other_path), create=True)
+    other.write_at(DATA, 0)
+    read_cached = page_cache.read_cached
+
+    def read(descriptor, *asked):
+        if os.path.samestat(os.fstat(descriptor), os.stat(other_path)):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return read_cached(descriptor, *asked)
+
+    monkeypatch.setattr(page_cache, "read_cached", read)
+    with disk.page_cache:
+        assert other.read_at(300_000, 0) == DATA
+        with pytest.raises(NotCachedError):
+            file.read_at(300_000, 0)
+    other.close()
 
 
 def test_a_disk_that_refuses_is_an_error(world, monkeypatch):

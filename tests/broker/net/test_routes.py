@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fencepost.broker.net.registry import MissingPartError, Route, Routes, bind_route
+from fencepost.broker.net import registry
+from fencepost.broker.net.registry import (
+    MAX_ELEMENTS,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    MissingPartError,
+    Route,
+    Routes,
+    bind_route,
+    handles,
+)
+from fencepost.broker.net.served import BROKER
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.frame import encode_response_parts
 
@@ -30,6 +40,35 @@ def test_a_route_is_made_once_and_advertised_before():
     assert changed[KEY] is changed[KEY] is routes[KEY] is ROUTE and made == [KEY]
     with pytest.raises(KeyError):
         changed[KEY + 1]
+
+
+def test_a_route_that_is_added_is_advertised_and_one_that_is_taken_away_is_made_anew():
+    routes = Routes({KEY: (1, 2)}, lambda _: ROUTE)
+    other = Route(KEY, "Heartbeat", HeartbeatRequest, 2, 3, 1, ROUTE.handler)
+    routes[KEY + 1] = routes[KEY] = other
+    assert routes[KEY] is other
+    assert routes.advertised == {KEY: (1, 3), KEY + 1: (1, 3)} and len(routes) == 2
+    del routes[KEY + 1], routes[KEY]
+    assert not routes and KEY not in routes
+    routes.advertised[KEY] = (1, 2)
+    assert routes[KEY] is ROUTE
+
+
+def test_a_generator_function_works_in_pieces_and_takes_large_requests(monkeypatch):
+    monkeypatch.setattr(registry, "ROUTES_BY_KIND", {BROKER: {}})
+
+    def pieces(context: object, request: object) -> Any:
+        yield None
+
+    def registered(handler: Any, **how: Any) -> Route:
+        routes = registry.ROUTES_BY_KIND[BROKER] = {}
+        handles(HeartbeatRequest, **how)(handler)
+        return routes[KEY]
+
+    whole = registered(lambda context, request: None)
+    for route in (registered(pieces), registered(ROUTE.handler, in_pieces=True)):
+        assert route.in_pieces and route.max_elements == MAX_ELEMENTS
+    assert not whole.in_pieces and whole.max_elements == WHOLE_REQUEST_ELEMENTS_MAX
 
 
 def test_a_handler_that_cannot_be_loaded_costs_one_connection():

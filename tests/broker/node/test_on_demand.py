@@ -74,6 +74,13 @@ def test_a_handler_is_given_the_part_it_asks_for_and_no_other_is_made():
     assert isinstance(late, Late) and parts[Late] is late and made == [late]
 
 
+def test_a_part_may_be_of_a_kind_of_what_is_asked_for():
+    class Latest(Late):
+        """It stands in for that."""
+
+    assert type(PartsOnDemand({}, {"Late": Latest})[Late]) is Latest
+
+
 def test_a_maker_of_another_part_is_told_of():
     parts = PartsOnDemand({}, {"Late": Later})
     with pytest.raises(MissingPartError, match=r"Late.* makes .*Later"):
