@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.batch.header import BatchHeader, read_header
+from fencepost.batch.record import Record
 from fencepost.batch.records import BatchBuilder, build_batch, read_records
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.partition_log import PartitionLog
@@ -188,6 +189,7 @@ def test_between_segments_no_offset_is_missing_but_in_a_compacted_topic(disk):
         else:
             with pytest.raises(CorruptFileError, match="offsets 2 to 2 are missing"):
                 gives(log)
+            assert [header.base_offset for header, _ in log.read_all_batches(0, 2)] == [0, 1]
     log.close(clean=False)
     assert gives(open_log(disk, "/data/t-0", accept_loss=True, **known)) == 3
     assert gives(open_log(disk, "/data/t-0", cleaned_offset=3, **known)) == 3
@@ -209,12 +211,14 @@ def test_timestamps_are_found_as_by_a_linear_search(disk):
     log = open_log(disk, "/data/t-0", config(**SMALL))
     dice = random.Random(3)
     for at in range(60):
-        items = [(b"k", b"v" * 20, (), dice.randrange(500)) for _ in range(dice.randrange(1, 5))]
-        batch = build_batch([(key, value) for key, value, _, _ in items], timestamp_ms=500 + at)
+        count = dice.randrange(1, 5)
+        batch = build_batch(
+            [Record(0, 400 + at + dice.randrange(200), 0, b"k", b"v" * 20) for _ in range(count)]
+        )
         if at % 3 == 0:
             batch = build_batch([(b"k", b"v")], timestamp_ms=dice.randrange(1000))
         append(log, batch, epoch=at // 20)
-    for start in (0, 17, 60):
+    for start in (0, 17, 18, 19, 20, 60):  # some of them in the middle of a batch
         log.advance_start_offset(start)
         for timestamp in range(0, 1010, 7):
             assert log.offset_for_timestamp(timestamp) == linear_search(log, timestamp)
