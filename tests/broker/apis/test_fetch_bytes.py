@@ -91,6 +91,16 @@ def test_both_read_every_field(version: int, fields: dict[str, Any]) -> None:
     assert second.log_start_offset == 2**63 - 1
 
 
+def test_a_length_of_two_bytes_is_not_read_as_one() -> None:
+    name = "n" * 126
+    frame = framed(12, [(name, [reading()])])
+    found = read_both_ways(frame, body_of(frame), 12)
+    assert found is not None and found.wanted[0].key == (name, 0)
+    usual, longer = b"\x7f" + name.encode(), b"\x80" + name.encode() + b"n"
+    assert frame.count(usual) == 1
+    assert read_both_ways(frame.replace(usual, longer), body_of(frame), 12) is None
+
+
 @pytest.mark.parametrize("version", [12, 17])
 def test_both_stop_where_the_bytes_do(version: int) -> None:
     fields: dict[str, Any] = {"session_id": 3, "session_epoch": 1}
