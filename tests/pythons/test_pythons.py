@@ -36,6 +36,9 @@ CORE = [
     *(f"tests/wire/test_{name}.py" for name in ("message", "types", "codecs_agree")),
     *(f"tests/batch/test_{name}.py" for name in ("crc", "records", "produced", "hostile")),
     *(f"tests/batch/test_{name}.py" for name in ("columns", "columns_encode", "light")),
+    *(f"tests/batch/test_{name}.py" for name in ("key_offsets", "sound_headers")),
+    "tests/broker/apis/test_fetch_bytes.py",
+    "tests/log/test_page_cache.py",
 ]
 
 
@@ -92,7 +95,7 @@ def test_extensions_are_built_and_work(version: str, tmp_path: Path):
 
     said = run(python, "-m", "fencepost.cli.main", "--version", cwd=tmp_path)
     assert re.fullmatch(
-        r"fencepost \S+ \(wire: c, batch: c, produce: c, sync: c;"
+        r"fencepost \S+ \(wire: c, batch: c, produce: c, fetch: c, read: c, sync: c;"
         rf" Python {re.escape(version)}\.\d+\)\n",
         said,
     ), said
