@@ -12,13 +12,10 @@ functions take the time instead, most first, by cProfile.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import cProfile
 import pstats
-import statistics
 import struct
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -26,11 +23,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.broker import frames
-from benchmarks.broker.produce_path import MEMORY, PARTITIONS, CountingTransport, receive
-from fencepost.broker.config.broker_config import BrokerConfig
+from benchmarks.broker.produce_path import PARTITIONS, CountingTransport, listening, receive, show
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.node.node import Node
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.frame import decode_response
 
@@ -95,20 +90,19 @@ def run(readers: list[Reader], times: int) -> None:
 
 async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
     """Microseconds of CPU time per request, of each round."""
-    config = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
-    node = Node(BrokerConfig.load(None, config), asyncio.get_running_loop())
-    await node.start()
-    bootstrap = f"127.0.0.1:{node.bound[0].port}"
-    partitions, batch_bytes = max(PARTITIONS, arguments.partitions), arguments.batch_bytes
-    await asyncio.to_thread(frames.create_topic, bootstrap, "path", partitions)
-    await asyncio.to_thread(frames.write_once, bootstrap, "path", partitions, batch_bytes)
-    assert node.broker is not None, "it has all roles"
+    partitions = max(PARTITIONS, arguments.partitions)
+    async with listening(directory, partitions, arguments.batch_bytes) as listener:
+        return rounds(arguments, listener, partitions)
+
+
+def rounds(arguments: argparse.Namespace, listener: Listener, partitions: int) -> list[float]:
+    """The same, of a node that is there; nothing if calls are shown."""
     readers = []
     for number in range(arguments.connections):
         asked = [(number + index) % partitions for index in range(arguments.partitions)]
         wanted = [("path", index, 0) for index in asked]
-        max_bytes = 2 * batch_bytes * arguments.partitions
-        readers.append(Reader(node.broker.listener, wanted, max_bytes))
+        max_bytes = 2 * arguments.batch_bytes * arguments.partitions
+        readers.append(Reader(listener, wanted, max_bytes))
         if arguments.sessions:
             readers[-1].begin_session(wanted, max_bytes)
     times = max(1, arguments.requests // arguments.connections)
@@ -127,7 +121,6 @@ async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
             took_us.append((time.process_time() - began) * 1e6 / (times * len(readers)))
     for reader in readers:
         reader.connection.connection_lost(None)
-    await node.stop()
     return took_us
 
 
@@ -141,13 +134,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1600, help="of each round")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--calls", action="store_true", help="which functions take the time")
-    arguments = parser.parse_args()
-    place = MEMORY if Path(MEMORY).is_dir() else None
-    with tempfile.TemporaryDirectory(dir=place) as directory:
-        took_us = asyncio.run(measure(arguments, directory))
-    if took_us:
-        least, median = min(took_us), statistics.median(took_us)
-        print(f"CPU us per request: {least:.1f} at least, {median:.1f} in the median")
+    show(measure, parser.parse_args())
     return 0
 
 

@@ -17,6 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.broker import frames
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.node import Node
 
 PARTITIONS = 8
@@ -78,27 +81,36 @@ async def run(connections: list[Connection], frames: list[bytes], rounds: int) -
             await asyncio.sleep(0)
 
 
-async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
-    """Microseconds of CPU time per request, of each round."""
-    config = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "log.dirs": directory,
-        "log.flush.before.ack": str(arguments.flush).lower(),
-    }
+@asynccontextmanager
+async def listening(
+    directory: str, partitions: int, batch_bytes: int, **config: str
+) -> AsyncIterator[Listener]:
+    """Where a node in this process listens, with a topic "path" that has a batch everywhere."""
+    config |= {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
     node = Node(BrokerConfig.load(None, config), asyncio.get_running_loop())
     await node.start()
-    port = node.bound[0].port
-    bootstrap = f"127.0.0.1:{port}"
-    batch_bytes = arguments.batch_bytes
-    await asyncio.to_thread(frames.create_topic, bootstrap, "path", PARTITIONS)
-    await asyncio.to_thread(frames.write_once, bootstrap, "path", PARTITIONS, batch_bytes)
+    bootstrap = f"127.0.0.1:{node.bound[0].port}"
+    await asyncio.to_thread(frames.create_topic, bootstrap, "path", partitions)
+    await asyncio.to_thread(frames.write_once, bootstrap, "path", partitions, batch_bytes)
     assert node.broker is not None, "it has all roles"
-    listener = node.broker.listener
+    yield node.broker.listener
+    await node.stop()
+
+
+async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
+    """Microseconds of CPU time per request, of each round."""
+    flush = {"log.flush.before.ack": str(arguments.flush).lower()}
+    async with listening(directory, PARTITIONS, arguments.batch_bytes, **flush) as listener:
+        return await rounds(arguments, listener)
+
+
+async def rounds(arguments: argparse.Namespace, listener: Listener) -> list[float]:
+    """The same, of a node that is there."""
     connections = [Connection(listener, "PLAINTEXT") for _ in range(arguments.connections)]
     for connection in connections:
         connection.connection_made(CountingTransport())
     sent = [
-        frames.produce_frame("path", number % PARTITIONS, batch_bytes) * arguments.depth
+        frames.produce_frame("path", number % PARTITIONS, arguments.batch_bytes) * arguments.depth
         for number in range(arguments.connections)
     ]
     in_flight = arguments.connections * arguments.depth
@@ -111,8 +123,20 @@ async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
         took_us.append((time.process_time() - began) * 1e6 / (times * in_flight))
     for connection in connections:
         connection.connection_lost(None)
-    await node.stop()
     return took_us
+
+
+Measure = Callable[[argparse.Namespace, str], Coroutine[Any, Any, list[float]]]
+
+
+def show(measure: Measure, arguments: argparse.Namespace) -> None:
+    """Measure on logs in memory where there is such a place, and print what came out."""
+    place = MEMORY if Path(MEMORY).is_dir() else None
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        took_us = asyncio.run(measure(arguments, directory))
+    if took_us:
+        least, median = min(took_us), statistics.median(took_us)
+        print(f"CPU us per request: {least:.1f} at least, {median:.1f} in the median")
 
 
 def main() -> int:
@@ -124,12 +148,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1600, help="of each round")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--flush", action="store_true", help="fsync before the answer")
-    arguments = parser.parse_args()
-    place = MEMORY if Path(MEMORY).is_dir() else None
-    with tempfile.TemporaryDirectory(dir=place) as directory:
-        took_us = asyncio.run(measure(arguments, directory))
-    least, median = min(took_us), statistics.median(took_us)
-    print(f"CPU us per request: {least:.1f} at least, {median:.1f} in the median")
+    show(measure, parser.parse_args())
     return 0
 
 
