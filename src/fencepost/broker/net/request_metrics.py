@@ -231,8 +231,7 @@ class _Counted(RequestContext):
     def reply_without_errors(self, *parts: Buffer) -> None:
         """See `RequestContext`."""
         if not self._gone:
-            self.api.errors[NONE] += 1
-            self.api.response_bytes += sum(map(len, parts))
+            self.api.answered_without_errors(1, sum(map(len, parts)))
         super().reply_without_errors(*parts)
 
     def leave(self, parts: list[Buffer]) -> None:
