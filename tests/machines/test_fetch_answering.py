@@ -39,7 +39,6 @@ MAX_BYTES = 1 << 20
 class Log:
     """A log whose records have a hundred bytes each, unless it is damaged."""
 
-    compression_type = "producer"
     error: Exception | None = None
 
     @property
@@ -114,18 +113,6 @@ def test_a_fetch_that_is_to_go_to_another_replica_is_told_so_at_once_and_reads_n
     look: Look[Hosted, str] = Look(wanted(5), partition=hosted(), bounds=bounds)
     assert look.is_urgent and not look.has_data
     assert bytes_to_wait_with([look], terms()) is None
-
-
-@pytest.mark.parametrize("knows_zstd", [True, False])
-def test_zstd_is_refused_to_those_who_do_not_know_it_and_nothing_else_is(knows_zstd: bool) -> None:
-    partition, given = hosted(), terms(knows_zstd=knows_zstd)
-    assert look_at(partition, wanted(5), given).error is ErrorCode.NONE
-    partition.log.compression_type = "zstd"
-    look = look_at(partition, wanted(5), given)
-    assert look.is_urgent is not knows_zstd
-    if not knows_zstd:
-        assert look.error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        assert look_at(partition, wanted(1), given).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(

@@ -144,12 +144,16 @@ def test_a_partition_asked_for_at_another_offset_is_not_changed_by_that() -> Non
     assert client.fetch([want("a", 6)], a=FetchOutcome(0, 11, 0)) == ["a"]
 
 
-def test_forgetting_and_naming_again_in_one_request_keeps_it() -> None:
-    client = Client(make())
+def test_a_partition_that_one_request_names_and_forgets_is_dropped() -> None:
+    sessions = make()
+    client = Client(sessions)
     client.fetch(["a", "b"])
-    context = client.begin([want("a", 9)], ["a"])
+    context = client.begin([want("a", 9), want("c", 1), want("b", 5)], ["a", "c"])
     assert isinstance(context, FetchContext)
-    assert [(p.key, p.fetch_offset) for p in context.partitions] == [("b", 0), ("a", 9)]
+    assert [(p.key, p.fetch_offset) for p in context.partitions] == [("b", 5)]
+    only_b = Client(other := make())
+    only_b.fetch(["b"])
+    assert sessions.used_bytes == other.used_bytes
 
 
 def test_partitions_with_records_go_to_the_end() -> None:

@@ -47,6 +47,20 @@ BOUNDS = FetchBounds(12, 12, 12, 2, 20, leader_epoch=5)
         ({"fetch_offset": 5, "current_leader_epoch": 4}, ErrorCode.FENCED_LEADER_EPOCH),
         ({"fetch_offset": 5, "current_leader_epoch": 6}, ErrorCode.UNKNOWN_LEADER_EPOCH),
         ({"fetch_offset": 5, "current_leader_epoch": 5}, BOUNDS),
+        # any negative epoch is none
+        ({"fetch_offset": 5, "current_leader_epoch": -1, "last_fetched_epoch": -1}, BOUNDS),
+        ({"fetch_offset": 5, "current_leader_epoch": -2}, BOUNDS),
+        ({"fetch_offset": 5, "current_leader_epoch": -(1 << 31)}, BOUNDS),
+        ({"fetch_offset": 5, "last_fetched_epoch": -2}, BOUNDS),
+        ({"fetch_offset": 20, "last_fetched_epoch": -(1 << 31)}, BOUNDS),
+        (
+            {"fetch_offset": 5, "replica_id": 2, "current_leader_epoch": -2},
+            replace(BOUNDS, upper_bound=20),
+        ),
+        (
+            {"fetch_offset": 5, "replica_id": 7, "current_leader_epoch": -2},
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ),
         # in front of the log's start, wherever the epochs part
         ({"fetch_offset": 1, "last_fetched_epoch": 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
         # followers

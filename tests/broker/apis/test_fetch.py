@@ -45,6 +45,28 @@ def test_every_fetch_version(client, topic, version):
         assert answered.topic == topic.name
 
 
+def test_every_version_reads_zstd(client):
+    """A consumer may know the codec, whatever version it fetches with (no conversion since 4.0)."""
+    topic = make_topic(client, compression_type="zstd")
+    assert produce(client, topic, batch(b"x" * 99)).error_code == 0
+    for version in range(4, 19):
+        (part,) = fetch(client, topic, 0, version=version)
+        assert (part.error_code, values(part)) == (0, [b"x" * 99]), version
+
+
+@pytest.mark.parametrize("epoch", [-2, -(1 << 31)])
+@pytest.mark.parametrize("version", [9, 11, 12, 18])
+def test_a_negative_epoch_is_none(client, topic, version, epoch):
+    produce(client, topic, batch(b"a", b"b"))
+    epochs = {"current_leader_epoch": epoch}
+    if version >= 12:
+        epochs["last_fetched_epoch"] = epoch
+    (part,) = fetch(client, topic, 1, version=version, **epochs)
+    assert (part.error_code, values(part)) == (0, [b"a", b"b"])
+    (end,) = fetch(client, topic, 2, version=version, **epochs)
+    assert (end.error_code, end.diverging_epoch.epoch, bytes(end.records)) == (0, -1, b"")
+
+
 # -- sizes ----------------------------------------------------------------------------------------
 
 
@@ -245,8 +267,9 @@ def test_a_fetch_for_nothing_is_answered_at_once(client, topic):
 # -- sessions -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
-def test_a_session_names_and_hears_only_what_changes(client, version):
+def test_a_session_names_and_hears_only_what_changes(client, version, is_named):
     topic = make_topic(client, partitions=2)
 
     def ask(*offsets, **fields):
@@ -272,10 +295,14 @@ def test_a_session_names_and_hears_only_what_changes(client, version):
     else:
         forgotten.topic = topic.name
     produce(client, topic, batch(b"b"), index=1)
-    assert parts(ask(session_epoch=3, forgotten_topics_data=[forgotten], **session)) == {}
+    named = (0, 0) if is_named else ()  # partition 1 is named, and forgotten all the same
+    dropped = ask(*named, session_epoch=3, forgotten_topics_data=[forgotten], **session)
+    assert parts(dropped) == {}
+    produce(client, topic, batch(b"c"), index=1)
+    assert parts(ask(session_epoch=4, **session)) == {}
     closed = ask(0, session_epoch=-1, **session)
     assert closed.session_id == 0
-    gone = ask(session_epoch=4, **session)
+    gone = ask(session_epoch=5, **session)
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 

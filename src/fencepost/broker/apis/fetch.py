@@ -11,10 +11,11 @@ A follower's fetch tells the partition how far the follower has come, when it ar
 is answered or waits; it may read up to the log's end, and what it waits for is the log's end too.
 
 Version rules: topics go by id from v13; up to v5 KAFKA_STORAGE_ERROR is told as
-NOT_LEADER_OR_FOLLOWER; before v10 topics stored as zstd are UNSUPPORTED_COMPRESSION_TYPE; before
-v11 only leaders serve consumers, and from it on they may name a replica in the consumer's rack
-(KIP-392), which serves it up to its own high watermark; from v12 errors 6 and 74 carry the current
-leader, from v16 with its address (KIP-951). Records are empty, never null.
+NOT_LEADER_OR_FOLLOWER; before v11 only leaders serve consumers, and from it on they may name a
+replica in the consumer's rack (KIP-392), which serves it up to its own high watermark; from v12
+errors 6 and 74 carry the current leader, from v16 with its address (KIP-951). Batches are sent as
+they are stored: a consumer before v10 gets zstd, too, as from Kafka since 4.0. Records are empty,
+never null.
 """
 
 from __future__ import annotations
@@ -60,7 +61,6 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 FOLLOWERS_SERVE_FROM = 11
-ZSTD_FROM = 10
 SESSIONS_FROM = 7
 REPLICA_STATE_FROM = 15
 
@@ -200,7 +200,6 @@ class _Fetch:
             replica_id=replica.replica_id,
             isolation=request.isolation_level,
             leader_only=version < FOLLOWERS_SERVE_FROM,
-            knows_zstd=version >= ZSTD_FROM,
             broker_epoch=replica.replica_epoch,
             choose_replica=None if is_replica else _selector(parts, context, request.rack_id),
             is_held_back=_holds_back(parts.throttle, replica.replica_id) if is_replica else None,

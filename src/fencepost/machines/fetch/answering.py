@@ -10,12 +10,11 @@ log's end for replicas. What a partition then has for the fetch (`look_at`, `ava
 | a | cannot be had, or refuses: any error                        | to be told at once           |
 | b | its log diverges from the reader's (KIP-595)                | to be told at once           |
 | c | is to be read from another replica (KIP-392)                | to be told at once           |
-| d | is stored as zstd, which the reader does not know (KIP-110) | to be told at once, an error |
-| e | cannot be measured: its log is damaged, its disk refuses    | to be told at once           |
-| f | has batches below the upper bound                           | their bytes, no more than    |
+| d | cannot be measured: its log is damaged, its disk refuses    | to be told at once           |
+| e | has batches below the upper bound                           | their bytes, no more than    |
 |   |                                                             | either limit lets through    |
-| g | has nothing below the upper bound                           | nothing                      |
-| h | is throttled, and the replica is not in sync (KIP-73)       | nothing                      |
+| f | has nothing below the upper bound                           | nothing                      |
+| g | is throttled, and the replica is not in sync (KIP-73)       | nothing                      |
 
 When the fetch is answered (`bytes_to_wait_with`):
 
@@ -24,7 +23,7 @@ When the fetch is answered (`bytes_to_wait_with`):
 | 1 | does not want to wait (`max_wait_ms` is not positive)  | now                               |
 | 2 | has no partitions, as one of an emptied session        | now                               |
 | 3 | wants no bytes (`min_bytes` is not positive)           | now                               |
-| 4 | has a partition of a to e                              | now                               |
+| 4 | has a partition of a to d                              | now                               |
 | 5 | has `min_bytes` over all partitions                    | now                               |
 | 6 | has a partition that moved while others were looked at | now: nobody would say it again    |
 | 7 | none of these                                          | by 4 or 5 when a partition moves, |
@@ -77,7 +76,6 @@ class FetchTerms(Struct, frozen=True):
     isolation: int = Isolation.READ_UNCOMMITTED
     leader_only: bool = False
     """Whether only leaders serve consumers (before KIP-392)."""
-    knows_zstd: bool = True
     broker_epoch: int = ANY_BROKER_EPOCH
     """The registration under which a replica fetches (KIP-903); -1 before Fetch v15."""
     choose_replica: Callable[[Any, int], int] | None = None
@@ -261,8 +259,6 @@ def look_at(
     )
     if isinstance(bounds, ErrorCode):
         return Look(wanted, bounds, partition)
-    if not terms.knows_zstd and partition.log.config.compression_type == "zstd":
-        return Look(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, partition)
     held_back = False
     if terms.choose_replica is not None and bounds.diverging is None:
         preferred = terms.choose_replica(partition, wanted.fetch_offset)

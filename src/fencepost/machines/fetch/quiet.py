@@ -8,8 +8,7 @@ long as it does not move, it has no records, and the same high watermark as befo
 is *quiet* in a session once it was answered with nothing,
 
 * to a consumer that had asked for where its reading ends: the high watermark, or the last stable
-  offset. Not if it might be sent to another replica (KIP-392), which depends on the others, or if
-  it does not know zstd (before Fetch v10), for a topic's codec can change;
+  offset. Not if it might be sent to another replica (KIP-392), which depends on the others;
 * to a follower that had asked for the log's end, which the leader had taken down; that was in
   sync, so there is nothing to ask the controller for; and that asked as the incarnation that the
   leader knows.
@@ -69,7 +68,7 @@ class Asker(Struct, frozen=True):
     isolation: int = 0
     leader_only: bool = False
     may_be_sent_on: bool = False
-    """Whether it may be told to read from another replica, or what its version cannot read."""
+    """Whether it may be told to read from another replica."""
 
     @classmethod
     def of(cls, terms: FetchTerms) -> Self:
@@ -79,7 +78,7 @@ class Asker(Struct, frozen=True):
             terms.broker_epoch,
             terms.isolation,
             terms.leader_only,
-            terms.choose_replica is not None or not terms.knows_zstd,
+            terms.choose_replica is not None,
         )
 
     @property

@@ -181,11 +181,10 @@ class FetchSession(Generic[Key]):
         forgotten: Iterable[Key],
         size_of: Callable[[Key], int],
     ) -> None:
-        """Take over what an incremental request says; new partitions go to the end."""
-        for key in forgotten:
-            if self.entries.pop(key, None) is not None:
-                self.size_bytes -= size_of(key)
-                self.stirring.pop(key, None)
+        """Take over what an incremental request says; new partitions go to the end.
+
+        One that it both names and forgets is forgotten, as in Kafka.
+        """
         for want in wanted:
             before = self.entries.get(want.key)
             if before is None:
@@ -193,6 +192,10 @@ class FetchSession(Generic[Key]):
             else:
                 want.keep_answered(before)
             self.entries[want.key] = self.stirring[want.key] = want
+        for key in forgotten:
+            if self.entries.pop(key, None) is not None:
+                self.size_bytes -= size_of(key)
+                self.stirring.pop(key, None)
 
     def stir(self, key: Key) -> None:
         """The partition is to be looked at again, if it still belongs to the session."""

@@ -8,7 +8,7 @@ judges it, because the order decides which error a confused client sees (and so 
 1. the log is offline: KAFKA_STORAGE_ERROR; the partition was deleted: UNKNOWN_TOPIC_OR_PARTITION;
    others are assigned to it: NOT_LEADER_OR_FOLLOWER;
 2. the asker's epoch is older than ours: FENCED_LEADER_EPOCH, newer: UNKNOWN_LEADER_EPOCH
-   (-1: the asker does not say);
+   (-1: the asker does not say; nor does a fetch with any other negative one, as in Kafka);
 3. the answer is the leader's to give and we are not: NOT_LEADER_OR_FOLLOWER. Only now: a client of
    an old epoch that asks a follower learns that its epoch is old;
 4. a follower asks that is not assigned: UNKNOWN_LEADER_EPOCH if it named an epoch (it may know a
@@ -213,6 +213,8 @@ class PartitionQueries:
         `FetchBounds.diverging` means: answer with it and without records, and do not tell the
         machine that the follower fetched.
         """
+        if current_leader_epoch < ANY_LEADER_EPOCH:
+            current_leader_epoch = ANY_LEADER_EPOCH
         refused = self._check_asker(current_leader_epoch, leader_only or replica_id >= 0)
         if refused is None and replica_id >= 0:
             refused = self._check_follower(replica_id, broker_epoch, current_leader_epoch)
@@ -226,7 +228,7 @@ class PartitionQueries:
             upper_bound = end
         else:
             upper_bound = stable if isolation == Isolation.READ_COMMITTED else high_watermark
-        if last_fetched_epoch != UNDEFINED_EPOCH:
+        if last_fetched_epoch > UNDEFINED_EPOCH:
             log_end = EpochEndOffset(UNDEFINED_EPOCH, end)
             diverging = find_divergence(log.epochs, last_fetched_epoch, fetch_offset, log_end)
             if diverging is not None and fetch_offset >= start:
