@@ -24,7 +24,7 @@ def set_clock(leader: Leader, by_ms: int) -> None:
 
 @JUMPS_MS
 def test_a_produce_waits_as_long_as_it_would_have(by_ms: int) -> None:
-    leader = Leader()
+    leader = Leader((1, 2))
     token = leader.produce(timeout_ms=1_000)
     leader.world.advance(400)
     set_clock(leader, by_ms)
@@ -36,7 +36,7 @@ def test_a_produce_waits_as_long_as_it_would_have(by_ms: int) -> None:
 
 @JUMPS_MS
 def test_one_that_comes_after_it_is_not_mistaken_for_an_old_one(by_ms: int) -> None:
-    leader = Leader()
+    leader = Leader((1, 2))
     early = leader.produce(timeout_ms=1_000)
     set_clock(leader, by_ms)
     late = leader.produce(timeout_ms=500)

@@ -363,6 +363,38 @@ def test_a_shorter_deadline_behind_a_longer_one_is_kept() -> None:
     assert leader.error(late) is ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 100])
+def test_a_deadline_does_not_count_the_only_replicas_fsync(timeout_ms: int) -> None:
+    leader = Leader()
+    token = leader.produce(timeout_ms=timeout_ms)
+    leader.world.advance(60_000)
+    assert leader.answer(token) is None and not leader.world.timers
+    leader.flush()
+    assert leader.answer(token) == ProduceResult(ErrorCode.NONE, 0, -1, 0)
+
+
+def test_a_deadline_counts_the_followers_and_not_the_leaders_fsync() -> None:
+    leader = Leader((1, 2))
+    first, second = leader.produce(timeout_ms=100), leader.produce(timeout_ms=100)
+    late = leader.produce(timeout_ms=200)
+    leader.fetched(2, 1)
+    leader.world.advance(100)
+    assert (leader.answer(first), leader.answer(late)) == (None, None)
+    assert leader.error(second) is ErrorCode.REQUEST_TIMED_OUT, "the follower does not have it"
+    leader.world.advance(100)
+    assert leader.error(late) is ErrorCode.REQUEST_TIMED_OUT
+    leader.flush()
+    assert leader.error(first) is ErrorCode.NONE
+
+
+def test_who_waits_for_the_fsync_without_a_deadline_is_refused_with_the_leadership() -> None:
+    leader = Leader()
+    token = leader.produce(timeout_ms=0)
+    leader.world.advance(1)
+    leader.feed(BecomeFollower(2, 2, 2, (1, 2), (1, 2)))
+    assert leader.error(token) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_stream_of_requests_arms_one_timer() -> None:
     leader = Leader(flush_at_once=True)
     before = leader.world.timers_set

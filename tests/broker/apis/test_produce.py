@@ -36,6 +36,17 @@ def test_what_is_produced_is_fetched(client, topic, version, acks):
     assert (part.high_watermark, part.last_stable_offset, part.log_start_offset) == (3, 3, 0)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -5, -(1 << 31)])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_without_time_the_only_replica_acknowledges_all_the_same(client, topic, timeout_ms, codec):
+    """There is no replica to wait for; a refusal of what is written would have it sent again."""
+    for number in range(5):
+        request = produce_request(topic, batch(b"a", compression=codec))
+        request.timeout_ms = timeout_ms
+        (answer,) = client.ask(request, 9).responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (0, number)
+
+
 @pytest.mark.parametrize("flush", ["true", "false"])
 def test_with_one_replica_whatever_is_acknowledged_with_acks_1_may_be_read(node_factory, flush):
     running = node_factory(log_flush_before_ack=flush)

@@ -167,7 +167,8 @@ class Partition(AppendingPartition):
         if leader is None:
             return []
         if (
-            fetch.leader_epoch not in (-1, self.leader_epoch)
+            fetch.leader_epoch > ANY_LEADER_EPOCH
+            and fetch.leader_epoch != self.leader_epoch
             and self._check_other_epoch(fetch.leader_epoch) is not None
         ):
             return []
@@ -257,10 +258,12 @@ class Partition(AppendingPartition):
 
     def _step_timer(self, fired: TimerFired, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        if fired.name == PRODUCE_TIMER:
-            self._waiting.expire(now_ms, effects)
-            return effects
         leader = self._leader_state
+        if fired.name == PRODUCE_TIMER:
+            log_end = self._log.end_offset
+            followers_end = leader and leader.least_position(log_end, log_end, self.config, now_ms)
+            self._waiting.expire(now_ms, followers_end or 0, effects)
+            return effects
         if fired.name == ISR_TIMER:
             due_ms, self._isr_check_due_ms = self._isr_check_due_ms, None
             if leader is not None:

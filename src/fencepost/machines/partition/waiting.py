@@ -2,9 +2,11 @@
 
 Answers are released in the order of offsets, as what they wait for passes them; a retry of a batch
 that is still on its way waits for the original's offset, so it may stand in front of younger ones.
-Only acks=all has deadlines, as in Kafka: with acks=1 there is nobody else to wait for. Deadlines
-differ from the order of offsets, so they are looked through only when the one timer fires. That
-timer is armed when somebody waits, left armed when nobody does any more, and re-armed at most once
+Only acks=all has deadlines, as in Kafka: with acks=1 there is no other replica to wait for. For the
+same reason a deadline does not count once the followers have the batch, or there are none: what is
+left is the leader's own fsync, for which Kafka does not wait, so a batch that is in the log would
+be refused for it. Deadlines differ from the order of offsets, so they are looked through only when
+the one timer fires. That timer is armed when somebody waits, left armed when nobody does any more, and re-armed at most once
 per firing: a stream of produce requests costs no timer work but the first.
 
 There is no bound here: a connection may have only so many requests in flight.
@@ -64,11 +66,21 @@ class WaitingProduces:
             entry = heapq.heappop(heap)
             effects.append(Reply(entry[3], entry[4]))
 
-    def expire(self, now_ms: int, effects: list[Effect]) -> None:
-        """The timer fired: whoever has waited too long is told so."""
+    def expire(self, now_ms: int, followers_end: int, effects: list[Effect]) -> None:
+        """The timer fired: refuse what followers should have by now.
+
+        What is below `followers_end` waits for the leader's disk alone, from now on without a
+        deadline.
+        """
         staying = [entry for entry in self._heap if entry[2] > now_ms]
         if len(staying) < len(self._heap):
-            expired = [entry for entry in self._heap if entry[2] <= now_ms]
+            expired = []
+            for entry in self._heap:
+                if entry[2] <= now_ms:
+                    if entry[0] < followers_end:
+                        staying.append((*entry[:2], NO_DEADLINE_MS, *entry[3:]))
+                    else:
+                        expired.append(entry)
             heapq.heapify(staying)
             self._heap = staying
             self._refuse(expired, ErrorCode.REQUEST_TIMED_OUT, effects)
