@@ -261,6 +261,19 @@ def test_the_largest_timestamp_is_found(disk):
     assert log.max_timestamp() == (6, 40, 2)
 
 
+def test_the_largest_timestamp_of_records_without_any_is_that_of_the_first(disk):
+    """As in Kafka: -1, which is none, is the largest if no record has another."""
+    log = open_log(disk, "/data/t-0", config(**SMALL))
+    for _ in range(20):
+        append(log, make_batch(3, timestamp_ms=-1), epoch=2)
+    assert log.max_timestamp() == (0, -1, 2)
+    log.advance_start_offset(31)
+    assert log.max_timestamp() == (31, -1, 2)
+    append(log, make_batch(1, timestamp_ms=0), epoch=3)
+    append(log, make_batch(1, timestamp_ms=-1), epoch=3)
+    assert log.max_timestamp() == (60, 0, 3)
+
+
 def test_an_entry_without_an_epoch(disk):
     log = open_log(disk, "/data/t-0")
     batch = make_batch(1, timestamp_ms=5)

@@ -24,6 +24,7 @@ from fencepost.log.disk import Buffer
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import Segment
+from fencepost.log.time_index import NO_TIMESTAMP
 
 
 class ReadResult(Struct, frozen=True):
@@ -183,7 +184,10 @@ def batches_by_timestamp(
 
 
 def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampedOffset | None:
-    """The first of the records with the largest timestamp. Raises as `find_timestamp`."""
+    """The first of the records with the largest timestamp, -1 if none has any.
+
+    Raises as `find_timestamp`.
+    """
     for data, header in batches_by_max_timestamp(segments, start_offset):
         found = find_in_batch(data, header, header.max_timestamp, start_offset)
         if found is not None:
@@ -200,8 +204,6 @@ def batches_by_max_timestamp(
     """
     newest = max(segments, key=lambda segment: segment.largest_timestamp().timestamp_ms)
     timestamp_ms, relative = newest.largest_timestamp()
-    if timestamp_ms < 0:
-        return
     start = newest.position_of(newest.base_offset + relative)
     for position, header in newest.headers(start, newest.size_bytes):
         is_there = header.records_count and header.last_offset >= start_offset
@@ -220,7 +222,7 @@ def _largest_by_headers(
             is_newer = best is None or header.max_timestamp > best[2].max_timestamp
             if header.records_count and header.last_offset >= start_offset and is_newer:
                 best = segment, position, header
-    if best is not None and best[2].max_timestamp >= 0:
+    if best is not None and best[2].max_timestamp >= NO_TIMESTAMP.timestamp_ms:
         segment, position, header = best
         yield segment.read(position, position + header.size_bytes), header
 

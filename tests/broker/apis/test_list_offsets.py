@@ -253,3 +253,14 @@ def test_damage_found_on_the_way_is_told(node, hosted):
     path.write_bytes(data)
     assert where(node, 1000)[0] == 2
     assert where(node, LATEST)[0] == 0
+
+
+def test_the_greatest_timestamp_of_records_without_any(node):
+    hosted = node.host("timeless")
+    node.produce(hosted, [-1, -1])
+    node.produce(hosted, [-1])
+    for version in range(7, 12):
+        assert where(node, MAX, topic="timeless", version=version) == (0, -1, 0, 0)
+    assert where(node, 0, topic="timeless") == NOTHING
+    node.produce(hosted, [7])
+    assert where(node, MAX, topic="timeless") == (0, 7, 3, 0)
