@@ -651,7 +651,7 @@ def test_listing(
     assert bool(listed) == found
     if found:
         (one,) = listed
-        assert (one.protocol_type, one.group_state, one.group_type.lower()) == (
+        assert (one.protocol_type, one.group_state, one.group_type) == (
             "consumer",
             "Stable" if version >= 4 else "",
             "classic" if version >= 5 else "",

@@ -37,6 +37,7 @@ from .group_world import GroupWorld, apply_entry, subscription
 
 DAY_MS = 24 * 60 * 60_000
 WEEK_MS = 7 * DAY_MS
+HOUR_MS = 60 * 60_000
 A, B = Uuid(bytes(15) + b"A"), Uuid(bytes(15) + b"B")
 
 
@@ -254,12 +255,21 @@ def test_a_plain_commit_behind_a_transactional_one_stays() -> None:
     assert world.offset_fetch()["t", 0][0] == 7
 
 
-def test_an_aborted_transaction_leaves_no_group() -> None:
+def state_of(world: GroupWorld, group: str = "g") -> str | None:
+    """The state of a group; None if there is no such group."""
+    found = world.coordinator.groups.get(group)
+    return None if found is None else found.state.value
+
+
+def test_an_aborted_transaction_leaves_an_empty_group() -> None:
     world = GroupWorld()
+    world.restart()
     transactional(world, 6)
-    assert "g" in world.coordinator.groups
+    assert state_of(world) == "Empty"
     world.coordinator.apply_transaction_end(9, committed=False)
-    assert not world.coordinator.groups
+    assert state_of(world) == "Empty"
+    world.advance(HOUR_MS)
+    assert state_of(world) is None, "offsets were looked through for expired ones"
 
 
 def test_deleting_an_offset_forgets_the_undecided_one_too() -> None:
@@ -273,8 +283,10 @@ def test_deleting_an_offset_forgets_the_undecided_one_too() -> None:
 # Deleting
 
 
-def test_offsets_of_a_simple_group_are_deleted_and_the_group_with_the_last() -> None:
+def test_a_simple_group_stays_empty_when_its_last_offset_is_deleted() -> None:
+    """As in Kafka, until offsets expire: it can be described, and deleted (kafka-consumer-groups)."""
     world = GroupWorld()
+    world.restart()
     world.offset_commit(1, partition=0)
     world.offset_commit(1, partition=1)
     response = delete(world, 0, 5)
@@ -284,7 +296,11 @@ def test_offsets_of_a_simple_group_are_deleted_and_the_group_with_the_last() -> 
     ]
     assert list(world.offset_fetch()) == [("t", 1)]
     delete(world, 1)
-    assert not world.coordinator.groups
+    assert state_of(world) == "Empty"
+    assert delete(world, 1).error_code == 0
+    world.advance(HOUR_MS)
+    assert state_of(world) is None
+    assert delete(world, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
@@ -333,6 +349,8 @@ def test_offsets_of_a_deleted_topic_go_in_every_group() -> None:
     world.carry_out(lambda: world.coordinator.decide_topics_deleted(is_gone))
     assert set(world.offset_fetch("g")) == {("t", 1), ("u", 0)}
     assert set(world.offset_fetch("h")) == {("u", 0)}
+    world.carry_out(lambda: world.coordinator.decide_topics_deleted(lambda *_: True))
+    assert (state_of(world, "g"), state_of(world, "h")) == ("Empty", "Empty")
 
 
 # Expiring

@@ -285,6 +285,17 @@ def test_offset_delete(client: Client) -> None:
         (t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions
     } == {(topic.name, 0): 0, (topic.name, 7): unknown, ("nowhere", 0): unknown}
     assert fetched(client, group) == {(topic.name, 1): 1}
+    request.topics = [
+        OffsetDeleteRequestTopic(
+            name=topic.name, partitions=[OffsetDeleteRequestPartition(partition_index=1)]
+        )
+    ]
+    for _ in range(2):
+        assert client.ask(request, 0).error_code == 0, "it stays, empty"
+    (described,) = client.ask(DescribeGroupsRequest(groups=[group]), 6).groups
+    assert described.group_state == "Empty"
+    (deleted,) = client.ask(DeleteGroupsRequest(groups_names=[group]), 2).results
+    assert deleted.error_code == 0
     request.group_id = new_group()
     assert client.ask(request, 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     request.group_id = ""
@@ -322,6 +333,7 @@ def test_list_groups(client: Client, version: int) -> None:
     (listed,) = [one for one in answer.groups if one.group_id == group]
     assert listed.protocol_type == ""
     assert listed.group_state == ("Empty" if version >= 4 else "")
+    assert listed.group_type == ("classic" if version >= 5 else "")
     if version >= 4:
         request.states_filter = ["Stable"]
         assert group not in [one.group_id for one in client.ask(request, version).groups]

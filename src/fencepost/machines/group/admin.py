@@ -20,7 +20,8 @@ from fencepost.wire.errors import ErrorCode
 GROUP_ID_NOT_FOUND_FROM: Final = 6
 """Version of DescribeGroups from which a group that does not exist is an error."""
 
-GROUP_TYPE: Final = "Classic"
+GROUP_TYPE: Final = "classic"
+"""In lower case, as Kafka writes it (KIP-848): programs compare it."""
 
 
 def describe_groups(
@@ -81,7 +82,7 @@ def list_groups(shard: Shard, states: Sequence[str], types: Sequence[str], token
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {group_type.strip().lower() for group_type in types}
     decision = Decision()
-    fits = not wanted_types or GROUP_TYPE.lower() in wanted_types
+    fits = not wanted_types or GROUP_TYPE in wanted_types
     listed = [
         ListedGroup(
             group_id=group.group_id,

@@ -111,8 +111,7 @@ class GroupCoordinator:
 
     def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """The marker that ends a producer's transaction is in the log."""
-        for group_id in self._shard.offsets.end_transaction(producer_id, committed=committed):
-            self._shard.maybe_forget(group_id)
+        self._shard.offsets.end_transaction(producer_id, committed=committed)
 
     def apply_change(self, draft: ClassicGroup) -> None:
         """A decision's draft takes the place of the group."""
@@ -127,8 +126,8 @@ class GroupCoordinator:
     ) -> None:
         shard, partition = self._shard, (key.topic, key.partition)
         if value is None:
+            # A group whose last offset this was stays, empty, until offsets expire, as in Kafka.
             shard.offsets.remove(key.group, partition)
-            shard.maybe_forget(key.group)
         else:
             shard.offsets.put(key.group, partition, value, offset, producer_id)
             if key.group not in shard.groups:

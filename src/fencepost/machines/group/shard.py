@@ -61,12 +61,6 @@ class Shard:
         is_kept = not group.is_forgettable or self.offsets.has_any(group_id)
         self._replace(group_id, group if is_kept else None)
 
-    def maybe_forget(self, group_id: str) -> None:
-        """Drop a group of which nothing is known any more."""
-        group = self.groups.get(group_id)
-        if group is not None:
-            self.put(group)
-
     def discard(self) -> None:
         """The shard's groups are not here any more: they take no memory."""
         for group in self.groups.values():
