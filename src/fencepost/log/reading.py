@@ -258,7 +258,7 @@ def _walk_to(
 
     Nothing is made of the records, of which there may be millions in a few bytes. BatchError.
     """
-    if header.is_log_append_time:
+    if header.is_log_append_time or header.max_timestamp < 0:  # all records have that one
         is_late = header.max_timestamp >= timestamp_ms
         return (header.base_offset, header.max_timestamp) if is_late else None
     payload = read_payload(data, 0, header, max_bytes)
