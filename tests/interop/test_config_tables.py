@@ -29,8 +29,6 @@ STRICTER = {
     "remote.log.manager.task.retry.jitter",
     "min.cleanable.dirty.ratio",
     "log.cleaner.min.cleanable.ratio",
-    "leader.replication.throttled.replicas",
-    "follower.replication.throttled.replicas",
     # A class of Kafka's, and no others: there are no classes of users to load here.
     "replica.selector.class",
     # Kafka checks these in code that runs later, or finds out at run time.

@@ -114,6 +114,40 @@ def test_lists_grow_and_shrink() -> None:
     assert bench.image.configs_of(RESOURCE_GROUP, "g") == {"names": "a,b,c"}
 
 
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("key", "present", "operation", "value", "after"),
+    [
+        ("cleanup.policy", "compact", APPEND, "", None),
+        ("cleanup.policy", "compact", APPEND, " ", None),
+        ("cleanup.policy", "compact", APPEND, "delete,,", "compact,delete"),
+        ("cleanup.policy", "compact", APPEND, ",", "compact"),
+        ("cleanup.policy", "compact", APPEND, ",delete", None),
+        ("cleanup.policy", "compact", APPEND, "delete,delete", "compact,delete"),
+        ("cleanup.policy", "", APPEND, "compact", "compact"),
+        ("cleanup.policy", "compact", SUBTRACT, "", "compact"),
+        (THROTTLED, "0:1", APPEND, "*", None),
+        (THROTTLED, "*", APPEND, "0:1", None),
+        (THROTTLED, "*", APPEND, "*", "*"),
+        (THROTTLED, "", APPEND, "*", "*"),
+        (THROTTLED, "0:1", APPEND, "", "0:1,"),
+        (THROTTLED, "0:1,", APPEND, "0:2", "0:1,0:2"),
+        (THROTTLED, "*", SUBTRACT, "*", ""),
+    ],
+)
+def test_a_list_that_is_wrong_after_it_has_grown_is_refused(
+    key: str, present: str, operation: int, value: str, after: str | None
+) -> None:
+    bench = cluster(1, resource_configs=TABLES)
+    bench.create("t", configs={key: present})
+    result = bench.alter_config(RESOURCE_TOPIC, "t", (operation, key, value))
+    expected = ErrorCode.INVALID_CONFIG if after is None else ErrorCode.NONE
+    assert result.error_code == expected
+    assert bench.image.topic_configs("t") == {key: present if after is None else after}
+
+
 def test_unchanged_topic_configs_are_not_written_but_broker_configs_are() -> None:
     bench = cluster(1)
     bench.create("t", configs={"retention.ms": "5"})

@@ -16,6 +16,7 @@ and so have we.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
@@ -35,7 +36,6 @@ from fencepost.log.configdef import (
     at_least,
     between,
     each_of,
-    matching,
     one_of,
 )
 
@@ -50,8 +50,10 @@ _STRING = ConfigType.STRING
 _LZ4_FAST_LEVEL: Final = 9
 _LZ4_LEVEL_MAX: Final = 16
 
-_THROTTLED_REPLICAS = matching(
-    r"\*|[0-9]+:[0-9]+", "partition:broker pairs separated by commas, or *"
+_PAIR = re.compile("(?:[0-9]+:[0-9]+)?")  # Kafka takes empty ones, and so do its tools
+_THROTTLED_REPLICAS = Validator(
+    "partition:broker pairs separated by commas, or * alone",
+    lambda value: value == ("*",) or all(map(_PAIR.fullmatch, value)),
 )
 _GZIP_LEVEL = Validator(
     "from 1 to 9, or -1", lambda level: level == -1 or 1 <= level <= 9, names_most=True

@@ -72,13 +72,15 @@ class Validator(Struct, frozen=True):
     """Which values of the right type are allowed, and how to say so.
 
     `names_most`: what it says has the largest number in it. `names_type`: it needs no type in front
-    of it to be understood.
+    of it to be understood. `drops_repeats`: of a list, what comes again is dropped before it is
+    looked at, as Kafka does since 4.2 (KAFKA-19875).
     """
 
     describes: str
     accepts: Callable[[Any], bool]
     names_most: bool = False
     names_type: bool = False
+    drops_repeats: bool = False
 
 
 def at_least(least: float) -> Validator:
@@ -107,37 +109,23 @@ def each_of(*names: str, may_be_empty: bool = True) -> Validator:
     """A list of distinct strings out of `names`."""
     return Validator(
         "a list out of " + ", ".join(names),
-        lambda value: (
-            len(set(value)) == len(value)
-            and all(item in names for item in value)
-            and (may_be_empty or len(value) > 0)
-        ),
+        lambda value: all(item in names for item in value) and (may_be_empty or len(value) > 0),
+        drops_repeats=True,
     )
 
 
 def distinct(*, may_be_empty: bool = False) -> Validator:
     """A list of distinct strings, none of them empty."""
     return Validator(
-        "a list of different values" + ("" if may_be_empty else ", at least one"),
-        lambda value: (
-            len(set(value)) == len(value) and all(value) and (may_be_empty or len(value) > 0)
-        ),
+        "a list without empty values" + ("" if may_be_empty else ", at least one"),
+        lambda value: all(value) and (may_be_empty or len(value) > 0),
+        drops_repeats=True,
     )
 
 
 def non_empty() -> Validator:
     """A string or list that is not empty."""
     return Validator("not empty", lambda value: len(value) > 0)
-
-
-def matching(pattern: str, describes: str) -> Validator:
-    """Strings, or lists of strings, that match the regular expression `pattern` as a whole."""
-
-    def accepts(value: Any) -> bool:
-        items = (value,) if isinstance(value, str) else value
-        return all(re.fullmatch(pattern, item) is not None for item in items)
-
-    return Validator(describes, accepts)
 
 
 class Synonym(Struct, frozen=True):
@@ -199,7 +187,11 @@ class ConfigDef(Struct, frozen=True):
         except ValueError:
             must_be = self._must_be(self._allowed_width)
             raise ConfigError(self.name, self.redacted(value), must_be) from None
-        if self.validator is not None and not self.validator.accepts(typed):
+        if self.validator is None:
+            return typed
+        if self.validator.drops_repeats:
+            typed = tuple(dict.fromkeys(typed))
+        if not self.validator.accepts(typed):
             raise ConfigError(self.name, self.redacted(value), self._must_be(self.allowed))
         return typed
 

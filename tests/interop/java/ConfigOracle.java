@@ -69,10 +69,8 @@ public final class ConfigOracle {
 
     private static boolean accepts(ConfigDef.ConfigKey key, String text) {
         try {
-            Object value = ConfigDef.parseType(key.name, text, key.type);
-            if (key.validator != null) {
-                key.validator.ensureValid(key.name, value);
-            }
+            // It drops what a list has twice before it asks the validator.
+            new ConfigDef().define(key).parse(Map.of(key.name, text));
             return true;
         } catch (ConfigException refused) {
             return false;

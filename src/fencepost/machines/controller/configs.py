@@ -215,7 +215,7 @@ def changed_value(
         raise Refused(ErrorCode.INVALID_CONFIG, f"{change.name} is no list")
     if present is None:
         present = definition.format(definition.default) or ""
-    items = _items(present)
+    items = _items(present) if present.strip() else []
     given = _items(value)
     if operation == APPEND:
         items += [item for item in dict.fromkeys(given) if item not in items]
@@ -225,7 +225,16 @@ def changed_value(
 
 
 def _items(text: str) -> list[str]:
-    return [item for item in (part.strip() for part in text.split(",")) if item]
+    """The items of a list, as Kafka parts it: without the empty ones behind the last comma.
+
+    What is empty as a whole, or has two commas in a row, has an empty item. It is appended as it
+    is, and the validator of the config refuses it.
+    """
+    items = text.split(",")
+    if len(items) > 1:
+        while items and not items[-1]:
+            items.pop()
+    return [item.strip() for item in items]
 
 
 def _check_values(
