@@ -1,0 +1,51 @@
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31) v1-3: SECURITY_DISABLED, each rule alone.
+
+There is no authorizer, so there are no access control lists. Brokers and controllers answer as
+Apache Kafka does without `authorizer.class.name`, whatever a rule or a filter says. MirrorMaker 2
+and consoles take that for a cluster without ACLs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.wire.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from fencepost.wire.api.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from fencepost.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from fencepost.wire.errors import ErrorCode
+
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
+"""Kafka's two messages, which programs compare."""
+
+
+@handles(DescribeAclsRequest, listeners=(BROKER, CONTROLLER))
+def handle_describe(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Refuse to describe."""
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER_TO_DESCRIBE
+    )
+
+
+@handles(CreateAclsRequest, listeners=(BROKER, CONTROLLER))
+def handle_create(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Refuse each rule."""
+    refused = AclCreationResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+    )
+    return CreateAclsResponse(results=[refused] * len(request.creations))
+
+
+@handles(DeleteAclsRequest, listeners=(BROKER, CONTROLLER))
+def handle_delete(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Refuse each filter."""
+    refused = DeleteAclsFilterResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+    )
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

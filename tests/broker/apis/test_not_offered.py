@@ -1,0 +1,94 @@
+"""What is not offered is answered as by Apache Kafka without security: disabled, none, refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from fencepost.wire.api.api_versions import ApiVersionsRequest
+from fencepost.wire.api.list_config_resources import ListConfigResourcesRequest
+from fencepost.wire.message import Message
+
+from ..conftest import RunningNode
+from ..listener_fixtures import Client
+from ..not_offered import CASES, credential, quota_answer, quota_entry
+from ..topic_requests import make_topic
+
+
+def by_user(message: Message) -> object:
+    """The message, or its results by user: Kafka's order of those is that of a hash table."""
+    results = getattr(message, "results", None)
+    if results and hasattr(results[0], "user"):
+        return {one.user: one for one in results}
+    return message
+
+
+@pytest.mark.parametrize(
+    ("request_", "versions", "answer"),
+    CASES,
+    ids=[f"{number}-{type(one[0]).__name__}" for number, one in enumerate(CASES)],
+)
+def test_what_is_not_offered_is_answered_as_by_kafka_without_it(
+    client: Client, request_: Message, versions: range, answer: Message
+) -> None:
+    for version in versions:
+        assert by_user(client.ask(request_, version)) == by_user(answer)
+
+
+def test_each_entity_whose_quota_would_be_set_is_refused(client: Client) -> None:
+    entries = [quota_entry(5.0), quota_entry(None), quota_entry(None, 5.0)]
+    for validate_only in (True, False):
+        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+        refused, removed, mixed = client.ask(request, 1).entries
+        assert refused.error_code == 35 and "not offered" in refused.error_message
+        assert (removed, mixed) == (quota_answer(), refused)
+
+
+def test_each_user_that_would_be_created_is_refused(client: Client) -> None:
+    request = AlterUserScramCredentialsRequest(
+        deletions=[], upsertions=[credential("ada"), credential("ada", 2), credential("bob")]
+    )
+    results = client.ask(request, 0).results
+    assert [(one.user, one.error_code) for one in results] == [("ada", 35), ("bob", 35)]
+    assert all("not offered" in one.error_message for one in results)
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ([2], {2}),
+        ([4, 4], {4}),
+        ([8], {8}),
+        ([16, 32], set()),
+        ([], {2, 4, 8}),
+    ],
+)
+def test_config_resources_are_the_topics_and_brokers(
+    node: RunningNode, client: Client, types: list[int], expected: set[int]
+) -> None:
+    names = {make_topic(client).name for _ in range(2)}
+    answer = client.ask(ListConfigResourcesRequest(resource_types=types), 1)
+    assert answer.error_code == 0
+    listed = [(one.resource_type, one.resource_name) for one in answer.config_resources]
+    assert len(listed) == len(set(listed))
+    assert {kind for kind, _ in listed} == expected
+    assert names <= {name for kind, name in listed if kind == 2} or 2 not in expected
+    brokers = {(kind, str(node.node.config.node_id)) for kind in {4, 8} & expected}
+    assert {one for one in listed if one[0] != 2} == brokers
+
+
+@pytest.mark.parametrize("kind", [0, 1, 99])
+def test_a_type_of_resources_that_does_not_exist_lists_nothing(client: Client, kind: int) -> None:
+    answer = client.ask(ListConfigResourcesRequest(resource_types=[2, kind]), 1)
+    assert (answer.error_code, answer.config_resources) == (35, [])
+
+
+def test_client_metrics_are_none(client: Client) -> None:
+    answer = client.ask(ListConfigResourcesRequest(), 0)
+    assert (answer.error_code, answer.config_resources) == (0, [])
+
+
+@pytest.mark.parametrize("key", sorted({one[0].api_key for one in CASES} | {74}))
+def test_it_is_advertised(client: Client, key: int) -> None:
+    assert key in {one.api_key for one in client.ask(ApiVersionsRequest(), 0).api_keys}
