@@ -159,6 +159,14 @@ def _delete(*users: tuple[str, int]) -> AlterUserScramCredentialsRequest:
     )
 
 
+def by_user(message: Message) -> object:
+    """The message, or its results by user: Kafka's order of those is that of a hash table."""
+    results = getattr(message, "results", None)
+    if results and hasattr(results[0], "user"):
+        return {one.user: one for one in results}
+    return message
+
+
 CASES: list[tuple[Message, range, Message]] = [
     (SaslHandshakeRequest(mechanism="PLAIN"), range(2), SaslHandshakeResponse(error_code=34)),
     (

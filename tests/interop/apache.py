@@ -36,6 +36,7 @@ KAFKA = JarSet(
 )
 SHELL = JarSet(f"kafka-shell-{KAFKA_VERSION}", (f"org.apache.kafka:kafka-shell:{KAFKA_VERSION}",))
 TOOLS = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",

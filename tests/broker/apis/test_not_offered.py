@@ -12,16 +12,8 @@ from fencepost.wire.message import Message
 
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
-from ..not_offered import CASES, credential, quota_answer, quota_entry
+from ..not_offered import CASES, by_user, credential, quota_answer, quota_entry
 from ..topic_requests import make_topic
-
-
-def by_user(message: Message) -> object:
-    """The message, or its results by user: Kafka's order of those is that of a hash table."""
-    results = getattr(message, "results", None)
-    if results and hasattr(results[0], "user"):
-        return {one.user: one for one in results}
-    return message
 
 
 @pytest.mark.parametrize(
