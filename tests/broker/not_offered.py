@@ -113,9 +113,7 @@ def _quotas(*components: tuple[str, int, str | None]) -> DescribeClientQuotasReq
 
 
 def _no_quotas(error_code: int, message: str) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(
-        error_code=error_code, error_message=message, entries=None
-    )
+    return DescribeClientQuotasResponse(error_code=error_code, error_message=message, entries=None)
 
 
 def quota_entry(*values: float | None) -> EntryDataRequest:

@@ -284,7 +284,7 @@ def test_deleting_an_offset_forgets_the_undecided_one_too() -> None:
 
 
 def test_a_simple_group_stays_empty_when_its_last_offset_is_deleted() -> None:
-    """As in Kafka, until offsets expire: it can be described, and deleted (kafka-consumer-groups)."""
+    """As in Kafka, until offsets expire: it can be described, and deleted."""
     world = GroupWorld()
     world.restart()
     world.offset_commit(1, partition=0)

@@ -434,7 +434,11 @@ def test_the_listener_that_brokers_use_among_themselves(listeners, named, expect
     [
         ("log.dirs", "/a,/b,/a", ("/a", "/b")),
         ("log.cleanup.policy", "compact,compact", ("compact",)),
-        ("group.coordinator.rebalance.protocols", "classic,consumer,classic", ("classic", "consumer")),
+        (
+            "group.coordinator.rebalance.protocols",
+            "classic,consumer,classic",
+            ("classic", "consumer"),
+        ),
     ],
 )
 def test_a_value_that_a_list_has_twice_is_kept_once(

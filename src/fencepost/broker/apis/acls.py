@@ -36,9 +36,7 @@ def handle_describe(context: RequestContext, request: DescribeAclsRequest) -> De
 @handles(CreateAclsRequest, listeners=(BROKER, CONTROLLER))
 def handle_create(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Refuse each rule."""
-    refused = AclCreationResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
-    )
+    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 
 

@@ -44,9 +44,7 @@ def handle_describe(
 def _described(name: str, times: int) -> DescribeUserScramCredentialsResult:
     if times > 1:
         error = ErrorCode.DUPLICATE_RESOURCE
-        message = (
-            "Cannot describe SCRAM credentials for the same user twice in a single request: "
-        )
+        message = "Cannot describe SCRAM credentials for the same user twice in a single request: "
     else:
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = "Attempt to describe a user credential that does not exist: "
@@ -65,11 +63,11 @@ def handle_alter(
         "Attempt to delete a user credential that does not exist",
     )
     refusals: dict[str, tuple[ErrorCode, str]] = {}
-    for one in request.deletions:
-        refusals.setdefault(one.name, _refusal_of(one.name, one.mechanism) or absent)
-    for one in request.upsertions:
-        refusal = _refusal_of(one.name, one.mechanism)
-        refusals.setdefault(one.name, refusal or (ErrorCode.UNSUPPORTED_VERSION, NOT_OFFERED))
+    for gone in request.deletions:
+        refusals.setdefault(gone.name, _refusal_of(gone.name, gone.mechanism) or absent)
+    for new in request.upsertions:
+        refusal = _refusal_of(new.name, new.mechanism)
+        refusals.setdefault(new.name, refusal or (ErrorCode.UNSUPPORTED_VERSION, NOT_OFFERED))
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)

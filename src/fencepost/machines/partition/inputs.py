@@ -219,8 +219,8 @@ class FollowerFetched(Struct, frozen=True):
     """A follower asked for `fetch_offset`: everything below is durable in its log.
 
     To be fed for fetches that `check_fetch` found in order and not diverging. `leader_epoch` is
-    the one the follower named (negative: none): what an older epoch's follower holds proves nothing.
-    `log_start_offset` is where its log starts; -1: it did not say.
+    the one the follower named (negative: none): what an older epoch's follower holds proves
+    nothing. `log_start_offset` is where its log starts; -1: it did not say.
     """
 
     replica_id: int

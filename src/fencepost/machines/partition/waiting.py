@@ -4,10 +4,10 @@ Answers are released in the order of offsets, as what they wait for passes them;
 that is still on its way waits for the original's offset, so it may stand in front of younger ones.
 Only acks=all has deadlines, as in Kafka: with acks=1 there is no other replica to wait for. For the
 same reason a deadline does not count once the followers have the batch, or there are none: what is
-left is the leader's own fsync, for which Kafka does not wait, so a batch that is in the log would
-be refused for it. Deadlines differ from the order of offsets, so they are looked through only when
-the one timer fires. That timer is armed when somebody waits, left armed when nobody does any more, and re-armed at most once
-per firing: a stream of produce requests costs no timer work but the first.
+left is the leader's own fsync, for which Kafka does not wait. Deadlines differ from the order of
+offsets, so they are looked through only when the one timer fires. That timer is armed when a
+request waits, left armed when none does any more, and re-armed at most once per firing: a stream of
+produce requests costs no timer work but the first.
 
 There is no bound here: a connection may have only so many requests in flight.
 """
