@@ -147,6 +147,41 @@ def test_changes_of_a_topics_configs(broker, topic, changes, code):
     assert alter(broker, TOPIC, topic, *changes) == code
 
 
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("key", "present", "operation", "value", "code"),
+    [
+        ("cleanup.policy", "compact,compact", SET, "delete,compact,delete", 0),
+        ("cleanup.policy", "compact", SET, "compact,", 40),
+        ("cleanup.policy", "compact", APPEND, "", 40),
+        ("cleanup.policy", "compact", APPEND, ",", 0),
+        ("cleanup.policy", "compact", APPEND, "delete,,", 0),
+        ("cleanup.policy", "compact", APPEND, ",delete", 40),
+        ("cleanup.policy", "compact", SUBTRACT, "", 0),
+        (THROTTLED, "0:1,0:1", APPEND, "0:1", 0),
+        (THROTTLED, "0:1,", APPEND, "", 0),
+        (THROTTLED, "0:1", APPEND, "*", 40),
+        (THROTTLED, "*", APPEND, "0:1", 40),
+        (THROTTLED, "*", APPEND, "*", 0),
+        (THROTTLED, "*", SET, "*,*", 40),
+        (THROTTLED, "", APPEND, "*", 0),
+    ],
+)
+def test_lists_that_repeat_or_are_wrong_as_a_whole(broker, key, present, operation, value, code):
+    name = fresh()
+    create(broker, new(name, 1, configs={key: present}))
+    assert alter(broker, TOPIC, name, (key, operation, value)) == code
+
+
+def test_a_list_shows_a_value_once(broker):
+    name = fresh()
+    create(broker, new(name, 1, configs={"cleanup.policy": "compact,delete, compact"}))
+    (config,) = describe(broker, TOPIC, name, "cleanup.policy").configs
+    assert config.value == "compact,delete"
+
+
 def test_lists_after_each_change(broker, topic):
     def policy() -> tuple[str | None, int]:
         (config,) = describe(broker, TOPIC, topic, "cleanup.policy").configs

@@ -581,6 +581,18 @@ def test_deleting_offsets(broker: Connection, group: str, topic: Any) -> None:
     assert broker.request(request, 0).error_code == E.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_without_offsets_stays_empty(broker: Connection, group: str, topic: Any) -> None:
+    assert commit(broker, group, topic.name) == 0
+    partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+    topics = [OffsetDeleteRequestTopic(name=topic.name, partitions=partitions)]
+    for _ in range(2):
+        answer = broker.request(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+        assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    assert describe(broker, group).group_state == "Empty"
+    (deleted,) = broker.request(DeleteGroupsRequest(groups_names=[group]), 2).results
+    assert deleted.error_code == 0
+
+
 def test_deleting_offsets_of_another_kind_of_group(
     broker: Connection, group: str, topic: Any
 ) -> None:
