@@ -89,13 +89,15 @@ NO_AUTHORIZER = {"error_code": 54, "error_message": "No Authorizer is configured
 ABSENT_CREDENTIAL = "Attempt to delete a user credential that does not exist"
 
 
-def _token(owner: tuple[str, str]) -> CreateDelegationTokenResponse:
+def _token(
+    owner: tuple[str, str], requester: tuple[str, str] = ("User", "ANONYMOUS")
+) -> CreateDelegationTokenResponse:
     return CreateDelegationTokenResponse(
         error_code=64,
         principal_type=owner[0],
         principal_name=owner[1],
-        token_requester_principal_type="User",
-        token_requester_principal_name="ANONYMOUS",
+        token_requester_principal_type=requester[0],
+        token_requester_principal_name=requester[1],
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
@@ -192,6 +194,11 @@ CASES: list[tuple[Message, range, Message]] = [
         DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY)] * 2),
         range(1, 4),
         DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(**NO_AUTHORIZER)] * 2),
+    ),
+    (
+        CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
+        range(1, 3),
+        _token(("User", "ANONYMOUS"), ("", "")),
     ),
     (
         CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),

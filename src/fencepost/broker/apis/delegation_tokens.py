@@ -33,22 +33,24 @@ NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 CALLER: Final = ("User", "ANONYMOUS")
 """Type and name of the principal of every client of a PLAINTEXT listener."""
 NO_TIME: Final = -1
+REQUESTER_FROM: Final = 3
+"""The version of CreateDelegationToken from which an owner may be another than the caller."""
 
 
 @handles(CreateDelegationTokenRequest, listeners=(BROKER, CONTROLLER))
 def handle_create(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Refuse; the response names the owner and the caller."""
-    owner = CALLER
+    """Refuse; the response names the owner and, in its versions, the caller."""
+    owner, requester = CALLER, CALLER if context.api_version >= REQUESTER_FROM else ("", "")
     if request.owner_principal_name:
         owner = (request.owner_principal_type or "", request.owner_principal_name)
     return CreateDelegationTokenResponse(
         error_code=NOT_ALLOWED,
         principal_type=owner[0],
         principal_name=owner[1],
-        token_requester_principal_type=CALLER[0],
-        token_requester_principal_name=CALLER[1],
+        token_requester_principal_type=requester[0],
+        token_requester_principal_name=requester[1],
         issue_timestamp_ms=NO_TIME,
         expiry_timestamp_ms=NO_TIME,
         max_timestamp_ms=NO_TIME,
