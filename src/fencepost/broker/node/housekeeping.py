@@ -1,5 +1,5 @@
-"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, and
-giving freed memory back.
+"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, halted
+replicas, and giving freed memory back.
 
 All of it runs in the event loop, in pieces of one partition (`runtime.cooperative`), so that a node
 with thousands of partitions goes on serving meanwhile.
@@ -17,6 +17,7 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import AdvanceLogStart
 from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.halted import LOOK_EVERY_MS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Housekeeping:
         )
         self._every("producers", get("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
+        assert self._broker is not None, "only brokers have partitions"
+        self._every("halted replicas", LOOK_EVERY_MS, self._broker.halted.look)
 
     def stop(self) -> None:
         """Do nothing any more."""
