@@ -129,3 +129,47 @@ def test_replicas_of_a_replaced_disk_are_fetched_and_an_only_copy_is_reported(
         world.restart()
         eventually(lambda: world.isr(client, "alone") == [{REPLACED}] * 2)
         assert world.ready() == "ready\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lost", [[0], [0, 1]], ids=["the metadata log's", "all"])
+def test_a_broker_whose_metadata_disk_was_replaced_is_formatted_and_fetches_all(
+    world: World, lost: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    format_it = ["format", "--cluster-id", world.cluster.cluster_id, "--ignore-formatted"]
+    with Cluster(world.cluster.bootstrap_servers) as client:
+        world.fill(client)
+        world.node.stop()
+        for number in lost:
+            shutil.rmtree(world.disks[number])
+            world.disks[number].mkdir()
+        world.node.start()
+        assert world.node.wait() == 1
+        said = world.node.log_text.splitlines()[-1]
+        assert "fencepost format" in said
+        assert main([*format_it, "--config", str(world.node.config_path)]) == 0
+        world.restart()
+        eventually(lambda: world.isr(client) == [{STAYS, REPLACED}] * PARTITIONS)
+        assert "fencepost.accept.loss" in world.ready()
+
+
+@pytest.mark.long
+def test_a_directory_that_fails_is_replaced_while_the_broker_serves_the_other(world: World) -> None:
+    """What an operator sees of a disk that fails at the start, and of the empty one after it."""
+    with Cluster(world.cluster.bootstrap_servers) as client:
+        world.fill(client)
+        bad = world.disks[1]
+        copied = world.partitions_in(bad, "copied")
+        world.node.stop()
+        shutil.rmtree(bad)
+        bad.write_text("no directory")
+        world.restart()
+        assert f"the log directory {bad} is offline" in world.ready()
+        found = scrape(world.metrics_port)
+        assert found.value("fencepost_replicas_halted", cause="directory_offline") > len(copied)
+        halted = [number for number, isr in enumerate(world.isr(client)) if REPLACED not in isr]
+        assert set(copied) <= set(halted)
+        world.node.stop()
+        bad.unlink()
+        world.restart()
+        eventually(lambda: world.isr(client) == [{STAYS, REPLACED}] * PARTITIONS)

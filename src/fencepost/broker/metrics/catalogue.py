@@ -275,6 +275,12 @@ _LOGS = (
         ("logDirectory",),
     ),
     MetricDef(
+        "fencepost_log_directory_strays",
+        _G,
+        "Stray directories, which take up space until they are deleted by hand.",
+        ("logDirectory",),
+    ),
+    MetricDef(
         "kafka_log_logflushstats_logflushrateandtimems", _S, "Milliseconds that fsyncs took."
     ),
 )

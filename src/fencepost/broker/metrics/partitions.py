@@ -130,6 +130,8 @@ class PartitionMetrics:
             sheet.add(name, int(not one.is_online), logDirectory=one.path)
             size_bytes = sizes.get(id(one), 0)
             sheet.add("fencepost_log_directory_size_bytes", size_bytes, logDirectory=one.path)
+            strays = 0 if one.log_dir is None else one.log_dir.strays
+            sheet.add("fencepost_log_directory_strays", strays, logDirectory=one.path)
 
     def _traffic(self, sheet: Sheet) -> Pieces[None]:
         traffic = self._replicas.traffic

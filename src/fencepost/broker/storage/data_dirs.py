@@ -180,7 +180,10 @@ def _format_new(
     if metas and opened.metadata.path not in metas:
         raise LogError(
             f"{opened.metadata.path} is empty and is to have the metadata log, but"
-            f" {min(metas)} is of cluster {opened.cluster_id} already: the metadata log is missing"
+            f" {min(metas)} is of cluster {opened.cluster_id} already: the metadata log is missing;"
+            " if a broker's disk was replaced there, fencepost format --cluster-id"
+            f" {opened.cluster_id} --config FILE --ignore-formatted; a voter comes back as another"
+            " voter (--no-initial-controllers)"
         )
     for one in opened.all:
         if one.path in metas or not one.is_online:
