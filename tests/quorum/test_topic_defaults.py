@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -25,26 +26,33 @@ OF_BROKER = {
 
 
 @pytest.fixture
-def cluster() -> Iterator[QuorumCluster]:
+def stopped() -> Iterator[QuorumCluster]:
     """A controller whose file says nothing of topics, and a broker whose file does."""
     made = QuorumCluster(1, 1, config=QUICK)
     path = made.brokers[BROKER].config_path
     path.write_bytes(encode_properties(decode_properties("", path.read_bytes()) | OF_BROKER))
-    with made:
+    with contextlib.closing(made):
         yield made
 
 
-def test_cluster_status_says_where_the_files_differ(cluster: QuorumCluster) -> None:
-    notes = Nodes(cluster).answer({"action": "status"})["notes"]
+@pytest.fixture
+def cluster(stopped: QuorumCluster) -> QuorumCluster:
+    """The same, running."""
+    stopped.start()
+    return stopped
+
+
+def test_cluster_status_says_where_the_files_differ(stopped: QuorumCluster) -> None:
+    notes = Nodes(stopped).answer({"action": "status"})["notes"]
     assert notes[0] == (
         "num.partitions differs: 1 at controller-1; 6 at broker-2; CreateTopics without a number"
         " takes the active controller's"
     )
     assert [note.partition(" ")[0] for note in notes] == list(OF_BROKER)
-    path = cluster.brokers[BROKER].config_path
+    path = stopped.brokers[BROKER].config_path
     entries = decode_properties("", path.read_bytes())
     path.write_bytes(encode_properties(entries | dict.fromkeys(OF_BROKER, "1")))
-    assert Nodes(cluster).answer({"action": "status"})["notes"] == []
+    assert Nodes(stopped).answer({"action": "status"})["notes"] == []
 
 
 def warnings_of(cluster: QuorumCluster, node_id: int) -> str:

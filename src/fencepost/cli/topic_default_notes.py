@@ -26,7 +26,7 @@ def topic_default_notes(cluster: Cluster, broker_id: int, shown: Iterable[str]) 
     """
     from fencepost.client.errors import ClientError
 
-    keys = [key for key in KEYS if key in set(shown)]
+    keys: list[str] = [key for key in KEYS if key in set(shown)]
     if not keys:
         return []
     node = cluster.metadata.nodes.get(broker_id)

@@ -70,12 +70,19 @@ def test_a_directory_of_several_that_fails_is_a_warning(node_factory, tmp_path):
     running.call(running.node.broker.replicas.dir_failed, lost, "no such device")
     response = get(port, "/ready")
     assert response.status == 200
-    assert f"warning: the log directory {dirs[1]} is offline" in response.text
+    assert (
+        f"warning: the log directory {dirs[1]} is offline: no such device; repair" in response.text
+    )
+    assert f"-1): the log directory {dirs[1]} is offline" in response.text
     found = scrape(port)
     assert found.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
     offline = "kafka_log_logmanager_logdirectoryoffline"
     assert [found.value(offline, logDirectory=str(one)) for one in dirs] == [0, 1]
     assert found.value("kafka_server_replicamanager_offlinereplicacount") == 1
+    assert found.value("fencepost_replicas_halted", cause="directory_offline") == 1
+    assert found.value("fencepost_replicas_halted", cause="no_leader") == 0
+    strays = "fencepost_log_directory_strays"
+    assert [found.value(strays, logDirectory=str(one)) for one in dirs] == [0, 0]
 
 
 def test_a_broker_that_waits_for_a_controller_says_so(tmp_path):
@@ -92,6 +99,7 @@ def test_a_broker_that_waits_for_a_controller_says_so(tmp_path):
         assert get(bound.port, "/ready").status == 503
         assert get(bound.port, "/health").status == 200
         assert scrape(bound.port).value("kafka_server_kafkaserver_brokerstate") == 1
+        eventually(lambda: "no answer of a controller" in get(bound.port, "/ready").text)
         thread.call(node.request_stop, "enough")
         with pytest.raises(StartError, match="enough"):
             starting.result(DEADLINE_S)
