@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from fencepost.runtime.halted import (
-    AT_ONCE,
     LASTING_MS,
     LOOK_EVERY_MS,
     NAMED_MAX,
@@ -17,6 +16,8 @@ from fencepost.runtime.halted import (
     in_lines,
 )
 
+AT_ONCE = {HaltCause.DIRECTORY_OFFLINE, HaltCause.ONLY_COPY_MISSING, HaltCause.LOG_IN_TWO_DIRS}
+
 
 class World:
     """What two parts of a broker know, and a clock."""
@@ -25,7 +26,7 @@ class World:
         self.now_ms = 1_000_000
         self.first: list[HaltedReplica] = []
         self.second: list[HaltedReplica] = []
-        self.halted = HaltedReplicas((lambda: self.first, lambda: self.second), lambda: self.now_ms)
+        self.halted = HaltedReplicas(lambda: self.first, [lambda: self.second], lambda: self.now_ms)
 
     def look_for(self, duration_ms: int) -> None:
         until_ms = self.now_ms + duration_ms

@@ -53,12 +53,6 @@ class HaltCause(Enum):
     DIRECTORY_UNASSIGNED = "directory_unassigned"
 
 
-AT_ONCE: Final = frozenset(
-    {HaltCause.DIRECTORY_OFFLINE, HaltCause.ONLY_COPY_MISSING, HaltCause.LOG_IN_TWO_DIRS}
-)
-"""Causes that count at once; the others, once they have lasted."""
-
-
 class HaltedReplica(Struct, frozen=True):
     """One replica that stands still. `why` says the reason and the way out."""
 
@@ -80,48 +74,50 @@ HaltSource = Callable[[], Iterable[HaltedReplica]]
 
 
 class HaltedReplicas:
-    """All that stand still, as the parts of the broker in `sources` know of them."""
+    """All that stand still, as the parts of the broker know of them.
 
-    def __init__(self, sources: Iterable[HaltSource], now_ms: Callable[[], int]) -> None:
-        self._sources = tuple(sources)
+    `at_once` is asked whenever somebody wants to know, `lasting` by `look` alone: it may have to
+    look at every replica.
+    """
+
+    def __init__(
+        self, at_once: HaltSource, lasting: Iterable[HaltSource], now_ms: Callable[[], int]
+    ) -> None:
+        self._at_once = at_once
+        self._lasting = tuple(lasting)
         self._now_ms = now_ms
         self._since_ms: dict[tuple[str, HaltCause], int] = {}
+        self._lasted: list[HaltedReplica] = []
         self._reported: dict[tuple[HaltCause, str], set[str]] = {}
+
+    def now(self) -> list[HaltedReplica]:
+        """Those that stand still; of what may be over by itself, as of the last look."""
+        return [*self._at_once(), *self._lasted]
 
     def look(self) -> None:
         """See what stands still, and log what does so newly, or does so no longer."""
-        found = self._found()
         now_ms = self._now_ms()
-        keys = {(one.name, one.cause) for one in found}
-        self._since_ms = {key: self._since_ms.get(key, now_ms) for key in keys}
-        groups = by_reason(self._lasting(found))
+        found = [one for source in self._lasting for one in source()]
+        since_ms = {
+            (one.name, one.cause): self._since_ms.get((one.name, one.cause), now_ms)
+            for one in found
+        }
+        self._since_ms = since_ms
+        self._lasted = [
+            one for one in found if now_ms - since_ms[one.name, one.cause] >= LASTING_MS
+        ]
+        self._report(self.now(), {one.name for one in found})
+
+    def _report(self, halted: list[HaltedReplica], not_over: set[str]) -> None:
+        groups = by_reason(halted)
         for (cause, why), names in groups.items():
             if new := sorted(set(names) - self._reported.get((cause, why), set())):
                 log.warning("%s: %s", counted(new), why)
-        over = {
-            name
-            for reason, names in self._reported.items()
-            for name in names - set(groups.get(reason, ()))
-        } - {one.name for one in found}
+        before = {name for names in self._reported.values() for name in names}
+        over = before - not_over - {one.name for one in halted}
         if over:
             log.info("%s: not halted any more", counted(sorted(over)))
         self._reported = {reason: set(names) for reason, names in groups.items()}
-
-    def now(self) -> list[HaltedReplica]:
-        """Those that stand still now: what may be over by itself as of the last looks."""
-        return self._lasting(self._found())
-
-    def _found(self) -> list[HaltedReplica]:
-        return [one for source in self._sources for one in source()]
-
-    def _lasting(self, found: Iterable[HaltedReplica]) -> list[HaltedReplica]:
-        until_ms = self._now_ms() - LASTING_MS
-        return [
-            one
-            for one in found
-            if one.cause in AT_ONCE
-            or self._since_ms.get((one.name, one.cause), until_ms + 1) <= until_ms
-        ]
 
 
 def by_reason(halted: Iterable[HaltedReplica]) -> dict[tuple[HaltCause, str], list[str]]:

@@ -223,16 +223,22 @@ class ReplicaManager:
         """Whether this broker has a replica of the partition, and could open no log for it."""
         return index in self._unavailable.get(topic, ())
 
-    def halted(self) -> Iterator[HaltedReplica]:
-        """The replicas that have no log which works, or no leader, and why."""
+    def unavailable(self) -> Iterator[HaltedReplica]:
+        """The replicas that have no log which works, and why."""
         for topic, missing in self._unavailable.items():
             for index, reason in missing.items():
                 yield HaltedReplica(f"{topic}-{index}", reason.cause, reason.why)
+        if all(one.is_online for one in self._storage.data_dirs):
+            return
         for hosted in self.all():
             if not hosted.data_dir.is_online:
                 why = hosted.data_dir.why_offline
                 yield HaltedReplica(hosted.key, HaltCause.DIRECTORY_OFFLINE, why)
-            elif hosted.machine.leader_id < 0:
+
+    def leaderless(self) -> Iterator[HaltedReplica]:
+        """The replicas whose partition has no leader."""
+        for hosted in self.all():
+            if hosted.machine.leader_id < 0 and hosted.data_dir.is_online:
                 yield HaltedReplica(hosted.key, HaltCause.NO_LEADER, WITHOUT_LEADER)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
@@ -362,7 +368,7 @@ class ReplicaManager:
     def _ensure(self, change: PartitionDelta, configs: TopicConfigs) -> HostedPartition | None:
         """The hosted partition; its log is opened or created if it is not there yet.
 
-        None if that cannot be, which `halted` reports.
+        None if that cannot be, which `unavailable` reports.
         """
         topic, index = change.topic, change.index
         present = self._hosted.get(topic, {}).get(index)

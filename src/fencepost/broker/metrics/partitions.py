@@ -28,7 +28,6 @@ from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import IsrChanges
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
-from fencepost.runtime.halted import AT_ONCE
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.traffic import TopicTraffic
 
@@ -105,8 +104,8 @@ class PartitionMetrics:
         self.waiting_produces = waiting
         for field in fields(totals):
             sheet.add(f"{REPLICAS}{field.name}", getattr(totals, field.name))
-        offline = sum(one.cause in AT_ONCE for one in self._replicas.halted())
-        sheet.add(f"{REPLICAS}offlinereplicacount", offline)
+        unavailable = sum(1 for _ in self._replicas.unavailable())
+        sheet.add(f"{REPLICAS}offlinereplicacount", unavailable)
         sheet.add(f"{REPLICAS}isrshrinks_total", isr_changes.shrinks)
         sheet.add(f"{REPLICAS}isrexpands_total", isr_changes.expands)
         sheet.add(f"{REPLICAS}failedisrupdates_total", isr_changes.failures)

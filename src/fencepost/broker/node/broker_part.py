@@ -183,8 +183,9 @@ class BrokerPart:
         )
         self._wire_transactions()
         self.halted = HaltedReplicas(
+            self.replicas.unavailable,
             (
-                self.replicas.halted,
+                self.replicas.leaderless,
                 self.fetchers.halted,
                 lambda: self.lifecycle.halted(core.image),
             ),
