@@ -190,3 +190,12 @@ def test_a_request_that_nobody_answers_is_given_up_and_repeated(machine: Fixture
     late = ControllerAnswered(first.number, ErrorCode.NONE, response(again))
     assert machine.step(late) == []
     assert len(machine.advance(REQUEST_TIMEOUT_MS + 200)) == 1, "the second still waits"
+
+
+def test_replicas_are_unassigned_until_the_controller_has_noted_them(machine: Fixture) -> None:
+    assert list(machine.machine.unassigned) == []
+    (request,) = machine.place(0, 1)
+    assert list(machine.machine.unassigned) == [(TOPIC, 0), (TOPIC, 1)]
+    machine.answer(response(request, {1: ErrorCode.UNKNOWN_SERVER_ERROR}))
+    assert list(machine.machine.unassigned) == [(TOPIC, 1)]
+    assert "UNKNOWN_SERVER_ERROR" in machine.machine.last_error.reason

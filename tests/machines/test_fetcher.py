@@ -7,7 +7,9 @@ import pytest
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, NoticeKind, Unfollow
 from fencepost.machines.fetcher.machine import (
     ABANDON_EVERY_MS,
+    DOES_NOT_MOVE,
     GATHER_MS,
+    NO_ANSWER,
     SHORT_ROUNDS,
     STRAGGLER_WAIT_MS,
     SYNC_WAIT_MS,
@@ -578,3 +580,67 @@ def test_late_answers_and_failures_of_earlier_requests_are_dropped() -> None:
     hand.feed(LeaderFailed(earlier.number, "too late"))
     assert hand.is_asking
     assert len(hand.asked) == count
+
+
+# -- replicas that stand still ---------------------------------------------------------------------
+
+
+def test_a_refused_partition_is_halted_until_the_leader_answers_with_something() -> None:
+    hand = fetching((20, 4), (7, 4))
+    hand.answer_fetch(part(0, ErrorCode.UNKNOWN_TOPIC_ID))
+    assert list(hand.fetcher.halted()) == [(T0, False, "UNKNOWN_TOPIC_ID")]
+    hand.now_ms += CONFIG.backoff_ms
+    hand.answer_fetch()
+    hand.answer_fetch(part(0, high_watermark=20))
+    assert list(hand.fetcher.halted()) == [(T0, False, "UNKNOWN_TOPIC_ID")], "it is at it yet"
+    hand.progress(T0, 20, 4)
+    assert list(hand.fetcher.halted()) == []
+
+
+def test_a_fenced_partition_is_halted_in_its_leader_epoch() -> None:
+    hand = fetching((20, 4))
+    hand.answer_fetch(part(0, ErrorCode.FENCED_LEADER_EPOCH))
+    assert list(hand.fetcher.halted()) == [(T0, True, "FENCED_LEADER_EPOCH")]
+    hand.follow(T0, 20, 4, epoch=EPOCH + 1)
+    assert list(hand.fetcher.halted()) == []
+
+
+def test_a_partition_that_no_answer_moves_is_halted() -> None:
+    hand = fetching((20, 4))
+    hand.answer_fetch(part(0, records=records(20, epoch=EPOCH + 1)))
+    hand.progress(T0, 20, 4)
+    assert list(hand.fetcher.halted()) == [(T0, False, DOES_NOT_MOVE)]
+    hand.answer_fetch(session_id=0)
+    hand.wait()
+    hand.answer_fetch(part(0, records=records(20)))
+    hand.progress(T0, 21, 4)
+    assert list(hand.fetcher.halted()) == []
+
+
+def test_a_partition_with_corrupt_records_is_halted() -> None:
+    hand = fetching((20, 4))
+    data = bytearray(records(20))
+    data[-1] ^= 1
+    hand.answer_fetch(part(0, records=bytes(data)))
+    ((_, is_stopped, why),) = hand.fetcher.halted()
+    assert (is_stopped, "CRC" in why) == (False, True)
+
+
+def test_all_partitions_of_a_leader_that_does_not_answer_are_halted() -> None:
+    hand = fetching((20, 4), (7, 4))
+    hand.fail()
+    whys = {why for _, _, why in hand.fetcher.halted()}
+    assert [where for where, _, _ in hand.fetcher.halted()] == [T0, T1]
+    assert whys != {""}
+    hand.wait()
+    hand.answer_fetch(error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert {why for _, _, why in hand.fetcher.halted()} == {"CLUSTER_AUTHORIZATION_FAILED"}
+    hand.wait()
+    hand.answer_fetch(part(0), part(1))
+    assert list(hand.fetcher.halted()) == []
+
+
+def test_a_look_up_without_an_answer_halts_a_partition() -> None:
+    hand = out_of_range()
+    hand.answer(list_offsets.ListOffsetsResponse())
+    assert list(hand.fetcher.halted()) == [(T0, False, NO_ANSWER)]

@@ -28,9 +28,11 @@ from fencepost.machines.partition import (
     StopReplica,
 )
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
+from fencepost.runtime.halted import HaltCause, HaltedReplica
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.api import fetch
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from ..machines.fakes import batch
@@ -298,3 +300,29 @@ def test_nothing_is_asked_after_the_close() -> None:
     world.follow(hosted, epoch=2)
     world.answer((0, records(0, 1)))
     assert len(world.asked) == 1
+
+
+def test_replicas_that_fetching_fails_for_are_halted_with_their_leader_and_its_error() -> None:
+    world = World()
+    first, second = world.host(0), world.host(1)
+    world.follow(first)
+    world.follow(second, leader=3)
+    assert list(world.fetchers.halted()) == []
+    world.answer((0, b""), place=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    world.answer((1, b""), place=1, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    assert list(world.fetchers.halted()) == [
+        HaltedReplica(
+            "t-0",
+            HaltCause.FETCHING_FAILS,
+            "fetching from its leader, broker 2, fails: KAFKA_STORAGE_ERROR",
+        ),
+        HaltedReplica(
+            "t-1",
+            HaltCause.FETCHING_STOPPED,
+            "nothing more is fetched from its leader, broker 3, in this leader epoch:"
+            " FENCED_LEADER_EPOCH",
+        ),
+    ]
+    world.follow(first, leader=3, epoch=2)
+    world.follow(second, leader=2, epoch=2)
+    assert list(world.fetchers.halted()) == []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import add_cluster_options, command, config_hint, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.topic_default_notes import KEYS as TOPIC_DEFAULTS, topic_default_notes
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import ConfigEntry
 
 EXAMPLES = """\
 examples:
@@ -76,22 +80,15 @@ def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
 
 @command
 def describe(arguments: argparse.Namespace) -> int:
-    """Configs with where they come from."""
-    from fencepost.client.admin import CONFIG_SOURCES, STATIC_SOURCE, Admin
+    """Configs with where they come from, and where a broker's are not what counts."""
+    from fencepost.client.admin import Admin
 
+    notes: list[str] = []
     with open_cluster(arguments) as cluster:
-        entries = Admin(cluster).describe_configs(*_resource(arguments))
-    known = {entry.name for entry in entries}
-    unknown = sorted(set(arguments.keys) - known)
-    if unknown:
-        hint = config_hint(unknown, known)
-        raise UsageError(f"there is no config {', '.join(unknown)}{hint}")
-    if arguments.keys:
-        entries = [entry for entry in entries if entry.name in arguments.keys]
-    if not arguments.all and not arguments.keys:
-        # What a topic inherits from a broker's file is not set on the topic.
-        passed_over = CONFIG_SOURCES[STATIC_SOURCE] if arguments.topic is not None else None
-        entries = [e for e in entries if not e.is_default and e.source != passed_over]
+        entries = _chosen(arguments, Admin(cluster).describe_configs(*_resource(arguments)))
+        if arguments.broker and not arguments.json:
+            asked = arguments.keys or TOPIC_DEFAULTS
+            notes = topic_default_notes(cluster, int(arguments.broker), asked)
     if arguments.json:
         print_json(
             [
@@ -105,12 +102,32 @@ def describe(arguments: argparse.Namespace) -> int:
                 for entry in entries
             ]
         )
-    else:
-        print_table(
-            ("config", "value", "source"),
-            [(e.name, "(hidden)" if e.sensitive else e.value, e.source) for e in entries],
-        )
+        return 0
+    print_table(
+        ("config", "value", "source"),
+        [(e.name, "(hidden)" if e.sensitive else e.value, e.source) for e in entries],
+    )
+    for note in notes:
+        print(note)
     return 0
+
+
+def _chosen(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> list[ConfigEntry]:
+    """The entries that are to be shown. UsageError for a key that is none."""
+    from fencepost.client.admin import CONFIG_SOURCES, STATIC_SOURCE
+
+    known = {entry.name for entry in entries}
+    unknown = sorted(set(arguments.keys) - known)
+    if unknown:
+        hint = config_hint(unknown, known)
+        raise UsageError(f"there is no config {', '.join(unknown)}{hint}")
+    if arguments.keys:
+        return [entry for entry in entries if entry.name in arguments.keys]
+    if arguments.all:
+        return entries
+    # What a topic inherits from a broker's file is not set on the topic.
+    passed_over = CONFIG_SOURCES[STATIC_SOURCE] if arguments.topic is not None else None
+    return [e for e in entries if not e.is_default and e.source != passed_over]
 
 
 @command

@@ -1,7 +1,8 @@
 """`fencepost topics describe`: partitions, leaders, replicas, configs, and only those in trouble.
 
 Who is eligible to lead (KIP-966) comes from DescribeTopicPartitions. A broker without that API is
-asked for Metadata, and what it does not tell is shown as not known.
+asked for Metadata, and what it does not tell is shown as not known. Below the table is why replicas
+are not in sync.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.halted_replicas import halted_replicas
 from fencepost.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ def describe_topics(arguments: argparse.Namespace) -> int:
         configs_text = " ".join(f"{key}={value}" for key, value in entry["configs"].items())
         print(f"topic {entry['name']}  id {entry['id']}  {configs_text}".rstrip())
         print_table(COLUMNS, [tuple(partition.values()) for partition in entry["partitions"]])
+        for one in entry["halted"]:
+            print("partition {partition}, replica {replica}: {why}".format_map(one))
     return 0
 
 
@@ -108,6 +112,7 @@ def _topic(admin: Admin, name: str, chosen: list[Chosen]) -> dict[str, Any]:
         "internal": topic.is_internal,
         "configs": {c.name: c.value for c in configs if c.source == "topic"},
         "partitions": partitions,
+        "halted": [one._asdict() for one in halted_replicas(admin, name, partitions)],
     }
 
 

@@ -60,6 +60,7 @@ from fencepost.log.names import (
     LOCK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
+    STRAY_DIR_SUFFIX,
     deleted_dir,
     is_former_dir,
     parse_future_dir,
@@ -117,6 +118,8 @@ class LogDir:
         self._given_up: set[TopicPartition] = set()
         self._untouched = set(self.partitions_on_disk())
         self._deleted = DeletedDirs(disk, path)
+        self.strays = sum(name.endswith(STRAY_DIR_SUFFIX) for name in disk.list(path))
+        """How many stray directories there were at the start, and were set aside since."""
 
     @classmethod
     def open(
@@ -392,6 +395,7 @@ class LogDir:
         self.disk.rename(path, f"{self.path}/{name}")
         self.disk.sync_dir(self.path)
         self._untouched.discard((topic, partition))
+        self.strays += 1
         return name
 
     def unopened(self) -> list[TopicPartition]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -42,6 +42,7 @@ from fencepost.machines.fetcher import (
 )
 from fencepost.machines.fetcher.rules import RULES, FetcherRules
 from fencepost.machines.partition import Fetched
+from fencepost.runtime.halted import HaltCause, HaltedReplica
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.throttles import ReplicationThrottle
@@ -285,6 +286,22 @@ class FollowerFetchers:
     def stopped(self) -> int:
         """For how many partitions nothing is fetched before there is another leader epoch."""
         return sum(one.stopped for one in self._machines())
+
+    def halted(self) -> Iterator[HaltedReplica]:
+        """The replicas that do not catch up because nothing comes of their fetches."""
+        for key in self._fetchers.values():
+            fetcher = self._ports.driver.machine(key)
+            if not isinstance(fetcher, Fetcher):
+                continue
+            for partition, is_stopped, why in fetcher.halted():
+                name = f"{partition.topic}-{partition.partition}"
+                who = f"from its leader, broker {key.leader_id}"
+                if is_stopped:
+                    text = f"nothing more is fetched {who}, in this leader epoch: {why}"
+                    yield HaltedReplica(name, HaltCause.FETCHING_STOPPED, text)
+                else:
+                    text = f"fetching {who}, fails: {why}"
+                    yield HaltedReplica(name, HaltCause.FETCHING_FAILS, text)
 
     def _machines(self) -> list[Fetcher]:
         found = [self._ports.driver.machine(key) for key in self._fetchers.values()]

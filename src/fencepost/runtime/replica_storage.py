@@ -9,10 +9,23 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.partition_log import PartitionLog
 from fencepost.wire.types import Uuid
+
+
+class ReplicaPlacement(Struct, frozen=True):
+    """What the cluster's metadata say of where this broker's replica is."""
+
+    assigned: Uuid
+    """The id of its log directory."""
+    is_new: bool
+    """Whether the broker cannot have had a log: the partition was just made, or moves here."""
+    is_only_copy: bool
+    """Whether no other replica has all of the records, as far as the controller knows."""
 
 
 class Directory(Protocol):
@@ -86,14 +99,11 @@ class LogRecoveryPool(Protocol):
         key: TopicPartition,
         topic_id: Uuid,
         config: LogConfig,
-        assigned: Uuid,
-        *,
-        is_new: bool,
+        placement: ReplicaPlacement,
     ) -> Any:
-        """Begin to open or create a log, once: an `Opening`; None if that cannot be.
+        """Begin to open or create a log, once: an `Opening`. ReplicaUnavailable if that cannot be.
 
-        `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
-        has just come to be. A directory that fails over it goes offline.
+        A directory that fails over it goes offline.
         """
         ...
 
@@ -101,8 +111,8 @@ class LogRecoveryPool(Protocol):
         """What has to be waited for before `finish`, if anything."""
         ...
 
-    def finish(self, key: TopicPartition, opening: Any) -> PartitionLog | None:
-        """The log; None if it cannot be opened, which takes its directory offline."""
+    def finish(self, key: TopicPartition, opening: Any) -> PartitionLog:
+        """The log. ReplicaUnavailable if it cannot be opened, which takes its directory offline."""
         ...
 
     def close(self) -> None:

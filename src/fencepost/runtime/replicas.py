@@ -23,6 +23,7 @@ what is on the disk is found out by recovery, at the next start.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final, Protocol
@@ -33,7 +34,13 @@ from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
-from fencepost.machines.image import ClusterImage, ImageDelta, LocalChanges, PartitionDelta
+from fencepost.machines.image import (
+    ClusterImage,
+    ImageDelta,
+    LocalChanges,
+    PartitionDelta,
+    PartitionImage,
+)
 from fencepost.machines.partition import (
     BecomeFollower,
     BecomeLeader,
@@ -48,15 +55,26 @@ from fencepost.machines.partition import (
 )
 from fencepost.machines.partition.rules import RULES, PartitionRules
 from fencepost.runtime.cooperative import InOrder, Pieces
+from fencepost.runtime.halted import HaltCause, HaltedReplica, ReplicaUnavailable
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.ports import MachinePorts
-from fencepost.runtime.replica_storage import Directory, LogRecoveryPool, Opening, ReplicaStorage
+from fencepost.runtime.replica_storage import (
+    Directory,
+    LogRecoveryPool,
+    Opening,
+    ReplicaPlacement,
+    ReplicaStorage,
+)
 from fencepost.runtime.traffic import TopicTraffic, Traffic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
+WITHOUT_LEADER: Final = (
+    "no replica leads it: start the brokers of those that are in sync or eligible, or lose records"
+    " by fencepost elect unclean"
+)
 OPENED_PER_STEP: Final = 50
 """How many logs are looked at in one step to see whether they need recovery."""
 
@@ -134,7 +152,8 @@ class ReplicaManager:
         self._hosted: dict[str, dict[int, HostedPartition]] = {}
         self._names: dict[Uuid, str] = {}
         self._known: ClusterImage = ClusterImage()
-        self._lost: dict[str, set[int]] = {}
+        self._unavailable: dict[str, dict[int, ReplicaUnavailable]] = {}
+        self._has_newly_unavailable = False
         self._placed: list[tuple[Uuid, int, Uuid]] = []
         self.traffic = Traffic()
         """What was written and read here."""
@@ -162,6 +181,8 @@ class ReplicaManager:
         """Called with the reason when the node cannot go on for no fault of a directory's."""
         self.on_dir_offline: Callable[[Any], None] = _ignore
         """Called with each directory that has failed, when the node can go on without it."""
+        self.on_halted: Callable[[], None] = _ignore
+        """Called when a replica that the metadata place here has no log."""
         self.on_placed: Callable[[list[tuple[Uuid, int, Uuid]]], None] = _ignore
         """Called with (topic id, partition, directory id) of partitions that are in a directory
         which the cluster's metadata do not say they are in."""
@@ -176,7 +197,7 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if hosted is not None:
             return hosted if hosted.data_dir.is_online else ErrorCode.KAFKA_STORAGE_ERROR
-        if index in self._lost.get(topic, ()):
+        if self.is_unavailable(topic, index):
             return ErrorCode.KAFKA_STORAGE_ERROR
         known = self._known.topics_by_name.get(topic)
         if known is not None and 0 <= index < len(known.partitions):
@@ -198,10 +219,27 @@ class ReplicaManager:
         for partitions in list(self._hosted.values()):
             yield from list(partitions.values())
 
-    def offline_count(self) -> int:
-        """How many partitions of this node are in a log directory that is offline."""
-        lost = sum(len(indexes) for indexes in self._lost.values())
-        return lost + sum(not hosted.data_dir.is_online for hosted in self.all())
+    def is_unavailable(self, topic: str, index: int) -> bool:
+        """Whether this broker has a replica of the partition, and could open no log for it."""
+        return index in self._unavailable.get(topic, ())
+
+    def unavailable(self) -> Iterator[HaltedReplica]:
+        """The replicas that have no log which works, and why."""
+        for topic, missing in self._unavailable.items():
+            for index, reason in missing.items():
+                yield HaltedReplica(f"{topic}-{index}", reason.cause, reason.why)
+        if all(one.is_online for one in self._storage.data_dirs):
+            return
+        for hosted in self.all():
+            if not hosted.data_dir.is_online:
+                why = hosted.data_dir.why_offline
+                yield HaltedReplica(hosted.key, HaltCause.DIRECTORY_OFFLINE, why)
+
+    def leaderless(self) -> Iterator[HaltedReplica]:
+        """The replicas whose partition has no leader."""
+        for hosted in self.all():
+            if hosted.machine.leader_id < 0 and hosted.data_dir.is_online:
+                yield HaltedReplica(hosted.key, HaltCause.NO_LEADER, WITHOUT_LEADER)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """The high watermark of every partition hosted here, for the checkpoint."""
@@ -258,6 +296,9 @@ class ReplicaManager:
         placed, self._placed = self._placed, []
         if placed:
             self.on_placed(placed)
+        if self._has_newly_unavailable:
+            self._has_newly_unavailable = False
+            self.on_halted()
 
     def _open_ahead(self, changes: LocalChanges, configs: TopicConfigs) -> Pieces[None]:
         """Have threads begin with what takes long to open."""
@@ -265,19 +306,24 @@ class ReplicaManager:
             return
         for number, change in enumerate((*changes.to_lead, *changes.to_follow), 1):
             if change.index not in self._hosted.get(change.topic, ()):
-                self._begin_open(change, configs)
+                with contextlib.suppress(ReplicaUnavailable):  # `_ensure` reports it
+                    self._begin_open(change, configs)
             if number % OPENED_PER_STEP == 0:
                 yield None
 
-    def _begin_open(self, change: PartitionDelta, configs: TopicConfigs) -> Opening | None:
+    def _begin_open(self, change: PartitionDelta, configs: TopicConfigs) -> Opening:
+        """Begin to open or make the log. ReplicaUnavailable."""
         new = change.new
         assert new is not None, "what is opened exists"
         return self._recovery_pool.begin(
             (change.topic, change.index),
             change.topic_id,
             configs(change.topic).log,
-            new.directory_of(self._broker_id),
-            is_new=is_new_here(change, self._broker_id),
+            ReplicaPlacement(
+                new.directory_of(self._broker_id),
+                is_new=is_new_here(change, self._broker_id),
+                is_only_copy=is_only_copy(new, self._broker_id),
+            ),
         )
 
     def _lead(
@@ -322,18 +368,21 @@ class ReplicaManager:
     def _ensure(self, change: PartitionDelta, configs: TopicConfigs) -> HostedPartition | None:
         """The hosted partition; its log is opened or created if it is not there yet.
 
-        None if it is in a directory that is offline.
+        None if that cannot be, which `unavailable` reports.
         """
-        present = self._hosted.get(change.topic, {}).get(change.index)
+        topic, index = change.topic, change.index
+        present = self._hosted.get(topic, {}).get(index)
         if present is not None:
             return present
-        opening = self._begin_open(change, configs)
-        if opening is not None:
-            partition_log = self._recovery_pool.finish((change.topic, change.index), opening)
-            if partition_log is not None:
-                return self._host(change, opening, partition_log, configs)
-        self._lost.setdefault(change.topic, set()).add(change.index)
-        return None
+        try:
+            opening = self._begin_open(change, configs)
+            partition_log = self._recovery_pool.finish((topic, index), opening)
+        except ReplicaUnavailable as error:
+            self._unavailable.setdefault(topic, {})[index] = error
+            self._has_newly_unavailable = True
+            return None
+        self._unavailable.get(topic, {}).pop(index, None)
+        return self._host(change, opening, partition_log, configs)
 
     def _host(
         self,
@@ -375,7 +424,7 @@ class ReplicaManager:
 
     def _delete(self, change: PartitionDelta) -> None:
         hosted = self._hosted.get(change.topic, {}).pop(change.index, None)
-        self._lost.get(change.topic, set()).discard(change.index)
+        self._unavailable.get(change.topic, {}).pop(change.index, None)
         if not self._hosted.get(change.topic):
             self._hosted.pop(change.topic, None)
             self.traffic.forget(change.topic)
@@ -489,6 +538,16 @@ def is_new_here(change: PartitionDelta, broker_id: int) -> bool:
     if change.old is not None:
         return broker_id not in change.old.replicas
     return change.new is not None and change.new.partition_epoch == 0
+
+
+def is_only_copy(partition: PartitionImage, broker_id: int) -> bool:
+    """Whether no replica but the broker's is in sync, or eligible to lead, or led last (KIP-966).
+
+    A broker that registers again, and lacks what it had, is in sync no more, unless it was the only
+    one.
+    """
+    holders = partition.isr or partition.eligible_leader_replicas or partition.last_known_elr
+    return set(holders) <= {broker_id}
 
 
 def eligible_brokers(image: ClusterImage) -> dict[int, int]:

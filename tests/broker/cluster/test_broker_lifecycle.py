@@ -15,7 +15,9 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.storage.storage import Storage
 from fencepost.machines.broker import ControllerRequest
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.image import ClusterImage, TopicImage
+from fencepost.machines.image.persistent import PersistentMap
+from fencepost.runtime.halted import HaltCause
 from fencepost.runtime.producer_ids import block_source
 from fencepost.runtime.registrations import LIFECYCLE_KEY, Registrations
 from fencepost.wire.api.allocate_producer_ids import (
@@ -259,3 +261,15 @@ def test_a_block_of_producer_ids_is_asked_for_with_the_broker_epoch(world: World
     asked = world.of(AllocateProducerIdsRequest)
     assert [(one.broker_id, one.broker_epoch) for one in asked] == [(1, 50)] * 2
     assert blocks == [(ErrorCode.NONE, 3_000, 1_000), (ErrorCode.REQUEST_TIMED_OUT, -1, 0)]
+
+
+def test_replicas_whose_directory_the_controller_does_not_note_are_halted(world: World) -> None:
+    topic = TopicImage("t", Uuid(b"t" * 16), ())
+    image = ClusterImage(topics_by_id=PersistentMap({topic.topic_id: topic}))
+    world.run_unfenced()
+    world.answer = lambda request: ErrorCode.UNKNOWN_SERVER_ERROR
+    gone = Uuid(b"g" * 16)
+    world.lifecycle.replicas_placed([(topic.topic_id, 3, DIRECTORY), (gone, 0, DIRECTORY)])
+    (halted,) = world.lifecycle.halted(image)
+    assert (halted.name, halted.cause) == ("t-3", HaltCause.DIRECTORY_UNASSIGNED)
+    assert "UNKNOWN_SERVER_ERROR" in halted.why

@@ -9,6 +9,8 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.metrics.health import Report
 from fencepost.broker.node.node import Node, StartError
 from fencepost.broker.node.observation import NO_LEADER
+from fencepost.machines.partition import BecomeFollower
+from fencepost.runtime.halted import HaltCause
 from fencepost.testing.quorum_cluster import QuorumCluster
 
 from ...waiting import DEADLINE_S, eventually
@@ -70,12 +72,35 @@ def test_a_directory_of_several_that_fails_is_a_warning(node_factory, tmp_path):
     running.call(running.node.broker.replicas.dir_failed, lost, "no such device")
     response = get(port, "/ready")
     assert response.status == 200
-    assert f"warning: the log directory {dirs[1]} is offline" in response.text
+    assert (
+        f"warning: the log directory {dirs[1]} is offline: no such device; repair" in response.text
+    )
+    assert f"-1): the log directory {dirs[1]} is offline" in response.text
     found = scrape(port)
     assert found.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
     offline = "kafka_log_logmanager_logdirectoryoffline"
     assert [found.value(offline, logDirectory=str(one)) for one in dirs] == [0, 1]
     assert found.value("kafka_server_replicamanager_offlinereplicacount") == 1
+    assert found.value("fencepost_replicas_halted", cause="directory_offline") == 1
+    assert found.value("fencepost_replicas_halted", cause="no_leader") == 0
+    strays = "fencepost_log_directory_strays"
+    assert [found.value(strays, logDirectory=str(one)) for one in dirs] == [0, 0]
+
+
+def test_a_replica_without_a_leader_is_halted(node_factory):
+    running = node_factory()
+    with running.connect() as client:
+        name = make_topic(client).name
+    replicas = running.node.broker.replicas
+
+    def leaderless():
+        hosted = replicas.get(name, 0)
+        order = BecomeFollower(-1, hosted.machine.leader_epoch + 1, 1, (1,), (1,))
+        before = list(replicas.leaderless())
+        running.node.driver.feed(hosted.key, order)
+        return before, [(one.name, one.cause) for one in replicas.leaderless()]
+
+    assert running.call(leaderless) == ([], [(f"{name}-0", HaltCause.NO_LEADER)])
 
 
 def test_a_broker_that_waits_for_a_controller_says_so(tmp_path):
@@ -92,6 +117,7 @@ def test_a_broker_that_waits_for_a_controller_says_so(tmp_path):
         assert get(bound.port, "/ready").status == 503
         assert get(bound.port, "/health").status == 200
         assert scrape(bound.port).value("kafka_server_kafkaserver_brokerstate") == 1
+        eventually(lambda: "no answer of a controller" in get(bound.port, "/ready").text)
         thread.call(node.request_stop, "enough")
         with pytest.raises(StartError, match="enough"):
             starting.result(DEADLINE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import shutil
 import time
 from pathlib import Path
@@ -11,10 +12,15 @@ import pytest
 
 from fencepost.batch.records import build_batch
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.file_limit import share_files
 from fencepost.broker.storage.data_dirs import open_data_dirs
+from fencepost.broker.storage.storage import open_storage
 from fencepost.log.disk import OsDisk, OsFile
 from fencepost.log.errors import LogError
 from fencepost.log.meta import format_log_dir, read_meta_properties
+from fencepost.machines.image import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
+from fencepost.runtime.halted import HaltCause, HaltedReplica, ReplicaUnavailable
+from fencepost.runtime.replica_storage import ReplicaPlacement
 from fencepost.wire.api import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -64,6 +70,9 @@ class Dirs:
     def image_directory(self, index: int, topic: str = "t") -> Uuid:
         node = self.running.node
         return node.image.topics_by_name[topic].partitions[index].directories[0]
+
+    def halted(self) -> list[HaltedReplica]:
+        return self.running.call(self.running.node.broker.halted.now)
 
     def leader(self, index: int, topic: str = "t") -> int:
         return self.running.node.image.topics_by_name[topic].partitions[index].leader
@@ -191,6 +200,9 @@ def test_a_node_starts_without_a_directory_and_makes_nothing_anew(dirs, damage):
         assert told["b"] == ((0, []) if damage == "gone" else (56, []))
         assert told["a"] == (0, [0, 3])
         assert dirs.leader(1) == -1
+    causes = {one.name: one.cause for one in dirs.halted()}
+    missing = HaltCause.ONLY_COPY_MISSING if damage == "gone" else HaltCause.DIRECTORY_OFFLINE
+    assert causes == {"t-1": missing, "t-4": missing}
     dirs.running.call(dirs.running.node.stop)
     if damage == "file":
         dirs.paths[1].unlink()
@@ -355,6 +367,66 @@ def test_directories_that_do_not_go_together_stop_the_start(tmp_path, second, sa
         opened(tmp_path)
 
 
+def test_an_empty_directory_beside_others_is_said_to_be_of_their_cluster(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        make(tmp_path / "a")
+        close(opened(tmp_path))
+    said = [one.getMessage() for one in caplog.records if "formatted" in one.getMessage()]
+    assert len(said) == 2
+    assert all("for node 1 of cluster c: if another disk was there" in one for one in said)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        close(opened(tmp_path / "new"))
+    assert "of the new cluster" in caplog.text
+
+
+ANY_TOPIC = Uuid(b"topic-of-it-all!")
+ELSEWHERE = Uuid((999).to_bytes(16, "big"))
+
+
+@pytest.mark.parametrize(
+    ("is_offline", "assigned", "is_only_copy", "is_new", "refused"),
+    [
+        (False, "elsewhere", False, False, None),
+        (False, "elsewhere", True, False, HaltCause.ONLY_COPY_MISSING),
+        (False, "elsewhere", True, True, None),
+        (False, "a", True, False, None),
+        (False, "unassigned", True, False, None),
+        (False, "lost", False, False, None),
+        (True, "elsewhere", False, False, HaltCause.DIRECTORY_OFFLINE),
+        (True, "elsewhere", False, True, None),
+        (True, "a", False, False, None),
+        (True, "a", True, False, HaltCause.DIRECTORY_OFFLINE),
+        (True, "b", False, False, HaltCause.DIRECTORY_OFFLINE),
+        (True, "unassigned", False, False, HaltCause.DIRECTORY_OFFLINE),
+    ],
+)
+def test_a_replica_that_no_directory_has(
+    tmp_path, is_offline, assigned, is_only_copy, is_new, refused
+):
+    """The table of `storage`; "a" is the first directory, "b" the one that may be offline."""
+    config = BrokerConfig.load(None, {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"})
+    storage = open_storage(config, share_files(config, 4_096), lambda: 0)
+    ids = {Path(one.path).name: one.directory_id for one in storage.data_dirs}
+    ids |= {"elsewhere": ELSEWHERE, "unassigned": DIRECTORY_UNASSIGNED, "lost": DIRECTORY_LOST}
+    placement = ReplicaPlacement(ids[assigned], is_new=is_new, is_only_copy=is_only_copy)
+
+    def begin():
+        return storage.begin_open(("t", 0), ANY_TOPIC, config.log_config({}), placement)
+
+    try:
+        if is_offline:
+            storage.data_dirs[1].fail("the disk refuses")
+        if refused is None:
+            assert storage.finish_open(begin()).end_offset == 0
+        else:
+            with pytest.raises(ReplicaUnavailable, match=r"accept\.loss|repair the disk") as raised:
+                begin()
+            assert raised.value.cause is refused
+    finally:
+        storage.close(clean=False, broker_epoch=-1, high_watermarks={})
+
+
 def test_an_empty_metadata_directory_beside_others_is_no_new_cluster(tmp_path):
     make(tmp_path / "b")
     with pytest.raises(LogError, match="metadata log is missing"):
@@ -388,6 +460,14 @@ def test_a_partition_in_two_directories_is_offline_until_one_is_moved_away(dirs)
     with dirs.running.connect() as client:
         assert produce_to(client, "t", 1, batch(b"x")).error_code == 56
         assert produce_to(client, "t", 4, batch(b"x")).error_code == 0
+    (halted,) = dirs.halted()
+    assert (halted.name, halted.cause) == ("t-1", HaltCause.LOG_IN_TWO_DIRS)
+    assert str(dirs.paths[0]) in halted.why
+    assert str(dirs.paths[2]) in halted.why
+    dirs.running.call(dirs.running.node.stop)
+    shutil.rmtree(dirs.paths[0] / "t-1")  # neither was set aside as a stray
+    dirs.running.node = dirs.running.start()
+    assert (dirs.place(1), dirs.replica(1).log.end_offset, dirs.halted()) == ("c", 1, [])
 
 
 def test_a_partition_moved_by_hand_is_found_and_the_controller_is_told(dirs):

@@ -7,7 +7,7 @@ has to be told of this process is collected: configuration, listeners, log direc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -28,7 +28,8 @@ from fencepost.machines.broker import (
     Start,
 )
 from fencepost.machines.driver import Driver
-from fencepost.machines.image import FeatureRange, ListenerImage
+from fencepost.machines.image import ClusterImage, FeatureRange, ListenerImage
+from fencepost.runtime.halted import HaltCause, HaltedReplica
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.types import Uuid
@@ -68,8 +69,8 @@ class LifecycleHandle:
                 hand_over_timeout_ms=get("broker.session.timeout.ms") + HAND_OVER_MARGIN_MS,
             )
         )
-        assignments = DirectoryAssignments(config.node_id, lambda: self.broker_epoch)
-        registrations.host_broker(self.machine, assignments)
+        self._assignments = DirectoryAssignments(config.node_id, lambda: self.broker_epoch)
+        registrations.host_broker(self.machine, self._assignments)
 
     @property
     def broker_epoch(self) -> int:
@@ -117,6 +118,18 @@ class LifecycleHandle:
     def replicas_placed(self, placed: Sequence[tuple[Uuid, int, Uuid]]) -> None:
         """Say in which directories replicas are, now or as soon as the broker is registered."""
         self._driver.feed(ASSIGNMENTS_KEY, ReplicasPlaced(placed))
+
+    def halted(self, image: ClusterImage) -> Iterator[HaltedReplica]:
+        """The replicas whose directory the controller has not noted: they cannot lead."""
+        for topic_id, index in self._assignments.unassigned:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None:
+                reason = self._assignments.last_error.reason or "it has not answered yet"
+                yield HaltedReplica(
+                    f"{topic.name}-{index}",
+                    HaltCause.DIRECTORY_UNASSIGNED,
+                    f"the controller does not note the log directory that it is in: {reason}",
+                )
 
     async def _outcome(self, input_: Any) -> None:
         """Feed `input_(token)` and wait for the reply."""

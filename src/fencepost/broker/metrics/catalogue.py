@@ -58,7 +58,15 @@ _REPLICAS = (
         "Led partitions with as many in-sync replicas as min.insync.replicas.",
     ),
     MetricDef(
-        f"{REPLICAS}offlinereplicacount", _G, "Partitions in log directories that are offline."
+        f"{REPLICAS}offlinereplicacount",
+        _G,
+        "Replicas without a log that works: its directory is offline, gone, or one of two.",
+    ),
+    MetricDef(
+        "fencepost_replicas_halted",
+        _G,
+        "Replicas that stand still until an operator acts, by cause; /ready says which and why.",
+        ("cause",),
     ),
     MetricDef(f"{REPLICAS}reassigningpartitions", _G, "Led partitions that are being reassigned."),
     MetricDef(f"{REPLICAS}produceridcount", _G, "Producer ids that partitions remember."),
@@ -264,6 +272,12 @@ _LOGS = (
         "fencepost_log_directory_size_bytes",
         _G,
         "Bytes of the partitions in the log directory.",
+        ("logDirectory",),
+    ),
+    MetricDef(
+        "fencepost_log_directory_strays",
+        _G,
+        "Stray directories, which take up space until they are deleted by hand.",
         ("logDirectory",),
     ),
     MetricDef(

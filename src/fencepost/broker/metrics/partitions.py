@@ -104,7 +104,8 @@ class PartitionMetrics:
         self.waiting_produces = waiting
         for field in fields(totals):
             sheet.add(f"{REPLICAS}{field.name}", getattr(totals, field.name))
-        sheet.add(f"{REPLICAS}offlinereplicacount", self._replicas.offline_count())
+        unavailable = sum(1 for _ in self._replicas.unavailable())
+        sheet.add(f"{REPLICAS}offlinereplicacount", unavailable)
         sheet.add(f"{REPLICAS}isrshrinks_total", isr_changes.shrinks)
         sheet.add(f"{REPLICAS}isrexpands_total", isr_changes.expands)
         sheet.add(f"{REPLICAS}failedisrupdates_total", isr_changes.failures)
@@ -128,6 +129,8 @@ class PartitionMetrics:
             sheet.add(name, int(not one.is_online), logDirectory=one.path)
             size_bytes = sizes.get(id(one), 0)
             sheet.add("fencepost_log_directory_size_bytes", size_bytes, logDirectory=one.path)
+            strays = 0 if one.log_dir is None else one.log_dir.strays
+            sheet.add("fencepost_log_directory_strays", strays, logDirectory=one.path)
 
     def _traffic(self, sheet: Sheet) -> Pieces[None]:
         traffic = self._replicas.traffic

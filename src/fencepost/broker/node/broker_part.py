@@ -43,6 +43,7 @@ from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
+from fencepost.runtime.halted import HaltedReplicas
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
@@ -84,6 +85,7 @@ class BrokerPart:
     writes: TransactionalWrites
     appends: CombinedAppends
     compactor: Compactor
+    halted: HaltedReplicas
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
@@ -180,6 +182,16 @@ class BrokerPart:
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
         self._wire_transactions()
+        self.halted = HaltedReplicas(
+            self.replicas.unavailable,
+            (
+                self.replicas.leaderless,
+                self.fetchers.halted,
+                lambda: self.lifecycle.halted(core.image),
+            ),
+            core.now_ms,
+        )
+        self.replicas.on_halted = self.halted.look
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
         self._cordon()
@@ -304,7 +316,7 @@ class BrokerPart:
 
     async def start(self) -> None:
         """Accept clients."""
-        self._core.storage.rename_strays()
+        self._core.storage.rename_strays(self.replicas.is_unavailable)
         if self._core.storage.has_copies():
             self.moves.resume()
         self.compactor.start()

@@ -7,10 +7,11 @@ they are behind.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from fencepost.broker.node.on_demand import ClosableOnDemand
+from fencepost.runtime.halted import HaltedReplica
 from fencepost.runtime.replicas import HostedPartition
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ class FetchersOnDemand(ClosableOnDemand["Fetchers"]):
         """The partition is hosted here no longer."""
         if self.made is not None:
             self.made.of_partitions.gone(hosted)
+
+    def halted(self) -> Iterator[HaltedReplica]:
+        """The replicas that do not catch up because nothing comes of their fetches."""
+        if self.made is not None:
+            yield from self.made.of_partitions.halted()
 
     def broken(self, key: Hashable, reason: str) -> bool:
         """A machine broke down: whether it was a fetcher's, in whose place another one goes on."""

@@ -1,5 +1,5 @@
-"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, and
-giving freed memory back.
+"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, halted
+replicas, other nodes' defaults of topics, and giving freed memory back.
 
 All of it runs in the event loop, in pieces of one partition (`runtime.cooperative`), so that a node
 with thousands of partitions goes on serving meanwhile.
@@ -17,14 +17,17 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import AdvanceLogStart
 from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.halted import LOOK_EVERY_MS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 if TYPE_CHECKING:
+    from fencepost.broker.cluster.topic_defaults import TopicDefaults
     from fencepost.broker.node.memory_trim import MemoryTrim
 
 log = logging.getLogger(__name__)
 
 TRIM_INTERVAL_MS = 5_000
+DEFAULTS_INTERVAL_MS = 2_000
 DELETED_FILES_INTERVAL_MS = 10_000
 REMOVED_AT_A_TIME = 10
 """Directories of deleted partitions that are emptied in one piece of work."""
@@ -40,6 +43,7 @@ class Housekeeping:
         self._running = False
         self._work = core.ports.scheduler.lane()
         self._memory_trim: MemoryTrim | None = None
+        self._defaults: TopicDefaults | None = None
         self._written_moves = -1
         """`ReplicaManager.high_watermark_moves` when the high watermarks were last written down."""
 
@@ -56,6 +60,8 @@ class Housekeeping:
             "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
         )
         self._every("memory", TRIM_INTERVAL_MS, self._trim_memory)
+        if not self._core.config.quorum.is_lone:
+            self._every("topic defaults", DEFAULTS_INTERVAL_MS, self._compare_defaults)
         if self._broker is not None:
             self._start_for_partitions()
 
@@ -76,6 +82,8 @@ class Housekeeping:
         )
         self._every("producers", get("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
+        assert self._broker is not None, "only brokers have partitions"
+        self._every("halted replicas", LOOK_EVERY_MS, self._broker.halted.look)
 
     def stop(self) -> None:
         """Do nothing any more."""
@@ -126,6 +134,16 @@ class Housekeeping:
 
             self._memory_trim = MemoryTrim()
         self._memory_trim.trim_if_due()
+
+    def _compare_defaults(self) -> None:
+        if self._defaults is None:  # likewise
+            from fencepost.broker.cluster.topic_defaults import TopicDefaults
+
+            core = self._core
+            self._defaults = TopicDefaults(
+                core.config, core.peers, core.metadata.machine, lambda: core.image
+            )
+        self._defaults.look()
 
     def retain(self) -> None:
         """Have every partition delete the segments that its topic's retention does not keep."""

@@ -7,6 +7,7 @@ Made only where `fencepost.metrics.listener` is set, so that a node without does
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -27,9 +28,11 @@ from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.storage.storage import WAY_BACK
 from fencepost.machines.broker import BrokerState
 from fencepost.machines.quorum import Role
 from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.halted import HaltCause, in_lines
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +131,9 @@ class Observation:
         name = "kafka_server_delayedoperationpurgatory_purgatorysize"
         for operation, count in waiting.items():
             sheet.add(name, count, delayedOperation=operation)
+        halted = Counter(one.cause for one in broker.halted.now())
+        for cause in HaltCause:
+            sheet.add("fencepost_replicas_halted", halted[cause], cause=cause.value)
         sessions, prefix = broker.fetches.sessions, "kafka_server_fetchsessioncache_"
         sheet.add(f"{prefix}numincrementalfetchsessions", len(sessions))
         sheet.add(f"{prefix}numincrementalfetchpartitionscached", sessions.cached_partitions)
@@ -181,7 +187,9 @@ class Observation:
                 yield NO_LEADER
             for one in self._core.storage.data_dirs:
                 if not one.is_online:
-                    yield f"the log directory {one.path} is offline"
+                    yield f"{one.why_offline}; {WAY_BACK}"
+            if self._broker is not None:
+                yield from in_lines(self._broker.halted.now())
 
 
 def _reasons_of(broker: BrokerPart) -> Iterator[str]:
@@ -191,6 +199,8 @@ def _reasons_of(broker: BrokerPart) -> Iterator[str]:
         yield f"no log directory works: {broker.replicas.offline_reason}"
     if machine.state is not BrokerState.RUNNING:
         yield f"the broker's state: {machine.state.value}"
+        if machine.last_error.reason:
+            yield machine.last_error.reason
     elif machine.is_fenced:
         yield "the controller has fenced this broker"
     if not broker.listener.is_open:

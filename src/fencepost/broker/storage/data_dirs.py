@@ -74,12 +74,17 @@ class DataDir(Struct, eq=False):
         assert self.log_dir is not None, f"{self.path} is not open"
         return self.log_dir
 
+    @property
+    def why_offline(self) -> str:
+        """A clause that says that it is offline, and why."""
+        return f"the log directory {self.path} is offline: {self.offline_reason}"
+
     def fail(self, reason: object) -> None:
         """Nothing is to be had from it any more."""
         if self.offline_reason is None:
             said = in_words(reason) if isinstance(reason, Exception) else str(reason)
             self.offline_reason = with_advice(said)
-            log.error("the log directory %s is offline: %s", self.path, self.offline_reason)
+            log.error("%s", self.why_offline)
 
 
 class DataDirs(Struct):
@@ -175,20 +180,26 @@ def _format_new(
     if metas and opened.metadata.path not in metas:
         raise LogError(
             f"{opened.metadata.path} is empty and is to have the metadata log, but"
-            f" {min(metas)} is of cluster {opened.cluster_id} already: the metadata log is missing"
+            f" {min(metas)} is of cluster {opened.cluster_id} already: the metadata log is missing;"
+            " if a broker's disk was replaced there, fencepost format --cluster-id"
+            f" {opened.cluster_id} --config FILE --ignore-formatted; a voter comes back as another"
+            " voter (--no-initial-controllers)"
         )
     for one in opened.all:
         if one.path in metas or not one.is_online:
             continue
         try:
-            _format(disk, one.path, opened.cluster_id, config.node_id)
+            _format(disk, one.path, opened.cluster_id, config.node_id, is_first=not metas)
             one.directory_id = read_meta_properties(disk, one.path).directory_id
         except OSError as error:
             _must_work(opened, one, error)
 
 
-def _format(disk: Disk, path: str, cluster_id: str, node_id: int) -> None:
-    """Make an empty directory this node's. LogError if it is not empty; OSError."""
+def _format(disk: Disk, path: str, cluster_id: str, node_id: int, *, is_first: bool) -> None:
+    """Make an empty directory this node's. LogError if it is not empty; OSError.
+
+    `is_first` says that the node has no other directory, so that the cluster begins here.
+    """
     disk.mkdir(path)
     names = [name for name in disk.list(path) if name not in HARMLESS_FILES]
     if names:
@@ -197,7 +208,16 @@ def _format(disk: Disk, path: str, cluster_id: str, node_id: int) -> None:
             f"{path} has {kind} but no meta.properties: not an empty directory, nor one of a broker"
         )
     format_log_dir(disk, path, cluster_id=cluster_id, node_id=node_id, directory_id=Uuid.random())
-    log.info("formatted %s for node %d of the new cluster %s", path, node_id, cluster_id)
+    if is_first:
+        log.info("formatted %s for node %d of the new cluster %s", path, node_id, cluster_id)
+    else:
+        log.warning(
+            "%s was empty and is formatted for node %d of cluster %s: if another disk was there,"
+            " replicas that were on it are made again, empty, and fetched from their leaders",
+            path,
+            node_id,
+            cluster_id,
+        )
 
 
 def _has_logs(disk: Disk, one: DataDir) -> bool:

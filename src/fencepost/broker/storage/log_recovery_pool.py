@@ -19,6 +19,7 @@ from fencepost.broker.storage.storage import PartitionOpening, Storage
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.partition_log import PartitionLog
+from fencepost.runtime.replica_storage import ReplicaPlacement
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -44,26 +45,23 @@ class RecoveryPool:
         key: TopicPartition,
         topic_id: Uuid,
         config: LogConfig,
-        assigned: Uuid,
-        *,
-        is_new: bool,
-    ) -> PartitionOpening | None:
+        placement: ReplicaPlacement,
+    ) -> PartitionOpening:
         """See `Storage.begin_open`; what takes long is on its way to a thread afterwards."""
         opening = self._begun.get(key)
         if opening is None:
-            opening = self._storage.begin_open(key, topic_id, config, assigned, is_new=is_new)
-            if opening is not None:
-                self._begun[key] = opening
-                if opening.job.needs_recovery:
-                    self._hand_over(key, opening)
+            opening = self._storage.begin_open(key, topic_id, config, placement)
+            self._begun[key] = opening
+            if opening.job.needs_recovery:
+                self._hand_over(key, opening)
         return opening
 
     def waiting_for(self, key: TopicPartition) -> Future[None] | None:
         """What has to be waited for before `finish`, if anything."""
         return self._ahead.get(key)
 
-    def finish(self, key: TopicPartition, opening: PartitionOpening) -> PartitionLog | None:
-        """The log; None if it cannot be opened, which takes its directory offline."""
+    def finish(self, key: TopicPartition, opening: PartitionOpening) -> PartitionLog:
+        """The log. ReplicaUnavailable if it cannot be opened, which takes its directory offline."""
         del self._begun[key]
         running = self._ahead.pop(key, None)
         if running is not None:

@@ -1,12 +1,24 @@
 """The node's logs in its data directories: where a partition goes, and where it is found again.
 
-A new partition goes to the directory that somebody has asked for (AlterReplicaLogDirs), or else to
-the one that has the fewest. One that is there stays where it is, and
-the controller is told (`PartitionOpening.directory_id`, AssignReplicasToDirs). If the cluster's
-metadata say that a partition is in a directory that is offline, or that none of ours is, it is not
-made anew elsewhere: its records are there, and an empty log under its name would be a loss that
-nobody sees. The same goes for a partition that was never assigned and is not found while a
-directory is offline: it may be in that one.
+A new partition goes to the directory that was asked for (AlterReplicaLogDirs), or else to the one
+that has the fewest. One that is there stays where it is, and the controller is told
+(`PartitionOpening.directory_id`, AssignReplicasToDirs).
+
+A replica that the metadata place here and that no directory has (KIP-858):
+
+| a directory | its directory is          | another replica  | then                          |
+| is offline  |                           | has all records  |                               |
+|-------------|---------------------------|------------------|-------------------------------|
+| yes         | ours, and works           | yes              | made, and fetched             |
+| yes         | anything else, or         | no               | unavailable: its log may be   |
+|             |                           |                  | there                         |
+| no          | ours, or not known yet    |                  | made, and fetched             |
+| no          | none of ours: its disk    | yes              | made, and fetched             |
+|             | was replaced              | no               | unavailable, unless the loss  |
+|             |                           |                  | is accepted                   |
+
+The last row is not Kafka's, which makes an empty log there that may lead: all records would be lost
+and no line of any log would say so.
 
 A partition's directory that the cluster image does not know is left over from a deletion that a
 crash cut short, or was put there by hand. It is renamed to end in `-stray`, not
@@ -40,8 +52,10 @@ from fencepost.log.log_dir import LogDir
 from fencepost.log.open_job import OpenJob
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from fencepost.runtime.halted import HaltCause, ReplicaUnavailable
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.log import open_metadata
+from fencepost.runtime.replica_storage import ReplicaPlacement
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.types import Uuid
 
@@ -50,6 +64,11 @@ log = logging.getLogger(__name__)
 SHORTAGE_TOLD_EVERY_S: Final = 1.0
 NOWHERE = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """Ids that say only that the controller does not know the directory."""
+WAY_BACK: Final = (
+    "repair the disk, or put an empty directory in its place, and start the broker again: replicas"
+    " that are missing then are fetched"
+)
+"""What to do about a directory that is offline."""
 
 
 class PartitionOpening(Struct, frozen=True):
@@ -149,18 +168,13 @@ class Storage:
         key: TopicPartition,
         topic_id: Uuid,
         config: LogConfig,
-        assigned: Uuid,
-        *,
-        is_new: bool,
-    ) -> PartitionOpening | None:
-        """Begin to open or create a partition's log; None if it is in a directory that is offline.
+        placement: ReplicaPlacement,
+    ) -> PartitionOpening:
+        """Begin to open or create a partition's log. ReplicaUnavailable if there is to be none.
 
-        `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
-        has just come to be. A directory that fails over it goes offline.
+        A directory that fails over it goes offline.
         """
-        data_dir = self._place(key, topic_id, assigned, is_new)
-        if data_dir is None:
-            return None
+        data_dir = self._place(key, topic_id, placement)
         topic, index = key
         name = f"{topic}-{index}"
         try:
@@ -174,19 +188,19 @@ class Storage:
             )
         except OSError as error:
             self.on_failed(data_dir, str(error))
-            return None
-        except Exception as error:  # noqa: BLE001 - files must not be able to end the node
+            raise unavailable_in(data_dir) from error
+        except Exception as error:
             self._cannot_set_up(data_dir, name, error)
-            return None
+            raise unavailable_in(data_dir) from error
         data_dir.partitions.add(key)
         return PartitionOpening(data_dir, name, job)
 
     def finish_open(
         self, opening: PartitionOpening, running: Future[None] | None = None
-    ) -> PartitionLog | None:
-        """The log, run by `running` or else here and now; None if that cannot be.
+    ) -> PartitionLog:
+        """The log, run by `running` or else here and now.
 
-        A log that cannot be opened takes its directory offline.
+        ReplicaUnavailable if it cannot be opened, which takes its directory offline.
         """
         try:
             if running is None:
@@ -201,10 +215,10 @@ class Storage:
                     f"; to go on without what is lost: -o fencepost.accept.loss={opening.name}"
                 )
             self.on_failed(opening.data_dir, f"a partition could not be set up: {reason}")
-            return None
-        except Exception as error:  # noqa: BLE001 - files must not be able to end the node
+            raise unavailable_in(opening.data_dir) from error
+        except Exception as error:
             self._cannot_set_up(opening.data_dir, opening.name, error)
-            return None
+            raise unavailable_in(opening.data_dir) from error
         _report(opening.name, opened)
         return opened
 
@@ -214,30 +228,61 @@ class Storage:
         reason = f"{data_dir.path}/{name}: {describe(error)}"
         self.on_failed(data_dir, f"a partition could not be set up: {reason}")
 
-    def _place(
-        self, key: TopicPartition, topic_id: Uuid, assigned: Uuid, is_new: bool
-    ) -> DataDir | None:
+    def _place(self, key: TopicPartition, topic_id: Uuid, placement: ReplicaPlacement) -> DataDir:
+        """The directory that the replica is in, or is to be made in. ReplicaUnavailable."""
         online = [one for one in self.data_dirs if one.is_online]
         found = [one for one in online if key in one.partitions]
         for one in found:
-            if one.directory_id == assigned:
+            if one.directory_id == placement.assigned:
                 return one
         own = [one for one in found if one.logs.topic_id_on_disk(*key) == topic_id]
         if len(own) > 1:
             paths = " and ".join(one.path for one in own)
-            log.error("%s-%d is offline: it is in %s; move one of them away", *key, paths)
-            return None
+            raise ReplicaUnavailable(
+                HaltCause.LOG_IN_TWO_DIRS,
+                f"{paths} have a log of the same partition each; stop the broker, move the one that"
+                " is older or smaller out of the log directory, and start the broker",
+            )
         if own:
             return own[0]
-        if assigned not in NOWHERE:
-            return next((one for one in online if one.directory_id == assigned), None)
-        if not online or (not is_new and len(online) < len(self.data_dirs)):
-            return None
+        if not placement.is_new:
+            self._check_may_be_made_again(key, placement)
+        assigned = [one for one in online if one.directory_id == placement.assigned]
+        if assigned:
+            return assigned[0]
+        if not online:
+            raise unavailable_in(self.data_dirs[0])
         preferred = self.preferred.pop(key, None)
         if preferred is not None and preferred.is_online:
             return preferred
         # The metadata have it here: if all are cordoned by now, it goes into one of them.
         return min(online, key=lambda one: (one.path in self.cordoned, len(one.partitions)))
+
+    def _check_may_be_made_again(self, key: TopicPartition, placement: ReplicaPlacement) -> None:
+        """Whether a replica that no directory has is to be made, to be fetched from its leader.
+
+        ReplicaUnavailable if its log may be in a directory that is offline, or its log directory is
+        gone and with it the only copy of its records (see the module).
+        """
+        offline = next((one for one in self.data_dirs if not one.is_online), None)
+        assigned, is_in_ours = placement.assigned, placement.assigned in self.online_ids()
+        if offline is not None and (placement.is_only_copy or not is_in_ours):
+            raise unavailable_in(offline, "the log may be in a directory that is offline: ")
+        if is_in_ours or assigned in NOWHERE:
+            return
+        name = f"{key[0]}-{key[1]}"
+        if not placement.is_only_copy:
+            log.info("%s was in a log directory that is gone: it is made again and fetched", name)
+        elif name in self._accept_loss:
+            log.warning("%s is made again, EMPTY, as fencepost.accept.loss says", name)
+        else:
+            raise ReplicaUnavailable(
+                HaltCause.ONLY_COPY_MISSING,
+                f"the log directory with directory.id={assigned} is none of this broker's, and no"
+                " other replica has all of the records; start the broker with that directory, or"
+                " give the records up: delete the topic, elect another replica uncleanly (fencepost"
+                " elect unclean), or start the broker with -o fencepost.accept.loss=NAME",
+            )
 
     def delete_partition(self, partition_log: PartitionLog) -> None:
         """Close the log and have its files removed; one that is offline is left alone. OSError."""
@@ -278,11 +323,14 @@ class Storage:
             follow_with_draft=config.get("fencepost.draft.fetch.quorum.records.follow.version"),
         )
 
-    def rename_strays(self) -> None:
-        """Rename the directories of partitions that nobody has opened. OSError."""
+    def rename_strays(self, is_wanted: Callable[[str, int], bool]) -> None:
+        """Rename the directories of partitions that are not open, but for those that are wanted.
+
+        OSError.
+        """
         for one in self._dirs.all:
             if one.is_online:
-                _rename_strays(one)
+                _rename_strays(one, is_wanted)
 
     def has_copies(self) -> bool:
         """Whether a copy that was on its way lies in a directory, or one cannot tell."""
@@ -432,8 +480,17 @@ def _report(name: str, opened: PartitionLog) -> None:
         log.warning("%s: the leader epochs were made anew from the records", name)
 
 
-def _rename_strays(data_dir: DataDir) -> None:
+def unavailable_in(data_dir: DataDir, before: str = "") -> ReplicaUnavailable:
+    """What is said of replicas in a directory that is offline."""
+    return ReplicaUnavailable(
+        HaltCause.DIRECTORY_OFFLINE, f"{before}{data_dir.why_offline}; {WAY_BACK}"
+    )
+
+
+def _rename_strays(data_dir: DataDir, is_wanted: Callable[[str, int], bool]) -> None:
     for topic, index in data_dir.logs.unopened():
+        if is_wanted(topic, index):
+            continue
         renamed = data_dir.logs.rename_stray(topic, index)
         log.warning(
             "stray partition %s-%d, which the cluster does not place here, is renamed to %s",

@@ -6,12 +6,14 @@ The command asks (`run_action`, `run_status`), the process that runs the cluster
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.cluster.control import ask
 from fencepost.cli.failures import offline_command
 from fencepost.cli.output import print_json, print_table
+from fencepost.cli.topic_default_notes import notes_of_files
 
 if TYPE_CHECKING:
     from fencepost.testing.node_process import NodeProcess
@@ -65,6 +67,8 @@ def run_status(arguments: argparse.Namespace) -> int:
         return 0
     print(f"clients: --bootstrap-server {answer['bootstrap_servers']}")
     print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in answer["nodes"]])
+    for note in answer["notes"]:
+        print(note)
     return 0
 
 
@@ -133,7 +137,21 @@ class Nodes:
             "bootstrap_servers": self._cluster.bootstrap_servers,
             "bootstrap_controllers": self._cluster.bootstrap_controllers,
             "nodes": [self._row(id_, node) for id_, node in self._cluster.nodes.items()],
+            "notes": notes_of_files(self._files()),
         }
+
+    def _files(self) -> dict[str, dict[str, str]]:
+        """The configuration of each node, by its name; empty where it cannot be read."""
+        from fencepost.log.errors import LogError
+        from fencepost.log.properties import decode_properties
+
+        files: dict[str, dict[str, str]] = {}
+        for node in self._cluster.nodes.values():
+            files[node.name] = {}
+            with contextlib.suppress(LogError, OSError):
+                path = node.config_path
+                files[node.name] = decode_properties(str(path), path.read_bytes())
+        return files
 
     def _row(self, id_: int, node: NodeProcess) -> dict[str, Any]:
         cluster = self._cluster

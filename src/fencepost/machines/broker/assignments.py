@@ -18,7 +18,7 @@ are to be told one day. Driven like `lifecycle`; `broker_epoch` is that machine'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
@@ -70,6 +70,11 @@ class DirectoryAssignments:
         self._failures = 0
         self.last_error = Outcome(ErrorCode.NONE)
         """Of the last request that was answered."""
+
+    @property
+    def unassigned(self) -> Iterable[tuple[Uuid, int]]:
+        """The replicas, by topic id, that the controller has not noted the directory of."""
+        return self._untold if self._has_directories else ()
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input; see the module. Nothing here has a timestamp."""

@@ -40,6 +40,7 @@ class Followed:
         "token",
         "told",
         "told_count",
+        "trouble",
         "was_refused",
     )
 
@@ -66,6 +67,8 @@ class Followed:
         """The leader's high watermark and log start, as its machine was last told."""
         self.was_refused = False
         """Whether the operator was told that the leader refuses, and it has not answered since."""
+        self.trouble = ""
+        """Why nothing has come of it since the last answer of which something did; empty if not."""
         self.lag: int | None = None
         """How far behind the leader's high watermark it is; None before the first answer."""
 

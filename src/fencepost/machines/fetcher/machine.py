@@ -45,7 +45,7 @@ of the partition that came with `token`. One timer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -108,6 +108,8 @@ SHORT_ROUNDS: Final = 3
 
 GATHER_MS: Final = 20
 ABANDON_EVERY_MS: Final = 1_000
+DOES_NOT_MOVE: Final = "what the leader answers changes nothing in the log"
+NO_ANSWER: Final = "the leader says nothing of it"
 NOTICES_MAX: Final = 100
 """Of one step; the rest is left out."""
 
@@ -160,6 +162,8 @@ class Fetcher:
         self._abandon_at_ms: int | None = None
         self._abandon_from_ms = NOT_DELAYED_MS
         self._is_unreachable = False
+        self._trouble = ""
+        """Why no request is answered; empty if that is not so."""
         self._timer_ms: int | None = None
         self._steps: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Follow: self._step_follow,
@@ -186,6 +190,14 @@ class Fetcher:
     def stopped(self) -> int:
         """For how many partitions nothing is fetched before there is another leader epoch."""
         return sum(one.stage is Stage.STOPPED for one in self.partitions.values())
+
+    def halted(self) -> Iterator[tuple[FollowedPartition, bool, str]]:
+        """The partitions that nothing has come of since a while, whether they stay so in this
+        leader epoch, and why."""
+        for one in self.partitions.values():
+            why = one.trouble or self._trouble
+            if why:
+                yield one.partition, one.stage is Stage.STOPPED, why
 
     # -- whom to follow --------------------------------------------------------------------------
 
@@ -244,8 +256,10 @@ class Fetcher:
         if followed.stage is Stage.TRUNCATING and followed.agrees:
             followed.stage, followed.has_agreed = Stage.FETCHING, True
         if followed.is_to_move and not has_moved:
+            followed.trouble = DOES_NOT_MOVE
             self._delay(followed, now_ms)
         else:
+            followed.trouble = ""
             self._resume(followed, now_ms)
 
     def _resume(self, followed: Followed, now_ms: int) -> None:
@@ -270,7 +284,7 @@ class Fetcher:
         self._session.withdraw(followed.partition)
 
     def _stop(self, followed: Followed, why: str) -> None:
-        followed.stage = Stage.STOPPED
+        followed.stage, followed.trouble = Stage.STOPPED, why
         self._looking.pop(followed, None)
         self._session.withdraw(followed.partition)
         self._note(NoticeKind.STOPPED, followed.partition, why)
@@ -402,6 +416,7 @@ class Fetcher:
             return
         self._form = Form.WITH_EPOCH  # who answers next may be newer
         self._not_before_ms = now_ms + self.config.backoff_ms
+        self._trouble = failed.reason
         if not self._is_unreachable:
             self._is_unreachable = True
             self._note(NoticeKind.UNREACHABLE, None, failed.reason)
@@ -417,7 +432,7 @@ class Fetcher:
             return
         self._waits_for = None
         if self._is_unreachable:
-            self._is_unreachable = False
+            self._is_unreachable, self._trouble = False, ""
             self._note(NoticeKind.RECOVERED, None, "")
         response = answered.response
         if isinstance(response, fetch.FetchResponse):
@@ -440,6 +455,7 @@ class Fetcher:
             else:
                 session.begin_anew()
                 self._not_before_ms = now_ms + self.config.backoff_ms
+                self._trouble = error_name(response.error_code)
                 self._note(NoticeKind.REFUSED, None, error_name(response.error_code))
             return
         parts: dict[FollowedPartition, tuple[Followed, fetch.PartitionData]] = {}
@@ -456,6 +472,7 @@ class Fetcher:
             if session.mistakes > 1:
                 self._not_before_ms = now_ms + self.config.backoff_ms
             return
+        self._trouble = ""
         self._was_idle = not any(part.records for _, part in parts.values())
         for followed, part in parts.values():
             if self._is_current(followed, session.sent[followed.partition]):
@@ -505,6 +522,7 @@ class Fetcher:
             batches = batches_of(part.records)
         except CorruptRecords as error:
             probe("fetcher.corrupt")
+            followed.trouble = str(error)
             self._note(NoticeKind.CORRUPT, followed.partition, str(error))
             self._delay(followed, now_ms)
             return
@@ -512,6 +530,7 @@ class Fetcher:
         followed.lag = max(0, part.high_watermark - end)
         told = part.high_watermark, part.log_start_offset
         if not batches and told == followed.told:
+            followed.trouble = ""
             return
         followed.told = told
         if batches:
@@ -532,6 +551,7 @@ class Fetcher:
         if is_worth_telling(error_code) and not followed.was_refused:
             followed.was_refused = True
             self._note(NoticeKind.REFUSED, followed.partition, error_name(error_code))
+        followed.trouble = error_name(error_code)
         self._delay(followed, now_ms)
 
     # -- looking up: epochs, and offsets out of range ----------------------------------------------
@@ -553,7 +573,8 @@ class Fetcher:
             else:
                 self._find_range(followed, part.offset, now_ms, effects)
         for followed in asked.values():
-            if followed in self._looking:  # the leader said nothing of it
+            if followed in self._looking:
+                followed.trouble = NO_ANSWER
                 self._delay(followed, now_ms)
 
     def _compare(
@@ -570,6 +591,7 @@ class Fetcher:
         """Where the leader's log ends, or then where it starts: what to do about our own."""
         own, leader_end, leader_start = followed.position.offset, followed.leader_end, offset
         if offset < 0:
+            followed.trouble = NO_ANSWER
             self._delay(followed, now_ms)
             return
         if leader_end < 0:

@@ -13,6 +13,8 @@ from fencepost.log.config import LogConfig
 from fencepost.log.errors import LogError
 from fencepost.log.open_job import OpenJob
 from fencepost.log.partition_log import PartitionLog
+from fencepost.runtime.halted import HaltCause, ReplicaUnavailable
+from fencepost.runtime.replica_storage import ReplicaPlacement
 from fencepost.sim.brokers.checkpoints import checkpoints_of
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.partition_oracle import partition_batch
@@ -55,25 +57,22 @@ class BrokerStorage:
         key: TopicPartition,
         topic_id: Uuid,
         config: LogConfig,
-        assigned: Uuid,
-        *,
-        is_new: bool,
+        placement: ReplicaPlacement,
     ) -> Any:
         """Begin to open or create a log."""
         broker = self._broker
         try:
             job = broker.log_dir.begin_open(*key, topic_id, config, wall_ms=broker.clocks.wall_ms())
         except OSError as error:
-            self._fail(str(error))
-            return None
+            raise self._failed(str(error)) from error
         name = f"{key[0]}-{key[1]}"
         return DirectoryOpening(self.metadata_dir, name, broker.directory_id, topic_id, job)
 
     def waiting_for(self, key: TopicPartition) -> None:
         """Nothing."""
 
-    def finish(self, key: TopicPartition, opening: DirectoryOpening) -> PartitionLog | None:
-        """The log; None if it cannot be opened, which ends the broker."""
+    def finish(self, key: TopicPartition, opening: DirectoryOpening) -> PartitionLog:
+        """The log. ReplicaUnavailable if it cannot be opened, which ends the broker."""
         broker = self._broker
         try:
             opening.job.run()
@@ -83,8 +82,7 @@ class BrokerStorage:
                 for _, batch in log.read_all_batches(log.start_offset, log.end_offset)
             ]
         except (LogError, OSError) as error:
-            self._fail(f"{opening.name}: {error}")
-            return None
+            raise self._failed(f"{opening.name}: {error}") from error
         partition = opening.topic_id, key[1]
         broker.world.observer.replica_recovered(broker.id, partition, found, log.start_offset)
         epochs = [(entry.epoch, entry.start_offset) for entry in log.epochs]
@@ -109,6 +107,7 @@ class BrokerStorage:
     def close(self) -> None:
         """Open nothing more."""
 
-    def _fail(self, reason: str) -> None:
+    def _failed(self, reason: str) -> ReplicaUnavailable:
         self._broker.cannot_load()
         self._broker.replicas.dir_failed(self.metadata_dir, reason)
+        return ReplicaUnavailable(HaltCause.DIRECTORY_OFFLINE, reason)
