@@ -291,7 +291,8 @@ def test_a_mistake_in_a_file_names_its_line(tmp_path):
 def test_keys_of_a_file_that_no_broker_has_warn_once_each_and_do_not_end_the_start(tmp_path):
     path = tmp_path / "server.properties"
     path.write_text(
-        "num.partitons=3\nmy.plugin.password=hush\nretention.ms=5\nnum.partitons=4\nssl.pasword=hush\n"
+        "num.partitons=3\nmy.plugin.password=hush\nretention.ms=5\n"
+        "num.partitons=4\nssl.pasword=hush\n"
     )
     config = BrokerConfig.load(path, {})
     assert config.get("num.partitions") == 1
