@@ -222,6 +222,32 @@ def test_changes_that_are_refused(broker, kind, name, change, code):
     assert alter(broker, kind, name, change) == code
 
 
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_config_that_no_broker_has_is_stored_and_described_without_its_value(broker, name):
+    """KIP-226: a plugin may read it, and it may be a secret."""
+    key = fresh()
+
+    def described() -> list[tuple[Any, ...]]:
+        return [
+            (c.value, c.config_source, c.config_type, c.read_only, c.is_sensitive, c.documentation)
+            for c in describe(broker, BROKER, name, key, include_documentation=True).configs
+        ]
+
+    assert described() == []
+    assert alter(broker, BROKER, name, (key, SET, "hush")) == 0
+    stored = [(None, 2 if name else 3, 0, True, True, None)]
+    eventually(lambda: described() == stored)
+    assert alter(broker, BROKER, name, (key, DELETE, None)) == 0
+    eventually(lambda: described() == [])
+
+
+def test_an_internal_config_is_described_where_it_is_set(broker):
+    name, key = fresh(), "internal.segment.bytes"
+    create(broker, new(name, configs={key: "2000000"}))
+    (config,) = describe(broker, TOPIC, name, key).configs
+    assert (config.value, config.config_source, config.config_type) == ("2000000", 1, 3)
+
+
 # -- all configs at once (AlterConfigs) ------------------------------------------------------------
 
 

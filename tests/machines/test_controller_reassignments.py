@@ -154,14 +154,20 @@ def test_what_is_refused_is_refused_alone(bench: Bench) -> None:
 
 def test_every_refusal_says_why(bench: Bench) -> None:
     reply = answer(bench, ("t", 0, [1, 9]))
-    assert reply.responses[0].partitions[0].error_message == "broker 9 is not registered"
+    assert reply.responses[0].partitions[0].error_message == (
+        "The manual partition assignment includes broker 9, but no such broker is registered."
+    )
 
 
 def test_another_number_of_replicas_may_be_forbidden(bench: Bench) -> None:
     """KIP-860; while a partition moves, the number is that of before the move."""
     same = {"allow_replication_factor_change": False}
     for target in ([1, 2], [1, 2, 3, 4]):
-        assert moves(bench, ("t", 0, target), **same) == [ErrorCode.INVALID_REPLICATION_FACTOR]
+        [refused] = answer(bench, ("t", 0, target), **same).responses[0].partitions
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert refused.error_message == (
+            f"The replication factor is changed from 3 to {len(target)}"
+        )
     assert moves(bench, ("t", 0, [1, 4, 5]), **same) == [0]
     assert moves(bench, ("t", 0, [4, 5]), **same) == [ErrorCode.INVALID_REPLICATION_FACTOR]
     assert moves(bench, ("t", 0, [3, 4, 5]), **same) == [0]
@@ -191,7 +197,12 @@ def only_new_in_sync(bench: Bench, **configs: str) -> None:
 
 def test_a_move_is_not_called_off_if_that_would_lose_data(bench: Bench) -> None:
     only_new_in_sync(bench)
-    assert moves(bench, ("n", 0, None)) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    [refused] = answer(bench, ("n", 0, None)).responses[0].partitions
+    assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert refused.error_message == (
+        "Unable to revert partition assignment for n:0 because it would require an unclean leader"
+        " election."
+    )
     assert bench.partition("n").is_reassigning
 
 

@@ -100,16 +100,51 @@ class ProduceRules(NamedTuple):
 class RefusedRecordsError(BatchError):
     """A sound batch with records that the topic does not take.
 
-    `records` has the position of each in the batch, from 0, and why. Where there are very many, it
-    has the first thousand of those found in a stretch of ten thousand records.
+    `refused` are these records. Where there are very many, it has the first thousand of those found
+    in a stretch of ten thousand records. `earliest_ms` and `latest_ms` are the bounds of time.
     """
 
     def __init__(
-        self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]] = ()
+        self,
+        code: ErrorCode,
+        message: str,
+        refused: Sequence[RecordError] = (),
+        earliest_ms: int = 0,
+        latest_ms: int = 0,
     ) -> None:
         super().__init__(code, message)
-        self.args = (code, message, records)
-        self.records = tuple(records)
+        self.args = (code, message, refused, earliest_ms, latest_ms)
+        self.refused = tuple(refused)
+        self.earliest_ms = earliest_ms
+        self.latest_ms = latest_ms
+
+    def answer(self, partition: str) -> tuple[str, list[tuple[int, str]]]:
+        """What a producer receives: of the whole, and of each record by its place in the batch.
+
+        In the shape of Kafka's messages; `partition` is named as `topic-0` is.
+        """
+        records = [(one.report[1], self._reason(one, partition)) for one in self.refused]
+        if self.code is ErrorCode.INVALID_TIMESTAMP:
+            return "One or more records have been rejected due to invalid timestamp", records
+        first = ", ".join(
+            f"RecordError(batchIndex={index}, message='{reason}')" for index, reason in records[:3]
+        )
+        whole = (
+            f"One or more records have been rejected due to {len(records)} record errors in total,"
+            f" and only showing the first three errors at most: [{first}]"
+        )
+        return whole, records
+
+    def _reason(self, record: RecordError, partition: str) -> str:
+        _, index, _, timestamp_ms = record.report
+        if record.reason is Reason.NO_KEY:
+            return (
+                f"Compacted topic cannot accept message without key in topic partition {partition}"
+            )
+        return (
+            f"Timestamp {timestamp_ms} of message with offset {index} is out of range. The"
+            f" timestamp should be within [{self.earliest_ms}, {self.latest_ms}]"
+        )
 
 
 def prepare_produced(
@@ -241,7 +276,7 @@ def _check_records(
         return payload, walk(payload, wanted)
     except RecordError as error:
         if error.reason in (Reason.NO_KEY, Reason.TIMESTAMP_BOUNDS):
-            raise _refusal(find_refused(payload, wanted, error.report)) from None
+            raise _refusal(find_refused(payload, wanted, error.report), wanted) from None
         raise
     except BatchError as error:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
@@ -249,12 +284,14 @@ def _check_records(
         raise
 
 
-def _refusal(refused: Sequence[RecordError]) -> RefusedRecordsError:
+def _refusal(refused: Sequence[RecordError], wanted: Rules) -> RefusedRecordsError:
     is_late = any(one.code is ErrorCode.INVALID_TIMESTAMP for one in refused)
     return RefusedRecordsError(
         ErrorCode.INVALID_TIMESTAMP if is_late else ErrorCode.INVALID_RECORD,
         f"the topic does not take {len(refused)} records of the batch: {refused[0].message}",
-        [(one.report[1], one.words) for one in refused],
+        refused,
+        wanted.timestamp_min_ms,
+        wanted.timestamp_max_ms,
     )
 
 

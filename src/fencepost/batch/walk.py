@@ -97,11 +97,6 @@ class RecordError(BatchError):
         """What is wrong."""
         return Reason(self.report[0])
 
-    @property
-    def words(self) -> str:
-        """What is wrong, without saying with which record."""
-        return _WORDS[self.reason].format(self.report[3])
-
 
 def record_error(
     report: tuple[int, int, int, int], *, code: ErrorCode, offset: int | None = None

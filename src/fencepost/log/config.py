@@ -54,9 +54,17 @@ _PAIR = re.compile("(?:[0-9]+:[0-9]+)?")  # Kafka takes empty ones, and so do it
 _THROTTLED_REPLICAS = Validator(
     "partition:broker pairs separated by commas, or * alone",
     lambda value: value == ("*",) or all(map(_PAIR.fullmatch, value)),
+    answer=lambda name, value: (
+        value,
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    ),
 )
 _GZIP_LEVEL = Validator(
-    "from 1 to 9, or -1", lambda level: level == -1 or 1 <= level <= 9, names_most=True
+    "from 1 to 9, or -1",
+    lambda level: level == -1 or 1 <= level <= 9,
+    names_most=True,
+    answer=lambda _, level: (level, "Value must be between 1 and 9 or equal to -1"),
 )
 
 
@@ -432,7 +440,12 @@ class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
         """
         for name, value in props.items():
             if name not in TOPIC_CONFIGS:
-                raise ConfigError(name, value, "there is no topic config of this name")
+                raise ConfigError(
+                    name,
+                    value,
+                    "there is no topic config of this name",
+                    f"Unknown topic config name: {name}",
+                )
         broker_configs = broker_defaults or {}
         values = {}
         for name, definition in TOPIC_CONFIGS.items():
@@ -452,10 +465,17 @@ class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
                 "min.compaction.lag.ms",
                 self.min_compaction_lag_ms,
                 f"not more than max.compaction.lag.ms ({self.max_compaction_lag_ms})",
+                "conflict topic config setting min.compaction.lag.ms "
+                f"({self.min_compaction_lag_ms}) > max.compaction.lag.ms "
+                f"({self.max_compaction_lag_ms})",
             )
         if self.remote_storage_enable:
             raise ConfigError(
-                "remote.storage.enable", True, "false, since there is no tiered storage"
+                "remote.storage.enable",
+                True,
+                "false, since there is no tiered storage",
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured"
+                " with remote log storage.",
             )
 
     def get(self, name: str) -> Any:

@@ -24,19 +24,28 @@ from msgspec import Struct
 
 
 class ConfigError(ValueError):
-    """A configuration key is unknown, or its value is not allowed."""
+    """A configuration key is unknown, or its value is not allowed.
 
-    def __init__(self, key: str, value: object, allowed: str) -> None:
+    The text is for operators. `answer` is for clients that sent the value: the same in the shape of
+    Kafka's messages, which programs compare.
+    """
+
+    def __init__(self, key: str, value: object, allowed: str, answer: str | None = None) -> None:
         super().__init__(f"{key}={value!r} is not allowed: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
+        self.answer = _invalid_value(key, value, allowed) if answer is None else answer
 
     def at(self, place: str) -> ConfigError:
         """The same error, which says as well where the value is written."""
-        error = ConfigError(self.key, self.value, f"{self.allowed} ({place})")
+        error = ConfigError(self.key, self.value, f"{self.allowed} ({place})", self.answer)
         error.allowed = self.allowed
         return error
+
+
+def _invalid_value(key: str, value: object, reason: str) -> str:
+    return f"Invalid value {value} for configuration {key}: {reason}"
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
@@ -50,6 +59,8 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 class ConfigType(IntEnum):
     """Type of a config value; the numbers are those of DescribeConfigs responses (KIP-226)."""
 
+    UNKNOWN = 0
+    """Of a config that no table has: its value may be a secret."""
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -73,7 +84,9 @@ class Validator(Struct, frozen=True):
 
     `names_most`: what it says has the largest number in it. `names_type`: it needs no type in front
     of it to be understood. `drops_repeats`: of a list, what comes again is dropped before it is
-    looked at, as Kafka does since 4.2 (KAFKA-19875).
+    looked at, as Kafka does since 4.2 (KAFKA-19875). `answer` makes of a config's name and a refused
+    value what is wrong with it, and why, in the shape of Kafka's messages; None: `describes` is all
+    that clients see.
     """
 
     describes: str
@@ -81,36 +94,65 @@ class Validator(Struct, frozen=True):
     names_most: bool = False
     names_type: bool = False
     drops_repeats: bool = False
+    answer: Callable[[str, Any], tuple[Any, str]] | None = None
 
 
 def at_least(least: float) -> Validator:
     """Numbers from `least` up."""
-    return Validator(f"at least {least}", lambda value: value >= least)
+    return Validator(
+        f"at least {least}",
+        lambda value: value >= least,
+        answer=lambda _, value: (value, f"Value must be at least {least}"),
+    )
 
 
 def between(least: float, most: float) -> Validator:
     """Numbers from `least` to `most`, both included."""
+
+    def answer(_: str, value: Any) -> tuple[Any, str]:
+        bound = f"at least {least}" if value < least else f"no more than {most}"
+        return value, f"Value must be {bound}"
+
     describes = f"from {least} to {most}"
-    return Validator(describes, lambda value: least <= value <= most, names_most=True)
+    return Validator(
+        describes, lambda value: least <= value <= most, names_most=True, answer=answer
+    )
 
 
 def one_of(*names: str) -> Validator:
     """One of the strings `names`."""
-    return Validator("one of " + ", ".join(names), lambda value: value in names)
+    listed = ", ".join(names)
+    return Validator(
+        f"one of {listed}",
+        lambda value: value in names,
+        answer=lambda _, value: (value, f"String must be one of: {listed}"),
+    )
 
 
 def one_of_any_case(*names: str) -> Validator:
     """One of the strings `names`, in upper or lower case."""
     lowered = {name.lower() for name in names}
-    return Validator("one of " + ", ".join(names), lambda value: value.lower() in lowered)
+    listed = ", ".join(names)
+    return Validator(
+        f"one of {listed}",
+        lambda value: value.lower() in lowered,
+        answer=lambda _, value: (value, f"String must be one of (case insensitive): {listed}"),
+    )
 
 
 def each_of(*names: str, may_be_empty: bool = True) -> Validator:
     """A list of distinct strings out of `names`."""
+    listed = ", ".join(names)
+
+    def answer(_: str, value: Any) -> tuple[Any, str]:
+        wrong = [item for item in value if item not in names]
+        return wrong[0] if wrong else value, f"String must be one of: {listed}"
+
     return Validator(
-        "a list out of " + ", ".join(names),
+        f"a list out of {listed}",
         lambda value: all(item in names for item in value) and (may_be_empty or len(value) > 0),
         drops_repeats=True,
+        answer=answer,
     )
 
 
@@ -185,19 +227,37 @@ class ConfigDef(Struct, frozen=True):
         try:
             typed = _read(self.type, value)
         except ValueError:
-            must_be = self._must_be(self._allowed_width)
-            raise ConfigError(self.name, self.redacted(value), must_be) from None
+            shown, must_be = self.redacted(value), self._must_be(self._allowed_width)
+            answer = _invalid_value(self.name, shown, _expected(self.type))
+            raise ConfigError(self.name, shown, must_be, answer) from None
         if self.validator is None:
             return typed
         if self.validator.drops_repeats:
             typed = tuple(dict.fromkeys(typed))
         if not self.validator.accepts(typed):
-            raise ConfigError(self.name, self.redacted(value), self._must_be(self.allowed))
+            must_be = self._must_be(self.allowed)
+            raise ConfigError(self.name, self.redacted(value), must_be, self._answer(typed))
         return typed
 
+    def _answer(self, value: Any) -> str | None:
+        """What clients that sent a value are answered; None: what operators are told."""
+        if self.validator is None or self.validator.answer is None:
+            return None
+        wrong, reason = self.validator.answer(self.name, value)
+        if isinstance(wrong, float):
+            wrong = _format_double(wrong)
+        elif isinstance(wrong, tuple):
+            wrong = f"[{', '.join(wrong)}]"
+        return _invalid_value(self.name, self.redacted(wrong), reason)
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether values are kept secret."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
+
     def format(self, value: Any) -> str | None:
-        """The text of a typed value, as DescribeConfigs shows it; None for a password or None."""
-        if value is None or self.type is ConfigType.PASSWORD:
+        """The text of a typed value, as DescribeConfigs shows it; None for a secret or None."""
+        if value is None or self.is_sensitive:
             return None
         if self.type is ConfigType.BOOLEAN:
             return "true" if value else "false"
@@ -207,7 +267,7 @@ class ConfigDef(Struct, frozen=True):
 
     def redacted(self, value: object) -> object:
         """`value`, or a placeholder where it is secret: fit for logs and error messages."""
-        return "[hidden]" if self.type is ConfigType.PASSWORD else value
+        return "[hidden]" if self.is_sensitive else value
 
     def from_broker(self, broker_configs: Mapping[str, Any]) -> Any:
         """The value this topic config takes from a broker's configs; the default if none is set.
@@ -230,6 +290,15 @@ class ConfigDef(Struct, frozen=True):
         if self.validator is not None and not self.validator.accepts(scaled):
             raise ConfigError(synonym.key, value, f"{self.name} must be {self.allowed}")
         return scaled
+
+
+def _expected(kind: ConfigType) -> str:
+    """Why a text is none of this type, as Kafka says it."""
+    if kind is ConfigType.BOOLEAN:
+        return "Expected value to be either true or false"
+    if kind is ConfigType.LIST:
+        return "Expected a comma separated list."
+    return f"Not a number of type {kind.name}"
 
 
 def _format_double(number: float) -> str:

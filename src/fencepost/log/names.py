@@ -60,6 +60,24 @@ def is_valid_topic(topic: str) -> bool:
     return _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 
+def invalid_topic_reason(topic: str) -> str | None:
+    """Why `topic` is no name of a topic, in the shape of Kafka's messages; None if it is one."""
+    if is_valid_topic(topic):
+        return None
+    if not topic:
+        reason = "the empty string is not allowed"
+    elif topic in (".", ".."):
+        reason = f"'{topic}' is not allowed"
+    elif len(topic) > TOPIC_NAME_MAX:
+        reason = f"the length of '{topic}' is longer than the max allowed length {TOPIC_NAME_MAX}"
+    else:
+        reason = (
+            f"'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_'"
+            " and '-'"
+        )
+    return f"Topic name is invalid: {reason}"
+
+
 def partition_dir(topic: str, partition: int) -> str:
     """Name of the partition's directory. ValueError for what is not a topic and a partition."""
     if not is_valid_topic(topic):

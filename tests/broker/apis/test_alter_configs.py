@@ -104,7 +104,7 @@ REFUSED = [
     (resource(BROKER, "2", ("log.retention.ms", "5")), 42),
     (resource(BROKER, "x", ("log.retention.ms", "5")), 42),
     # Kafka stores what it does not know.
-    (resource(BROKER, "1", ("no.such", "3")), 42),
+    (resource(BROKER, "1", ("fencepost.no.such", "3")), 42),
     (resource(LOGGER, "1", ("root", "DEBUG")), 42),
     (resource(METRICS, "m"), 42),
     (resource(99, "events"), 42),

@@ -260,3 +260,40 @@ def test_a_config_that_is_dynamic_alone_is_shown_once_it_is_set():
     node.learn(set_config(BROKER, "", key, "1000"))
     (config,) = describe(node, BROKER, "1", key).configs
     assert (config.value, config.config_source, config.read_only) == ("1000", 3, False)
+
+
+def test_what_is_set_and_no_broker_has_is_described_without_its_value(tmp_path):
+    """As Kafka does (KIP-226): it may be a secret."""
+    path = tmp_path / "server.properties"
+    path.write_text("in.the.file=hush\nof.all=hush\n")
+    node = StillNode(BrokerConfig.load(path, {})).learn(
+        broker(1),
+        set_config(BROKER, "", "of.all", "hush"),
+        set_config(BROKER, "1", "of.one", "hush"),
+        set_config(BROKER, "2", "of.another", "hush"),
+    )
+    options = {"include_synonyms": True, "include_documentation": True}
+    described = {c.name: c for c in describe(node, BROKER, "1", **options).configs}
+    assert "of.another" not in described
+    for name, sources in (("in.the.file", [4]), ("of.all", [3, 4]), ("of.one", [2])):
+        config = described[name]
+        assert (config.value, config.is_sensitive, config.read_only) == (None, True, True)
+        assert (config.config_type, config.documentation) == (0, None)
+        assert config.config_source == sources[0]
+        assert stack(config) == [(name, None, source) for source in sources]
+    [shared] = describe(node, BROKER, "", **options).configs
+    assert (shared.name, shared.value, shared.is_sensitive) == ("of.all", None, True)
+    assert (shared.config_source, shared.config_type) == (3, 0)
+
+
+def test_internal_configs_are_described_where_they_are_set():
+    node = a_node(log_initial_task_delay_ms="1000").learn(
+        set_config(TOPIC, "events", "internal.segment.bytes", "2000000")
+    )
+    names = {c.name: (c.value, c.config_source) for c in describe(node, BROKER, "1").configs}
+    assert names["log.initial.task.delay.ms"] == ("1000", 4)
+    assert "log.initial.task.delay.ms" not in {
+        c.name for c in describe(a_node(), BROKER, "1").configs
+    }
+    configs = {c.name: (c.value, c.config_source) for c in describe(node, TOPIC, "events").configs}
+    assert configs["internal.segment.bytes"] == ("2000000", 1)

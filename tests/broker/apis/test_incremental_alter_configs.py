@@ -101,6 +101,21 @@ def test_broker_configs_for_one_and_for_all():
     assert node.image.broker_configs(1) == {}
 
 
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_config_that_no_broker_has_is_stored(name, caplog):
+    """KIP-226: a plugin may read it."""
+    node, asked = a_node(), ("no.such", SET, "3")
+    assert alter(node, resource(BROKER, name, asked)) == [0]
+    stored = node.image.broker_configs(1 if name else None)
+    assert stored == {"no.such": "3"}
+    with caplog.at_level(logging.WARNING):
+        node.settings.apply(node.image)
+        node.settings.apply(node.image)
+    assert caplog.text.count("no.such") == 1
+    assert alter(node, resource(BROKER, name, ("no.such", DELETE, None))) == [0]
+    assert node.image.broker_configs(1 if name else None) == {}
+
+
 def test_every_dynamic_config_of_kafka_can_be_set_to_what_it_is():
     node = a_node()
     for name in sorted(DYNAMIC_BROKER_KEYS):
@@ -182,7 +197,10 @@ REFUSED = [
     (resource(BROKER, "2", ("log.retention.ms", SET, "5")), 42),
     (resource(BROKER, "x", ("log.retention.ms", SET, "5")), 42),
     # Kafka stores what it does not know.
-    (resource(BROKER, "1", ("no.such", SET, "3")), 42),
+    (resource(BROKER, "1", ("fencepost.no.such", SET, "3")), 42),
+    (resource(BROKER, "1", ("super.users", SET, "User:a")), 42),
+    (resource(BROKER, "1", ("listener.name.plaintext.no.such", SET, "3")), 42),
+    (resource(BROKER, "1", ("no such", SET, "3")), 42),
     (resource(BROKER, "1", ("log.cleanup.policy", APPEND, "shred")), 42),
     (resource(BROKER, "1", ("log.retention.ms", APPEND, "5")), 40),
     (resource(BROKER, "1", ("no.such", APPEND, "5")), 40),

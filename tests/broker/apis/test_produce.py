@@ -161,7 +161,7 @@ def test_compacted_topics_need_keys(client):
     answer = produce(client, topic, batch(b"a", b"b"))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == [0, 1]
-    assert "no key" in answer.record_errors[0].batch_index_error_message
+    assert "without key" in answer.record_errors[0].batch_index_error_message
     assert produce(client, topic, batch(b"a"), 7).error_code == ErrorCode.INVALID_RECORD
     assert produce(client, topic, batch(b"a", key=b"k")).error_code == 0
 

@@ -269,7 +269,8 @@ def test_a_mistake_in_a_file_names_its_line(tmp_path):
     lines = "# head\n\nnum.partitions=3\nbroker.id=1\nlog.dirs=\\\n  /a\n"
     for mistake, line in (
         ("num.partitions=none", 7),
-        ("no.such.key=1", 7),
+        ("fencepost.no.such.key=1", 7),
+        ("super.users=User:a", 7),
         ("node.id=5", 7),
         ("log.cleaner.dedupe.buffer.size=5", 7),
         ("max.connections.per.ip=0", 7),
@@ -283,6 +284,55 @@ def test_a_mistake_in_a_file_names_its_line(tmp_path):
     path.write_text(lines + "a=\\u00zz\n")
     with pytest.raises(ConfigError, match="in line 7"):
         BrokerConfig.load(path, {})
+
+
+def test_keys_of_a_file_that_no_broker_has_warn_once_each_and_do_not_end_the_start(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "num.partitons=3\nmy.plugin.password=hush\nretention.ms=5\n"
+        "num.partitons=4\nssl.pasword=hush\n"
+    )
+    config = BrokerConfig.load(path, {})
+    assert config.get("num.partitions") == 1
+    assert config.unknown == {"num.partitons", "my.plugin.password", "retention.ms", "ssl.pasword"}
+    *unknown, _ = (*config.notes, "")
+    assert len(unknown) == 4
+    assert f"line 4 of {path}: num.partitons has no effect" in unknown[0]
+    assert "did you mean num.partitions?" in unknown[0]
+    assert "the broker's is log.retention.ms or" in unknown[2]
+    assert "hush" not in str(config.notes)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("fencepost.event.lop", "did you mean fencepost.event.loop"), ("a b", "no broker config")],
+)
+def test_a_typing_error_in_our_own_keys_ends_the_start_and_so_does_what_is_no_key(
+    tmp_path, key, hint
+):
+    path = tmp_path / "server.properties"
+    path.write_text(f"{key.replace(' ', chr(92) + ' ')}=1\n")
+    with pytest.raises(ConfigError, match=hint):
+        BrokerConfig.load(path, {})
+
+
+def test_empty_elements_of_lists_in_a_file_are_dropped(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller,\nnode.id=1\n"
+        "listeners=,PLAINTEXT://127.0.0.1:9092, ,CONTROLLER://127.0.0.1:9093,\n"
+        "advertised.listeners=PLAINTEXT://127.0.0.1:9092,\n"
+        "controller.listener.names=CONTROLLER,\ncontroller.quorum.voters=1@127.0.0.1:9093,\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,,PLAINTEXT:PLAINTEXT,\n"
+        f"log.dirs={tmp_path / 'a'},,{tmp_path / 'b'},\nlog.cleanup.policy=compact,,delete\n"
+        "max.connections.per.ip.overrides=127.0.0.1:5,\n"
+    )
+    config = BrokerConfig.load(path, {})
+    assert [str(one) for one in config.listeners] == ["127.0.0.1:9092"]
+    assert [str(one) for one in config.controller_listeners] == ["127.0.0.1:9093"]
+    assert config.log_dirs == [tmp_path / "a", tmp_path / "b"]
+    assert config.get("log.cleanup.policy") == ("compact", "delete")
+    assert (config.is_broker, config.is_controller) == (True, True)
 
 
 def test_a_mistake_of_the_command_line_names_no_line_of_the_file(tmp_path):

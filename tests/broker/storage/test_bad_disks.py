@@ -347,7 +347,7 @@ def spoil(path: Path, damage: str) -> None:
         ("socket.request.max.bytes=99999999999999999999\n", "socket.request.max.bytes"),
         ("log.dirs=\n", "log.dirs"),
         ("\x00\x01\x02\n", "no broker config of this name"),
-        ("nosuchkey=1\n", "nosuchkey"),
+        ("fencepost.nosuchkey=1\n", "fencepost.nosuchkey"),
     ],
 )
 def test_a_config_file_with_garbage_is_refused_with_a_line(tmp_path, text, names):

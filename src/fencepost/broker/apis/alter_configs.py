@@ -10,19 +10,18 @@ value. Otherwise, by type:
 * broker: this broker's id, or the empty name for all brokers, else 42. Which configs can change
   while a broker runs is Kafka's to say (`config_keys.DYNAMIC_BROKER_KEYS`); another one, one for
   single brokers at the empty name, or a value that is not allowed or does not go with the others,
-  is 42.
+  is 42. A config that no broker has is stored with any value (KIP-226).
 * anything else, loggers too: 42, on a controller's listener 35 if the type does not exist.
 
 Resources stand or fall alone. The answer comes when what could be done is committed and in force on
 this node. A controller that is not the active one answers 41; a broker looks for the active one,
 and what it would have to decide is 7 if there is none in a minute.
 
-Deviation: broker configs that do not exist are refused, where Kafka stores them.
+Deviation: see `incremental_alter_configs`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from fencepost.broker.cluster.config_changes import (
@@ -102,15 +101,8 @@ def _check(image: ClusterImage, settings: Settings, resource: AlterConfigsResour
     """Refuse what does not make sense, or could not be put into force here."""
     if resource.resource_type not in _REPLACEABLE:
         raise ResourceRefused(
-            ErrorCode.INVALID_REQUEST,
-            f"Resources of type {resource.resource_type} have no configs to replace.",
+            ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
         )
-    for name, count in Counter(item.name for item in resource.configs).items():
-        if count > 1:
-            raise ResourceRefused(ErrorCode.INVALID_REQUEST, f"{name} is named more than once.")
-    for item in resource.configs:
-        if item.value is None:
-            raise ResourceRefused(ErrorCode.INVALID_REQUEST, f"No value for {item.name}.")
     if resource.resource_type == RESOURCE_BROKER:
         if resource.resource_name:
             check_own_id(settings.startup, resource.resource_name)

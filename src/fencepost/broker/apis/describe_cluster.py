@@ -75,11 +75,12 @@ def _wrong_type(request: DescribeClusterRequest, expected: int) -> DescribeClust
         here, asked = NAMES_OF_TYPES[expected], NAMES_OF_TYPES[request.endpoint_type]
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message=f"This is a {here}'s listener: it describes {here}s, not {asked}s.",
+            error_message=f"The request was sent to an endpoint of type {here.upper()}, but we"
+            f" wanted an endpoint of type {asked.upper()}",
         )
     return DescribeClusterResponse(
         error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-        error_message=f"There is no endpoint type {request.endpoint_type}.",
+        error_message=f"Unsupported endpoint type {request.endpoint_type}",
     )
 
 

@@ -3,7 +3,8 @@
 Served by brokers and controllers; what is said of a broker below is true of either.
 
 Every resource is answered alone, a repeated one twice. An empty list of keys means all keys, like
-null; unknown keys are passed over.
+null; unknown keys are passed over, unless they are set: a broker's are shown without value,
+documentation and type, as sensitive. Internal configs are shown where they are set.
 
 * topic: 17 for a name that cannot be one, 3 for a topic that does not exist.
 * broker: this broker's id, or the empty name for the dynamic configs all brokers share; any other
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
+from fencepost.broker.cluster.config_changes import is_integer
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config import loggers
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -32,7 +34,7 @@ from fencepost.broker.config.view import (
 )
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.log.names import is_valid_topic
+from fencepost.log.names import invalid_topic_reason
 from fencepost.machines.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -115,7 +117,7 @@ def _configs_of(
     elif kind == RESOURCE_BROKER:
         entries = _broker(source, name)
     elif kind == RESOURCE_BROKER_LOGGER:
-        _check_own_id(source, name)
+        _check_own_id(source, name, "")
         return [
             DescribeConfigsResourceResult(
                 name=logger,
@@ -132,8 +134,9 @@ def _configs_of(
 
 
 def _topic(source: _Configs, name: str) -> Iterable[ConfigEntry]:
-    if not is_valid_topic(name):
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"No topic can be named {name!r}.")
+    reason = invalid_topic_reason(name)
+    if reason is not None:
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if name not in source.image.topics_by_name:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic_entries(source.config, source.image, source.image.topic_configs(name))
@@ -142,15 +145,22 @@ def _topic(source: _Configs, name: str) -> Iterable[ConfigEntry]:
 def _broker(source: _Configs, name: str) -> Iterable[ConfigEntry]:
     if name == "":
         return shared_broker_entries(source.image)
-    _check_own_id(source, name)
+    _check_own_id(source, name, " or empty string,")
     return broker_entries(source.config, source.image)
 
 
-def _check_own_id(source: _Configs, name: str) -> None:
-    own = str(source.config.node_id)
-    if name != own:
+def _check_own_id(source: _Configs, name: str, alternative: str) -> None:
+    own = source.config.node_id
+    if not name:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if not is_integer(name):
         raise _Refused(
-            ErrorCode.INVALID_REQUEST, f"This is broker {own}; {name!r} has to be asked elsewhere."
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        )
+    if name != str(own):
+        raise _Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own}{alternative} but received {name}",
         )
 
 
@@ -167,5 +177,5 @@ def _result(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConf
             for value in synonyms
         ],
         config_type=int(entry.definition.type),
-        documentation=entry.definition.doc if request.include_documentation else None,
+        documentation=(entry.definition.doc or None) if request.include_documentation else None,
     )

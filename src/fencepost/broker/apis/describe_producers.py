@@ -15,7 +15,8 @@ from collections.abc import Generator
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.log.names import is_valid_topic
+from fencepost.log.names import invalid_topic_reason
+from fencepost.machines.controller.topics import NOT_HOSTED
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.describe_producers import (
@@ -53,12 +54,11 @@ def handle(
 def _describe(
     image: ClusterImage, replicas: ReplicaManager, topic: str, index: int
 ) -> PartitionResponse:
-    if not is_valid_topic(topic):
-        return _failed(
-            index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"No topic can be named {topic!r}."
-        )
+    reason = invalid_topic_reason(topic)
+    if reason is not None:
+        return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if topic not in image.topics_by_name:
-        return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
     hosted = replicas.get(topic, index)
     if isinstance(hosted, ErrorCode):
         return _failed(index, hosted)

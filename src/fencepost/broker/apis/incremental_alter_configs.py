@@ -6,7 +6,8 @@ A resource that is named twice is 42 both times. Otherwise, by type:
 * broker: this broker's id, or the empty name for all brokers, else 42. Which configs can change
   while a broker runs is Kafka's to say (`config_keys.DYNAMIC_BROKER_KEYS`); another one, one for
   single brokers at the empty name, or a value that is not allowed or does not go with the others,
-  is 42. Any key may be deleted.
+  is 42. Any key may be deleted. A config that no broker has is stored with any value (KIP-226), and
+  described without it.
 * broker logger: this broker's id, else 42. Unknown loggers and levels are 40; only set and delete
   are possible, and the root logger's level cannot be deleted: 42.
 * client metrics and groups: the controller refuses them with 42, as there are no such configs yet;
@@ -17,9 +18,10 @@ this node. On a controller's listener the controller decides over everything but
 type that does not exist is 35 there. A controller that is not the active one answers 41; a broker
 looks for the active one, and what it would have to decide is 7 if there is none in a minute.
 
-Deviations: broker configs that do not exist are refused, where Kafka stores them; so is every
-change of `listeners` and `listener.security.protocol.map`, which Kafka allows for listeners that
-clients are not told of.
+Deviations: unknown configs that begin with `fencepost.` are refused, and those that must not be
+ignored (`config_keys.REFUSED`, configs of single listeners among them), where Kafka stores any; so
+is every change of `listeners` and `listener.security.protocol.map`, which Kafka allows for
+listeners that clients are not told of.
 """
 
 from __future__ import annotations
@@ -39,10 +41,19 @@ from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.machines.controller.configs import DELETE, RESOURCE_TYPES, SET, changed_value
+from fencepost.log.configdef import ConfigType
+from fencepost.machines.controller.configs import (
+    APPEND,
+    DELETE,
+    RESOURCE_TYPES,
+    SET,
+    SUBTRACT,
+    changed_value,
+)
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.api.incremental_alter_configs import (
+    AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -71,7 +82,7 @@ def handle(
         if resource.resource_type not in RESOURCE_TYPES:
             raise ResourceRefused(
                 ErrorCode.INVALID_REQUEST,
-                f"There are no resources of type {resource.resource_type}.",
+                f"Unknown resource type {resource.resource_type}",
             )
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
             _change_loggers(own, resource, request.validate_only)
@@ -132,12 +143,28 @@ def _check_broker(image: ClusterImage, settings: Settings, resource: AlterConfig
         if change.config_operation == DELETE:
             gone.add(change.name)
             continue
+        _check_is_list(change)
         try:
             changes[change.name] = changed_value(BROKER_CONFIGS, change, present.get(change.name))
         except Refused as refused:
             raise ResourceRefused(refused.error, refused.message) from None
     kept = {key: text for key, text in present.items() if key not in gone}
     check_broker_values(name, changes, kept, image, settings)
+
+
+def _check_is_list(change: AlterableConfig) -> None:
+    """Refuse to append to, or subtract from, what is no list."""
+    if change.config_operation not in (APPEND, SUBTRACT):
+        return
+    definition = BROKER_CONFIGS.get(change.name)
+    if definition is None:
+        raise ResourceRefused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
+    if definition.type is not ConfigType.LIST:
+        name = "append" if change.config_operation == APPEND else "subtract"
+        raise ResourceRefused(
+            ErrorCode.INVALID_CONFIG,
+            f"Config value {name} is not allowed for config key: {change.name}",
+        )
 
 
 # -- loggers -------------------------------------------------------------------------------------
@@ -147,13 +174,9 @@ def _change_loggers(
     config: BrokerConfig, resource: AlterConfigsResource, validate_only: bool
 ) -> None:
     """Set levels, all of the resource's or none."""
-    check_own_id(config, resource.resource_name)
+    check_own_id(config, resource.resource_name, RESOURCE_BROKER_LOGGER)
     changes: dict[str, str | None] = {}
     for change in resource.configs:
-        if change.name in changes:
-            raise ResourceRefused(
-                ErrorCode.INVALID_REQUEST, f"{change.name} is changed more than once."
-            )
         changes[change.name] = _new_level(change.name, change.config_operation, change.value)
     if validate_only:
         return
@@ -164,19 +187,25 @@ def _change_loggers(
 def _new_level(name: str, operation: int, value: str | None) -> str | None:
     """The level to set, None to fall back to the logger above."""
     if operation not in (SET, DELETE):
+        kind = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}.get(operation)
         raise ResourceRefused(
-            ErrorCode.INVALID_REQUEST, "Levels of loggers can be set and deleted only."
+            ErrorCode.INVALID_REQUEST,
+            f"Unknown operations type {operation}"
+            if kind is None
+            else f"{kind} operation is not allowed for the BROKER_LOGGER resource",
         )
     if operation == DELETE and name == loggers.ROOT:
-        raise ResourceRefused(ErrorCode.INVALID_REQUEST, "The root logger has to have a level.")
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
+        )
     if not loggers.exists(name):
-        raise ResourceRefused(ErrorCode.INVALID_CONFIG, f"There is no logger {name!r}.")
-    if operation == DELETE:
+        raise ResourceRefused(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if operation == DELETE or value is None:
         return None
-    if value is None:
-        raise ResourceRefused(ErrorCode.INVALID_REQUEST, f"No level for logger {name!r}.")
     if value.strip() not in loggers.LEVELS:
         raise ResourceRefused(
-            ErrorCode.INVALID_CONFIG, f"{value!r} is none of {', '.join(loggers.LEVELS)}."
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {name} to {value} as it is not a supported log level."
+            f" Valid log levels are {', '.join(sorted(loggers.LEVELS))}",
         )
     return value.strip()

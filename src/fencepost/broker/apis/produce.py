@@ -226,7 +226,7 @@ class _ProduceJob:
         except BatchError as error:
             if _is_large(error):
                 return False
-            _refuse(sent.answer, error)
+            _refuse(sent.answer, error, hosted)
         else:
             self._feed_or_hold(sent, hosted, batch)
         return True
@@ -242,7 +242,7 @@ class _ProduceJob:
         try:
             batch = yield from self._parts.decompression.run(work)
         except BatchError as error:
-            _refuse(sent.answer, error)
+            _refuse(sent.answer, error, hosted)
             return None
         now = self._find(sent.topic, sent.partition.index)  # it may have been deleted meanwhile
         if isinstance(now, ErrorCode):
@@ -431,12 +431,15 @@ def _is_large(error: BatchError) -> bool:
     return isinstance(error, DecompressionError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def _refuse(answer: PartitionProduceResponse, error: BatchError) -> None:
+def _refuse(
+    answer: PartitionProduceResponse, error: BatchError, hosted: HostedPartition | None = None
+) -> None:
     """Put a batch's error into the answer, with the records that are to blame if that is known."""
     answer.error_code = int(error.code)
     answer.error_message = str(error)
-    if isinstance(error, RefusedRecordsError):
+    if isinstance(error, RefusedRecordsError) and hosted is not None:
+        answer.error_message, records = error.answer(f"{hosted.topic}-{hosted.index}")
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=words)
-            for index, words in error.records
+            for index, words in records
         ]

@@ -9,17 +9,20 @@ nothing left in it goes nowhere.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from fencepost.broker.config.broker_config import BrokerConfig, check_pairs
+from fencepost.broker.config.broker_config import BrokerConfig, check_pairs, is_foreign
 from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.controller.configs import RESOURCE_TWICE, check_items
+from fencepost.machines.controller.decision import Refused
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -55,9 +58,9 @@ THREAD_KEYS: Final = frozenset(
 class ResourceRefused(Exception):
     """The resource stays as it is."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(message)
-        self.code = code
+        self.error = code
         self.message = message
 
 
@@ -82,14 +85,13 @@ def decide_by_resource(
         result = make_result(resource_type=kind, resource_name=name, error_message=None)
         try:
             if named[kind, name] > 1:
-                raise ResourceRefused(
-                    ErrorCode.INVALID_REQUEST, "The resource is named more than once."
-                )
+                raise ResourceRefused(ErrorCode.INVALID_REQUEST, RESOURCE_TWICE)
+            check_items(resource)
             if not is_done_here(resource):
                 left.append(resource)
                 result = None
-        except ResourceRefused as refused:
-            result.error_code, result.error_message = int(refused.code), refused.message
+        except (Refused, ResourceRefused) as refused:
+            result.error_code, result.error_message = int(refused.error), refused.message
         results.append(result)
     if not left:
         context.reply(make_response(responses=results))
@@ -121,14 +123,23 @@ def all_refused(
     ]
 
 
-def check_own_id(config: BrokerConfig, name: str) -> None:
-    """Refuse what is meant for another node."""
-    own = str(config.node_id)
-    if name != own:
-        raise ResourceRefused(
-            ErrorCode.INVALID_REQUEST,
-            f"This is broker {own}; what is meant for {name!r} has to be sent elsewhere.",
-        )
+def is_integer(text: str) -> bool:
+    """Whether Java would read the name of a resource as a node's id."""
+    return re.fullmatch(r"[+-]?[0-9]{1,10}", text) is not None
+
+
+def check_own_id(config: BrokerConfig, name: str, kind: int = RESOURCE_BROKER) -> None:
+    """Refuse what is meant for another node; `kind` is the resource's type."""
+    own = config.node_id
+    if not is_integer(name):
+        reason = f"Node id must be an integer, but it is: {name}"
+    elif name == str(own):
+        return
+    elif kind == RESOURCE_BROKER_LOGGER:
+        reason = f"Unexpected node id. Expected {own}, but received {name}"
+    else:
+        reason = f"Unexpected broker id, expected {own}, but received {name}"
+    raise ResourceRefused(ErrorCode.INVALID_REQUEST, reason)
 
 
 def check_broker_values(
@@ -141,12 +152,13 @@ def check_broker_values(
     """Refuse dynamic configs that this broker could not put into force while it runs.
 
     `name` is the resource's, empty for all brokers. `values` are the new ones, `kept` what the
-    resource has besides. None is a value that the controller will refuse.
+    resource has besides. A key that no broker has may have any value (KIP-226).
     """
     config = settings.startup
     given = {key: text for key, text in values.items() if text is not None}
+    _check_keys(name, given)
     for key, text in given.items():
-        _check_value(name, key, text, settings)
+        _check_value(key, text, settings)
     shared = image.broker_configs() if name else {**kept, **given}
     own = {**kept, **given} if name else image.broker_configs(config.node_id)
     typed: dict[str, Any] = {}
@@ -158,24 +170,37 @@ def check_broker_values(
         check_pairs(lambda key: typed[key] if key in typed else config.get(key))
         LogConfig.from_props({}, {**config.topic_defaults, **typed})
     except ConfigError as error:
-        raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise ResourceRefused(ErrorCode.INVALID_REQUEST, error.answer) from None
 
 
-def _check_value(name: str, key: str, text: str, settings: Settings) -> None:
+def _check_keys(name: str, keys: Iterable[str]) -> None:
+    """Refuse keys that cannot change while a broker runs, or not for all brokers at once."""
+    known = {key: BROKER_CONFIGS[key] for key in keys if key in BROKER_CONFIGS}
+    fixed = [key for key, definition in known.items() if not definition.is_dynamic]
+    fixed += [key for key in keys if key not in known and not is_foreign(key)]
+    if fixed:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]",
+        )
+    single = [key for key, one in known.items() if one.mode is UpdateMode.PER_BROKER]
+    if single and not name:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified:"
+            f" [{', '.join(sorted(single))}]",
+        )
+
+
+def _check_value(key: str, text: str, settings: Settings) -> None:
     """Refuse a dynamic config that may not be set to this."""
     definition = BROKER_CONFIGS.get(key)
-    if definition is None or not definition.is_dynamic:
-        raise ResourceRefused(
-            ErrorCode.INVALID_REQUEST, f"{key} cannot change while a broker runs."
-        )
-    if definition.mode is UpdateMode.PER_BROKER and not name:
-        raise ResourceRefused(
-            ErrorCode.INVALID_REQUEST, f"{key} is set for one broker, not for all of them."
-        )
+    if definition is None:
+        return
     try:
         value = definition.parse(text)
     except ConfigError as error:
-        raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise ResourceRefused(ErrorCode.INVALID_REQUEST, error.answer) from None
     present = settings.get(key)
     if key in FIXED_WHILE_RUNNING and value != present:
         raise ResourceRefused(
@@ -188,8 +213,18 @@ def _check_value(name: str, key: str, text: str, settings: Settings) -> None:
             ErrorCode.INVALID_REQUEST,
             f"{key}={value} would refuse every connection, also those that could take it back.",
         )
-    if key in THREAD_KEYS and not max(1, present // 2) <= value <= present * 2:
-        raise ResourceRefused(
-            ErrorCode.INVALID_REQUEST,
-            f"{key}={value} must be at least half and at most double of the {present} there are.",
-        )
+    if key in THREAD_KEYS:
+        _check_threads(key, value, present)
+
+
+def _check_threads(key: str, value: int, present: int) -> None:
+    if value > present * 2:
+        reason = f"value should not be greater than double the current value {present}"
+    elif value < max(1, present // 2):
+        reason = f"value should be at least half the current value {present}"
+    else:
+        return
+    raise ResourceRefused(
+        ErrorCode.INVALID_REQUEST,
+        f"Dynamic thread count update validation failed for {key}={value}, {reason}",
+    )

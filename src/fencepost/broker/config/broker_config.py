@@ -1,13 +1,21 @@
 """`BrokerConfig`: a `server.properties` file and overrides, checked, typed and immutable.
 
-Every key is looked up in `config_keys`. A key that is unknown or refused, and a value that is not
-allowed, raise ConfigError with key, value, what would be right, and the line of the file; so do
-values that contradict each other. Keys that are set and have no effect are named in `notes`, in one
-line for the log.
+Every key is looked up in `config_keys`. A key that is refused, and a value that is not allowed,
+raise ConfigError with key, value, what would be right, and the line of the file; so do values that
+contradict each other. Keys that are set and have no effect are named in `notes`, in lines for the
+log.
+
+A file may have keys that no broker knows (KIP-226): plugins, other programs and other versions
+have keys of their own. Each is one line of `notes`, with the nearest known key; its value is not
+repeated, it may be a secret. A key that begins with `fencepost.` is ours, so an unknown one is a
+typing error and raises ConfigError; so does an unknown key of the command line.
+
+Empty elements of lists are dropped in a file: `a,,b,` is `a,b`.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,6 +51,9 @@ PROTOCOLS_KEY = "listener.security.protocol.map"
 INTER_BROKER_KEY = "inter.broker.listener.name"
 METRICS_KEY = "fencepost.metrics.listener"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
+OWN_PREFIX: Final = "fencepost."
+"""With which our own keys begin."""
+KEY_PATTERN: Final = r"[A-Za-z0-9._-]{1,255}"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 SINGLE_NODE_DEFAULTS: Final = {
     "offsets.topic.replication.factor": 1,
@@ -55,11 +66,18 @@ SINGLE_NODE_DEFAULTS: Final = {
 class BrokerConfig:
     """The configuration of one node; `get` takes Kafka's key names."""
 
-    def __init__(self, explicit: Mapping[str, Any], notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        explicit: Mapping[str, Any],
+        notes: tuple[str, ...] = (),
+        unknown: frozenset[str] = frozenset(),
+    ) -> None:
         self.explicit: dict[str, Any] = dict(explicit)
         """Typed values of the keys that were set."""
         self.notes = notes
         """What the operator should know of: keys accepted without effect."""
+        self.unknown = unknown
+        """Keys of the file that no broker has."""
         self.node_id: int = self.get("node.id")
         self._check_draft()
         self.log_dirs = self._check_log_dirs()
@@ -86,13 +104,17 @@ class BrokerConfig:
         """Read the file at `path` (None: no file) and put `overrides` over it. ConfigError."""
         lines: dict[str, int] = {}
         written: dict[str, str] = {}
+        unknown: dict[str, int] = {}
         if path is not None:
             for line, name, text in _read_file(Path(path)):
-                written[name] = text
+                if is_foreign(name):
+                    unknown[name] = line
+                    continue
+                written[name] = _without_empty_elements(name, text)
                 lines[ALIASES.get(name, name)] = line
         named = _by_name(overrides)
         try:
-            return cls._checked({**_by_name(written), **named})
+            return cls._checked({**_by_name(written), **named}, str(path), unknown)
         except ConfigError as error:
             key = ALIASES.get(error.key, error.key)
             if key in named or key not in lines:
@@ -100,7 +122,9 @@ class BrokerConfig:
             raise error.at(f"line {lines[key]} of {path}") from None
 
     @classmethod
-    def _checked(cls, texts: Mapping[str, str]) -> BrokerConfig:
+    def _checked(
+        cls, texts: Mapping[str, str], path: str, unknown: Mapping[str, int]
+    ) -> BrokerConfig:
         explicit: dict[str, Any] = {}
         without_effect: list[str] = []
         for name, text in texts.items():
@@ -113,7 +137,11 @@ class BrokerConfig:
             explicit[name] = definition.parse(text)
             if not definition.has_effect and explicit[name] != definition.default:
                 without_effect.append(name)
-        return cls(explicit, _notes(without_effect))
+        notes = [
+            f"line {line} of {path}: {name} has no effect: {_why_unknown(name)}"
+            for name, line in unknown.items()
+        ]
+        return cls(explicit, (*notes, *_notes(without_effect)), frozenset(unknown))
 
     def get(self, key: str) -> Any:
         """The typed value of `key`, set or default; KeyError for a key that does not exist."""
@@ -267,7 +295,7 @@ class BrokerConfig:
 
     def _check_protocols(self, endpoints: list[Endpoint]) -> None:
         protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
-        for pair in self.get(PROTOCOLS_KEY).split(","):
+        for pair in filter(str.strip, self.get(PROTOCOLS_KEY).split(",")):
             name, colon, protocol = (part.strip() for part in pair.partition(":"))
             if not colon:
                 raise ConfigError(PROTOCOLS_KEY, pair, "NAME:PROTOCOL")
@@ -420,21 +448,50 @@ def _notes(without_effect: list[str]) -> tuple[str, ...]:
     return (f"these keys have no effect here: {', '.join(sorted(without_effect))}",)
 
 
+def is_foreign(key: str) -> bool:
+    """Whether `key` is none of a broker's, and may be another program's or plugin's (KIP-226).
+
+    Keys of ours and keys that must not be ignored are not, nor is a text that cannot be a key.
+    """
+    return (
+        key not in BROKER_CONFIGS
+        and key not in REMOVED
+        and not key.startswith((OWN_PREFIX, *(prefix for prefix, _ in REFUSED)))
+        and re.fullmatch(KEY_PATTERN, key) is not None
+    )
+
+
 def _unknown(key: str, text: str) -> ConfigError:
     """What to say of a key that is none; a value that may be a secret is not repeated."""
     hidden = ConfigDef(key, ConfigType.PASSWORD, None, "").redacted(text)
     for prefix, reason in REFUSED:
         if key.startswith(prefix):
             return ConfigError(key, hidden, reason)
+    near = _near(key)
+    is_secret = near is not None and BROKER_CONFIGS[near].type is ConfigType.PASSWORD
+    return ConfigError(key, hidden if is_secret else text, _why_unknown(key))
+
+
+def _why_unknown(key: str) -> str:
     if key in TOPIC_CONFIGS:
         keys = [synonym.key for synonym in TOPIC_CONFIGS[key].synonyms]
         hint = f"; the broker's is {' or '.join(keys)}" if keys else ""
-        return ConfigError(key, text, f"this is a topic config{hint}")
-    near = closest(key, BROKER_CONFIGS)
+        return f"this is a topic config{hint}"
+    near = _near(key)
     hint = f"; did you mean {near}?" if near else ""
-    is_secret = near is not None and BROKER_CONFIGS[near].type is ConfigType.PASSWORD
-    told = hidden if is_secret else text
-    return ConfigError(key, told, f"there is no broker config of this name{hint}")
+    return f"there is no broker config of this name{hint}"
+
+
+def _near(key: str) -> str | None:
+    return None if key in TOPIC_CONFIGS else closest(key, BROKER_CONFIGS)
+
+
+def _without_empty_elements(key: str, text: str) -> str:
+    """The text of a list without its empty elements; the text of another config as it is."""
+    definition = BROKER_CONFIGS.get(ALIASES.get(key, key))
+    if definition is None or definition.type is not ConfigType.LIST:
+        return text
+    return ",".join(item for item in (part.strip() for part in text.split(",")) if item)
 
 
 def _endpoint(key: str, text: str) -> Endpoint:

@@ -46,6 +46,9 @@ class Settings:
         texts = dynamic_texts(image, self.startup.node_id)
         if texts == self._texts:
             return
+        foreign = sorted(texts.keys() - self._texts.keys() - BROKER_CONFIGS.keys())
+        if foreign:
+            log.warning("these configs were set and are no broker's: %s", ", ".join(foreign))
         before, self._texts = self._values, texts
         self._values = self._read(texts)
         changed = {

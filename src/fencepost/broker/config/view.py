@@ -9,6 +9,9 @@ Which broker configs are dynamic is Kafka's to say (`DYNAMIC_BROKER_KEYS`); ever
 read-only while the broker runs.
 `topic_defaults` is what logs are configured with, so what is shown here is what is in force.
 
+Keys that no broker has are shown where they are set (KIP-226), without values, which may be
+secrets; internal configs likewise only where they are set.
+
 Texts come out as Kafka writes them: lists with commas, booleans as true and false, secrets never.
 """
 
@@ -80,7 +83,7 @@ class ConfigEntry(Struct, frozen=True):
     @property
     def is_sensitive(self) -> bool:
         """Whether the value is kept secret."""
-        return self.definition.type is ConfigType.PASSWORD
+        return self.definition.is_sensitive
 
 
 def topic_defaults(config: BrokerConfig, image: ClusterImage) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def topic_entries(
     defaults = topic_defaults(config, image)
     for name in sorted(TOPIC_CONFIGS):
         definition = TOPIC_CONFIGS[name]
-        if definition.internal:
+        if definition.internal and name not in own:
             continue
         stack: list[ConfigValue] = []
         if name in own:
@@ -133,13 +136,13 @@ def topic_entries(
 
 
 def broker_entries(config: BrokerConfig, image: ClusterImage) -> Iterator[ConfigEntry]:
-    """Every config of this broker, by name."""
-    dynamic = (image.broker_configs(config.node_id), image.broker_configs())
-    for name in sorted(BROKER_CONFIGS):
-        definition = BROKER_CONFIGS[name]
-        if definition.internal:
+    """Every config of this broker, by name, and what else is set for it."""
+    dynamic = dynamic_texts(image, config.node_id).keys()
+    for name in sorted({*BROKER_CONFIGS, *config.unknown, *dynamic}):
+        definition = _definition(name)
+        if definition.internal and not config.is_set(name) and name not in dynamic:
             continue
-        if name in DYNAMIC_ONLY and not any(name in texts for texts in dynamic):
+        if name in DYNAMIC_ONLY and name not in dynamic:
             continue
         stack = tuple(_broker_stack(config, image, _SYNONYMS.get(name, [name])))
         text = stack[0].text if stack and stack[0].key == name else None
@@ -150,31 +153,39 @@ def shared_broker_entries(image: ClusterImage) -> Iterator[ConfigEntry]:
     """The dynamic configs that all brokers share, by name; only those that are set."""
     texts = image.broker_configs()
     for name in sorted(texts):
-        definition = BROKER_CONFIGS.get(name)
-        if definition is None:
-            continue
+        definition = _definition(name)
         value = ConfigValue(name, _tidy(definition, texts[name]), ConfigSource.ALL_BROKERS)
         yield ConfigEntry(
             definition, value.text, (value,), read_only=name not in DYNAMIC_BROKER_KEYS
         )
 
 
+def _definition(name: str) -> ConfigDef:
+    """What a key of a broker is, known or not."""
+    known = BROKER_CONFIGS.get(name)
+    return ConfigDef(name, ConfigType.UNKNOWN, None, "") if known is None else known
+
+
 def _broker_stack(config: BrokerConfig, image: ClusterImage, keys: list[str]) -> list[ConfigValue]:
     """The values that broker configs under any of `keys` have, strongest first."""
     stack = [
-        ConfigValue(key, _tidy(BROKER_CONFIGS[key], texts[key]), source)
+        ConfigValue(key, _tidy(_definition(key), texts[key]), source)
         for texts, source in (
             (image.broker_configs(config.node_id), ConfigSource.BROKER),
             (image.broker_configs(), ConfigSource.ALL_BROKERS),
         )
         for key in keys
-        if key in texts and key in DYNAMIC_BROKER_KEYS
+        if key in texts and (key in DYNAMIC_BROKER_KEYS or key not in BROKER_CONFIGS)
     ]
     for key in keys:
         if config.is_set(key):
             text = BROKER_CONFIGS[key].format(config.get(key))
             stack.append(ConfigValue(key, text, ConfigSource.STATIC))
+        elif key in config.unknown:
+            stack.append(ConfigValue(key, None, ConfigSource.STATIC))
     for key in keys:
+        if key not in BROKER_CONFIGS:
+            continue
         default = BROKER_CONFIGS[key].format(config.default(key))
         if default is not None:
             stack.append(ConfigValue(key, default, ConfigSource.DEFAULT))
@@ -183,7 +194,7 @@ def _broker_stack(config: BrokerConfig, image: ClusterImage, keys: list[str]) ->
 
 def _tidy(definition: ConfigDef, text: str) -> str | None:
     """The text of a stored value as we would write it; as it is where it does not read."""
-    if definition.type is ConfigType.PASSWORD:
+    if definition.is_sensitive:
         return None
     try:
         return definition.format(definition.parse(text))

@@ -50,6 +50,9 @@ RESOURCE_TYPES: Final = frozenset(
 )
 """The types of resources that Kafka knows."""
 
+RESOURCE_TWICE: Final = "Each resource must appear at most once."
+"""What the answer says of a resource that a request names twice."""
+
 _BROKER_ID_MAX = (1 << 31) - 1
 
 Changes = dict[str, str | None]
@@ -101,7 +104,7 @@ def decide_config_replacements(
     def changes(
         asked: replacing.AlterConfigsResource, definitions: Mapping[str, ConfigDef] | None
     ) -> Changes:
-        new = {item.name: _given_value(item.name, item.value) for item in asked.configs}
+        new: Changes = {item.name: item.value for item in asked.configs}
         present = image.configs_of(asked.resource_type, asked.resource_name)
         return {**new, **dict.fromkeys(name for name in present if name not in new)}
 
@@ -125,8 +128,8 @@ def _decide_each(
         result = make_result(resource_type=kind, resource_name=name, error_message=None)
         try:
             if named[kind, name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
-            _check_repeats(resource)
+                raise Refused(ErrorCode.INVALID_REQUEST, RESOURCE_TWICE)
+            check_items(resource)
             definitions = _definitions(config, kind)
             _check_resource_name(kind, name)
             changes = changes_of(resource, definitions)
@@ -138,10 +141,20 @@ def _decide_each(
     return results, [*records, *cleared_elr(image, records)]
 
 
-def _check_repeats(resource: Any) -> None:
-    for name, count in Counter(item.name for item in resource.configs).items():
-        if count > 1:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is changed more than once")
+def check_items(resource: Any) -> None:
+    """Refuse a resource of either API that names a config twice, or gives one null as its value."""
+    names = [item.name for item in resource.configs]
+    if len(set(names)) != len(names):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        item.name
+        for item in resource.configs
+        if item.value is None and getattr(item, "config_operation", SET) != DELETE
+    ]
+    if nulls:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
+        )
 
 
 def _change_records(
@@ -171,7 +184,7 @@ def _definitions(config: ControllerConfig, kind: int) -> Mapping[str, ConfigDef]
     if kind == RESOURCE_BROKER:
         return config.resource_configs.get(kind)
     if kind not in RESOURCE_TYPES:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {kind}")
     table = config.resource_configs.get(kind)
     if table is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs here")
@@ -181,19 +194,13 @@ def _definitions(config: ControllerConfig, kind: int) -> Mapping[str, ConfigDef]
 def _check_resource_name(kind: int, name: str) -> None:
     if kind == RESOURCE_TOPIC:
         if not name:
-            raise Refused(ErrorCode.INVALID_REQUEST, "topics have no common configs: name one")
+            raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_topic_name(name)
     elif kind == RESOURCE_BROKER:
         if name and not (name.isascii() and name.isdigit() and int(name) <= _BROKER_ID_MAX):
             raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
     elif not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource has no name")
-
-
-def _given_value(name: str, value: str | None) -> str:
-    if value is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"no value for {name}")
-    return value
 
 
 def changed_value(
@@ -206,13 +213,17 @@ def changed_value(
     if operation == DELETE:
         return None
     if operation not in (SET, APPEND, SUBTRACT):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{operation} is no operation on a config")
-    value = _given_value(change.name, change.value)
-    if operation == SET:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+    value = change.value
+    if operation == SET or value is None:
         return value
     definition = None if definitions is None else definitions.get(change.name)
     if definition is None or definition.type is not ConfigType.LIST:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{change.name} is no list")
+        name = "APPEND" if operation == APPEND else "SUBTRACT"
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {name} to key {change.name} because its type is not LIST.",
+        )
     if present is None:
         present = definition.format(definition.default) or ""
     items = _items(present) if present.strip() else []
@@ -260,14 +271,16 @@ def _check_values(
                     raise ConfigError(name, value, "there is no config of this name")
                 definitions[name].parse(value)
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Refused(ErrorCode.INVALID_CONFIG, error.answer) from None
 
 
 def _check_exists(image: ClusterImage, config: ControllerConfig, kind: int, name: str) -> None:
     """Refuse configs of topics and nodes that there are not."""
     if kind == RESOURCE_TOPIC:
         if name not in image.topics_by_name:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
     elif kind == RESOURCE_BROKER and name:
         node_id = int(name)
         nodes = (image.brokers, image.controllers, {config.node_id})

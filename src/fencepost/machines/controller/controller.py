@@ -382,7 +382,7 @@ class Controller:
         """`decide_unregister_broker`, as the API asks for it; reply UnregisterBrokerResponse."""
         decision = self.decide_unregister_broker(request.broker_id)
         error: ErrorCode = decision.reply
-        message = f"broker {request.broker_id} is not registered" if error else None
+        message = f"Broker ID {request.broker_id} is not currently registered" if error else None
         reply = UnregisterBrokerResponse(error_code=error, error_message=message)
         return Decision(decision.records, reply)
 

@@ -22,9 +22,13 @@ class Decision(Struct, frozen=True):
 
 
 class Refused(Exception):
-    """One item of a request cannot be done; becomes that item's error code and message."""
+    """One item of a request cannot be done; becomes that item's error code and message.
 
-    def __init__(self, error: ErrorCode, message: str) -> None:
+    Programs compare messages, so they have Kafka's facts in Kafka's shape. None: clients say what
+    they know of the code.
+    """
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(error, message)
         self.error = error
         self.message = message

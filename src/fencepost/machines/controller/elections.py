@@ -43,7 +43,7 @@ def elect_leaders(
 ) -> tuple[wire.ElectLeadersResponse, list[PartitionChangeRecord]]:
     """The answer to a request, and the records. A partition that is named twice is elected once."""
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return wire.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST), []
+        return _unknown_type(request), []
     is_unclean = request.election_type == UNCLEAN
     records: list[PartitionChangeRecord] = []
     results: list[wire.ReplicaElectionResult] = []
@@ -73,27 +73,45 @@ def elect_leaders(
     return wire.ElectLeadersResponse(replica_election_results=results), records
 
 
+def _unknown_type(request: wire.ElectLeadersRequest) -> wire.ElectLeadersResponse:
+    error, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+    results = [
+        wire.ReplicaElectionResult(
+            topic=asked.topic,
+            partition_result=[
+                wire.PartitionResult(partition_id=index, error_code=error, error_message=message)
+                for index in asked.partitions
+            ],
+        )
+        for asked in request.topic_partitions or ()
+    ]
+    return wire.ElectLeadersResponse(error_code=error, replica_election_results=results)
+
+
 def _elect(
     image: ClusterImage, name: str, index: int, is_unclean: bool, policies: TopicPolicies
 ) -> PartitionChangeRecord:
     """The record of one election. Raises Refused; see the table."""
     topic = image.topics_by_name.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        missing = f"topic as {name}" if topic is None else f"partition as {name}-{index}"
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {missing}")
     partition = topic.partitions[index]
     if partition.leader != NO_LEADER and (is_unclean or has_preferred_leader(partition)):
-        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already")
+        raise Refused(
+            ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        )
     election = Election.UNCLEAN if is_unclean else Election.PREFERRED
     record = propose(image, topic, index, Target(election=election), policies)
     if record is None and is_unclean:
         raise Refused(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"none of brokers {list(partition.replicas)} may lead",
+            "Eligible topic partition leaders are not available.",
         )
     if record is None:
         raise Refused(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"broker {partition.replicas[0]} is not in sync, or may not lead",
+            "The preferred leader was not available.",
         )
     return record
 

@@ -90,7 +90,7 @@ class FeatureUpdater:
         names = [update.feature for update in request.feature_updates]
         for name in names:
             if names.count(name) > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is named more than once")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Feature {name} appears more than once.")
         levels: list[FeatureLevelRecord] = []
         kraft_version: int | None = None
         for update in request.feature_updates:
@@ -115,42 +115,40 @@ class FeatureUpdater:
         version = asked.get(METADATA_VERSION_FEATURE, self._image.metadata_version)
         if level > 0 and version < ELR_SINCE:
             raise _refused(
-                ELR_FEATURE, level, f"it needs {METADATA_VERSION_FEATURE} {ELR_SINCE} or later"
+                ELR_FEATURE,
+                level,
+                f"It requires a {METADATA_VERSION_FEATURE} of at least {ELR_SINCE}.",
             )
 
     def _check(self, update: FeatureUpdateKey) -> None:
         name, level = update.feature, update.max_version_level
         kind = self._type_of(update)
         if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-            raise _refused(name, level, f"{kind} is no kind of update")
+            raise _refused(name, level, "The controller does not support the given upgrade type.")
         if level < 0:
-            raise _refused(name, level, "levels are not negative")
+            raise _refused(name, level, "A feature version cannot be less than 0.")
         reason = next(self._reasons_against(name, level), None)
         if reason is not None:
             raise _refused(name, level, reason)
         now = self._level_of(name)
         if level < now and kind == UPGRADE:
-            raise _refused(name, level, f"it is at {now}, and an upgrade was asked for")
+            raise _refused(
+                name,
+                level,
+                "Can't downgrade the version of this feature without setting the upgrade type to"
+                " either safe or unsafe downgrade.",
+            )
         if level > now and kind != UPGRADE:
-            raise _refused(name, level, f"it is at {now}, and a downgrade was asked for")
+            raise _refused(name, level, "Can't downgrade to a newer version.")
         if level < now and name == METADATA_VERSION_FEATURE:
-            self._check_metadata_downgrade(level, now)
+            _check_metadata_downgrade(level, now, kind)
         if level < now and name == KRAFT_VERSION_FEATURE:
-            raise _refused(name, level, f"it is at {now}, and never falls")
+            raise _refused(name, level, "Can't downgrade the version of this feature.")
 
     def _type_of(self, update: FeatureUpdateKey) -> int:
         if self._api_version >= FIRST_VERSION_WITH_TYPES:
             return update.upgrade_type
         return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-
-    def _check_metadata_downgrade(self, level: int, now: int) -> None:
-        lost = [one for one in METADATA_FORMATS if level < one <= now]
-        if lost:
-            raise _refused(
-                METADATA_VERSION_FEATURE,
-                level,
-                f"level {lost[-1]} has records that it does not know, and which may be in use",
-            )
 
     def _level_of(self, name: str) -> int:
         if name == KRAFT_VERSION_FEATURE:
@@ -161,29 +159,33 @@ class FeatureUpdater:
         """Why some node could not run the level."""
         low, high = self._config.supported_features.get(name, (0, 0))
         if name not in self._config.supported_features:
-            yield "this controller does not know the feature"
+            yield f"Local controller {self._config.node_id} does not support this feature."
         elif not _runs(level, low, high, name):
-            yield f"this controller runs {low} to {high}"
+            yield f"Local controller {self._config.node_id} only supports versions {low}-{high}"
         for broker_id in sorted(self._image.brokers):
             features = self._image.brokers[broker_id].features
-            yield from _reason(f"broker {broker_id}", features, name, level)
+            yield from _reason(f"Broker {broker_id}", features, name, level)
         if self._image.features.get(METADATA_VERSION_FEATURE, 0) < CONTROLLER_REGISTRATION_LEVEL:
             return  # controllers cannot have registered
         own_id = self._config.node_id
         for controller_id in sorted(self._image.controllers):
             if controller_id != own_id:
                 features = self._image.controllers[controller_id].features
-                yield from _reason(f"controller {controller_id}", features, name, level)
+                yield from _reason(f"Controller {controller_id}", features, name, level)
         for voter_id in self._voter_ids:
             if voter_id != own_id and voter_id not in self._image.controllers:
-                yield f"controller {voter_id} has not registered, so what it runs is not known"
+                yield f"controller {voter_id} has not registered, and may not support this feature"
 
 
 def _reason(who: str, features: Iterable[FeatureRange], name: str, level: int) -> Iterator[str]:
     ranges: Mapping[str, tuple[int, int]] = {f.name: (f.min_level, f.max_level) for f in features}
     low, high = ranges.get(name, (0, 0))
-    if not _runs(level, low, high, name):
-        yield f"{who} runs {low} to {high}"
+    if _runs(level, low, high, name):
+        return
+    if name in ranges:
+        yield f"{who} only supports versions {low}-{high}"
+    else:
+        yield f"{who} does not support this feature."
 
 
 def _runs(level: int, low: int, high: int, name: str) -> bool:
@@ -195,7 +197,24 @@ def _runs(level: int, low: int, high: int, name: str) -> bool:
 
 def _refused(name: str, level: int, why: str) -> Refused:
     return Refused(
-        ErrorCode.INVALID_UPDATE_VERSION, f"{name} cannot be set to level {level}: {why}"
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Invalid update version {level} for feature {name}. {why}",
+    )
+
+
+def _check_metadata_downgrade(level: int, now: int, kind: int) -> None:
+    """Refuse a level before the last record format that the level in force has added."""
+    if not any(level < one <= now for one in METADATA_FORMATS):
+        return
+    why = (
+        "Unsafe metadata downgrade is not supported in this version."
+        if kind == UNSAFE_DOWNGRADE
+        else "Refusing to perform the requested downgrade because it might delete metadata"
+        " information."
+    )
+    raise Refused(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Unsupported metadata.version downgrade from {now} to {level}. {why}",
     )
 
 
@@ -213,5 +232,7 @@ def updated(request: UpdateFeaturesRequest, api_version: int) -> UpdateFeaturesR
 def not_updated(refused: Refused) -> UpdateFeaturesResponse:
     """The answer when nothing was done: one error for the whole request."""
     return UpdateFeaturesResponse(
-        error_code=refused.error, error_message=f"Nothing was changed: {refused.message}."
+        error_code=refused.error,
+        error_message="The update failed for all features since the following feature had an error:"
+        f" {refused.message}",
     )

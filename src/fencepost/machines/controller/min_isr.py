@@ -55,13 +55,12 @@ def check_min_isr(
     if name:
         raise Refused(
             ErrorCode.INVALID_CONFIG,
-            f"no single broker can have its own {MIN_ISR} while there are eligible leader replicas",
+            f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.",
         )
     if changes[MIN_ISR] is None:
         raise Refused(
             ErrorCode.INVALID_CONFIG,
-            f"the {MIN_ISR} of all brokers cannot be removed while there are eligible leader"
-            " replicas",
+            f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.",
         )
 
 

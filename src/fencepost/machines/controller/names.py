@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.log.names import TOPIC_NAME_MAX, is_valid_topic
+from fencepost.log.names import invalid_topic_reason
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import ErrorCode
@@ -12,17 +12,9 @@ METADATA_TOPIC = "__cluster_metadata"
 
 def check_topic_name(name: str) -> None:
     """Refuse a name that Kafka does not allow, with INVALID_TOPIC_EXCEPTION."""
-    if is_valid_topic(name):
-        return
-    if not name:
-        reason = "it is empty"
-    elif name in (".", ".."):
-        reason = f"{name!r} is reserved"
-    elif len(name) > TOPIC_NAME_MAX:
-        reason = f"it has {len(name)} characters, the most is {TOPIC_NAME_MAX}"
-    else:
-        reason = f"{name!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
-    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"not a topic name: {reason}")
+    reason = invalid_topic_reason(name)
+    if reason is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
 def collides(name: str) -> bool:

@@ -72,12 +72,15 @@ def place_replicas(
     if not any(rack.active for rack in racks.values()):
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"no replica can be placed: none of {total} brokers may lead",
+            f"Unable to replicate the partition {replication_factor} time(s): All brokers are"
+            " currently fenced or have all their log directories cordoned.",
         )
     if replication_factor > total:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} needs as many brokers, there are {total}",
+            f"Unable to replicate the partition {replication_factor} time(s): The target"
+            f" replication factor of {replication_factor} cannot be reached because only {total}"
+            " broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     ordered = [racks[name] for name in sorted(racks)]
     return [_place_one(ordered, start + index, replication_factor) for index in range(partitions)]

@@ -107,7 +107,8 @@ def _alter(
     topic = image.topics_by_name.get(name)
     index = asked.partition_index
     if topic is None or not 0 <= index < len(topic.partitions):
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        missing = f"a topic named {name}." if topic is None else f"partition {name}:{index}."
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find {missing}")
     partition = topic.partitions[index]
     if asked.replicas is None:
         target = call_off(image, topic, partition, policies)
@@ -125,7 +126,7 @@ def _check_same_factor(partition: PartitionImage, replicas: Sequence[int]) -> No
     if len(replicas) != present:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the replication factor is {present}, and {len(replicas)} is asked for",
+            f"The replication factor is changed from {present} to {len(replicas)}",
         )
 
 
@@ -150,14 +151,16 @@ def call_off(
     in-sync set as if it had never left it; here it leads as one that recovers, which is the truth.
     """
     if not partition.is_reassigning:
-        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition does not move")
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = before_move(partition)
     isr = tuple(id_ for id_ in partition.isr if id_ in replicas)
     if not isr:
         if not replicas or not policies.is_unclean_allowed(topic.name):
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "only replicas that were coming are in sync: to call the move off would lose data",
+                f"Unable to revert partition assignment for {topic.name}:"
+                f"{topic.partitions.index(partition)} because it would require an unclean leader"
+                " election.",
             )
         may_lead = leadership(image.brokers, partition)
         if not any(may_lead(id_) for id_ in replicas):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from fencepost.log.config import validate_topic_configs
 from fencepost.log.configdef import ConfigError
@@ -34,6 +35,10 @@ from fencepost.wire.records.metadata import (
     TopicRecord,
 )
 from fencepost.wire.types import Uuid
+
+NAME_TWICE: Final = "Duplicate topic name."
+NOT_HOSTED: Final = "This server does not host this topic-partition."
+TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
 
 
 class TopicMaker:
@@ -70,12 +75,12 @@ class TopicMaker:
                 if too_many:
                     raise Refused(
                         ErrorCode.POLICY_VIOLATION,
-                        f"a request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions",
+                        TOO_MANY_PARTITIONS,
                     )
                 results.append(self._make_one(topic))
             except Refused as refused:
                 results.append(_failed(topic.name, refused))
-        again = Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+        again = Refused(ErrorCode.INVALID_REQUEST, NAME_TWICE)
         return results + [_failed(name, again) for name in twice]
 
     def _count_partitions(self, topics: Sequence[create_topics.CreatableTopic]) -> int:
@@ -118,30 +123,35 @@ class TopicMaker:
 
     def _check_name(self, name: str) -> None:
         if name == METADATA_TOPIC:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is not for users to create")
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+            )
         if name in self._image.topics_by_name:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         check_topic_name(name)
         if collides(name):
             other = self._names.like(name) or self._new_names.get(metric_form(name))
             if other is not None:
                 raise Refused(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"{name!r} differs from topic {other!r} only in '.' and '_'",
+                    f"Topic '{name}' collides with existing topic: {other}",
                 )
 
     def _checked_configs(self, topic: create_topics.CreatableTopic) -> list[ConfigRecord]:
         """The records of the topic's configs; of a name given twice the last value counts."""
         nulls = sorted({item.name for item in topic.configs if item.value is None})
         if nulls:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+            raise Refused(
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {','.join(nulls)}",
+            )
         values = {item.name: item.value for item in topic.configs if item.value is not None}
         given = tuple(values.items())
         if given not in self._checked:
             try:
                 validate_topic_configs(values, self._config.topic_defaults)
             except ConfigError as error:
-                raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+                raise Refused(ErrorCode.INVALID_CONFIG, error.answer) from None
             self._checked.add(given)
         return [
             ConfigRecord(
@@ -151,25 +161,31 @@ class TopicMaker:
         ]
 
     def _manual_assignments(self, topic: create_topics.CreatableTopic) -> list[list[int]]:
-        if topic.replication_factor != -1 or topic.num_partitions != -1:
-            raise Refused(
-                ErrorCode.INVALID_REQUEST,
-                "with assignments, partitions and replication factor must be -1",
-            )
+        for field, value in (
+            ("replication factor", topic.replication_factor),
+            ("numPartitions", topic.num_partitions),
+        ):
+            if value != -1:
+                raise Refused(
+                    ErrorCode.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {field} was not set to -1.",
+                )
         by_index: dict[int, list[int]] = {}
         replication_factor: int | None = None
         for assignment in topic.assignments:
             index = assignment.partition_index
             if index in by_index:
                 raise Refused(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned twice"
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Found multiple manual partition assignments for partition {index}",
                 )
             check_assignment(self._image, assignment.broker_ids, replication_factor)
             replication_factor = len(assignment.broker_ids)
             by_index[index] = list(assignment.broker_ids)
         if sorted(by_index) != list(range(len(by_index))):
             raise Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0, without gaps"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "partitions should be a consecutive 0-based integer sequence",
             )
         return [by_index[index] for index in range(len(by_index))]
 
@@ -177,12 +193,12 @@ class TopicMaker:
         if topic.replication_factor < -1 or topic.replication_factor == 0:
             raise Refused(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {topic.replication_factor} is neither positive nor -1",
+                "Replication factor must be larger than 0, or -1 to use the default value.",
             )
         if topic.num_partitions < -1 or topic.num_partitions == 0:
             raise Refused(
                 ErrorCode.INVALID_PARTITIONS,
-                f"{topic.num_partitions} partitions is neither positive nor -1",
+                "Number of partitions was set to an invalid non-positive value.",
             )
         config = self._config
         partitions = topic.num_partitions if topic.num_partitions > 0 else config.num_partitions
@@ -212,17 +228,27 @@ def check_assignment(
     them (KIP-1066).
     """
     if not broker_ids:
-        reason = "a partition has at least one replica"
+        reason = "The manual partition assignment includes an empty replica list."
     elif unknown := [id_ for id_ in broker_ids if id_ not in image.brokers]:
-        reason = f"broker {unknown[0]} is not registered"
-    elif len(set(broker_ids)) != len(broker_ids):
-        reason = f"{list(broker_ids)} has a broker twice"
+        reason = (
+            f"The manual partition assignment includes broker {unknown[0]}, but no such broker is"
+            " registered."
+        )
+    elif twice := [id_ for id_, count in Counter(broker_ids).items() if count > 1]:
+        reason = f"The manual partition assignment includes the broker {min(twice)} more than once."
     elif cordoned := [
         id_ for id_ in broker_ids if id_ not in present and image.brokers[id_].is_cordoned
     ]:
-        reason = f"all log directories of broker {cordoned[0]} are cordoned"
+        reason = (
+            f"The manual partition assignment includes broker {cordoned[0]}, but all its log"
+            " directories are cordoned."
+        )
     elif replication_factor is not None and len(broker_ids) != replication_factor:
-        reason = f"replicas: {len(broker_ids)}; of other partitions: {replication_factor}"
+        reason = (
+            "The manual partition assignment includes a partition with "
+            f"{len(broker_ids)} replica(s), but this is not consistent with previous partitions,"
+            f" which have {replication_factor} replica(s)."
+        )
     else:
         return
     raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
@@ -242,7 +268,7 @@ def decide_deletions(
     for asked in request.topics:
         if asked.name is not None and asked.topic_id != Uuid.ZERO:
             reason = Refused(
-                ErrorCode.INVALID_REQUEST, "a topic is meant by name or by id, not both"
+                ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
             )
             results.append(_not_deleted(asked.name, asked.topic_id, reason))
         elif asked.name is not None:
@@ -250,16 +276,16 @@ def decide_deletions(
         elif asked.topic_id != Uuid.ZERO:
             ids.append(asked.topic_id)
         else:
-            reason = Refused(ErrorCode.INVALID_REQUEST, "neither a name nor an id of a topic")
+            reason = Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
             results.append(_not_deleted(None, Uuid.ZERO, reason))
     wanted = Counter(ids)
-    twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is meant more than once")
+    twice = Refused(ErrorCode.INVALID_REQUEST, NAME_TWICE)
     for name, count in Counter(names).items():
         topic = image.topics_by_name.get(name)
         if count > 1:
             results.append(_not_deleted(name, Uuid.ZERO, twice))
         elif topic is None:
-            reason = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            reason = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
             results.append(_not_deleted(name, Uuid.ZERO, reason))
         elif topic.topic_id in wanted:
             results.append(_not_deleted(name, topic.topic_id, twice))
@@ -270,9 +296,10 @@ def decide_deletions(
     for topic_id, count in wanted.items():
         topic = image.topics_by_id.get(topic_id)
         if count > 1:
+            twice = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
             results.append(_not_deleted(None, topic_id, twice))
         elif topic is None:
-            reason = Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            reason = Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             results.append(_not_deleted(None, topic_id, reason))
         else:
             results.append(_deleted(topic, records))
@@ -306,7 +333,7 @@ def decide_more_partitions(
         create_partitions.CreatePartitionsTopicResult(
             name=name,
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message="the topic is named more than once",
+            error_message=NAME_TWICE,
         )
         for name, count in named.items()
         if count > 1
@@ -331,22 +358,27 @@ def _more_partitions(
 ) -> list[PartitionRecord]:
     topic = image.topics_by_name.get(asked.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(topic.partitions)
     additional = asked.count - present
-    if additional <= 0:
+    if additional == 0:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if additional < 0:
         raise Refused(
-            ErrorCode.INVALID_PARTITIONS, f"the topic has {present} partitions, not fewer"
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not"
+            " be an increase.",
         )
     if asked.assignments is not None and len(asked.assignments) != additional:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{len(asked.assignments)} assignments for {additional} new partitions",
+            f"Attempted to add {additional} additional partition(s), but only"
+            f" {len(asked.assignments)} assignment(s) were specified.",
         )
     if additional > most:
         raise Refused(
             ErrorCode.POLICY_VIOLATION,
-            f"a request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions",
+            TOO_MANY_PARTITIONS,
         )
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:

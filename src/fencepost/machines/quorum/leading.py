@@ -79,7 +79,10 @@ class Leading(Part):
         nodes: tuple[Voter, ...] = ()
         if messages.describe_request_of(input_.request) is None:
             answer = describe.PartitionDataResponse(
-                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, leader_id=-1, high_watermark=-1
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message="This server does not host this topic-partition.",
+                leader_id=-1,
+                high_watermark=-1,
             )
         elif not isinstance(leader, Leader):
             answer = describe.PartitionDataResponse(

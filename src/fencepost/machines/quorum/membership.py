@@ -43,6 +43,27 @@ def change_response(
     return RemoveRaftVoterResponse(error_code=error, error_message=message)
 
 
+def refusal_message(
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest,
+    error: ErrorCode,
+    cluster_id: str | None,
+    level: int,
+) -> str | None:
+    """Why a voter is not added or removed, in the shape of Kafka's messages.
+
+    `level` is that of kraft.version. None where the code says all there is to say.
+    """
+    is_added = isinstance(request, AddRaftVoterRequest)
+    if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+        return f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
+    if error is ErrorCode.UNSUPPORTED_VERSION:
+        doing = "adding" if is_added else "removing"
+        return f"Cluster doesn't support {doing} voter because the {FEATURE} feature is {level}"
+    if error is ErrorCode.INVALID_REQUEST:
+        return f"{'Add' if is_added else 'Remove'} voter request didn't include a valid voter"
+    return None
+
+
 # -- asking ------------------------------------------------------------------------------------
 
 

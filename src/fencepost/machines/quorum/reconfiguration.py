@@ -49,8 +49,8 @@ from fencepost.machines.quorum.replication import Replication
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Leader, PendingAppend, Role
 from fencepost.machines.quorum.voters import VOTERS_MAX, Voter, VoterSet, on_listener
-from fencepost.wire.api.add_raft_voter import AddRaftVoterResponse
-from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterResponse
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
@@ -72,7 +72,7 @@ class Reconfiguration(Part):
     def step_add_voter(self, input_: inputs.AddVoterReceived) -> None:
         request = input_.request
         voter = membership.added_voter(request)
-        error = self._check_change(request.cluster_id)
+        error, full = self._check_change(request.cluster_id), None
         if error is ErrorCode.NONE and not self._is_described(voter):
             error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE:
@@ -80,10 +80,12 @@ class Reconfiguration(Part):
         if error is ErrorCode.NONE and voter is not None and self._log.voter_set.get(voter.id):
             error = ErrorCode.DUPLICATE_VOTER
         if error is ErrorCode.NONE and len(self._log.voter_set.ids) >= VOTERS_MAX:
-            error = ErrorCode.INVALID_REQUEST
+            error, full = ErrorCode.INVALID_REQUEST, f"There are {VOTERS_MAX} voters already."
         leader = self._node.role_state
         if error is not ErrorCode.NONE or voter is None or not isinstance(leader, Leader):
-            self._outbox.reply(input_.token, AddRaftVoterResponse(error_code=error))
+            message = full or self._refusal_message(request, error)
+            answer = AddRaftVoterResponse(error_code=error, error_message=message)
+            self._outbox.reply(input_.token, answer)
             return
         wait_ms = self._config.request_timeout_ms
         if request.timeout_ms > 0:
@@ -140,7 +142,9 @@ class Reconfiguration(Part):
             error = ErrorCode.VOTER_NOT_FOUND
         leader = self._node.role_state
         if error is not ErrorCode.NONE or key is None or not isinstance(leader, Leader):
-            self._outbox.reply(input_.token, RemoveRaftVoterResponse(error_code=error))
+            message = self._refusal_message(request, error)
+            answer = RemoveRaftVoterResponse(error_code=error, error_message=message)
+            self._outbox.reply(input_.token, answer)
             return
         deadline_ms = self._timers.now_ms + self._config.request_timeout_ms
         change = leader.changes.begin(PendingChange(input_.token, deadline_ms))
@@ -193,6 +197,13 @@ class Reconfiguration(Part):
         if self._node.role is not Role.LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
+
+    def _refusal_message(
+        self, request: AddRaftVoterRequest | RemoveRaftVoterRequest, error: ErrorCode
+    ) -> str | None:
+        return membership.refusal_message(
+            request, error, self._config.cluster_id, self._log.kraft_version
+        )
 
     def _is_described(self, voter: Voter | None) -> bool:
         """Whether it can be reached as voters are, and its entry will not swell every log."""
