@@ -205,6 +205,8 @@ class Storage:
         except Exception as error:  # noqa: BLE001 - files must not be able to end the node
             self._cannot_set_up(opening.data_dir, opening.name, error)
             return None
+        finally:
+            del running  # it keeps the error, whose traceback has this frame
         _report(opening.name, opened)
         return opened
 
