@@ -22,6 +22,7 @@ from fencepost.log.configdef import ConfigError
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import ReplacedText
 
 Ask = Callable[[Message, Callable[[ErrorCode, Any], None]], None]
 """Has the controller decide over a request."""
@@ -85,6 +86,8 @@ def decide_by_resource(
                 raise ResourceRefused(
                     ErrorCode.INVALID_REQUEST, "The resource is named more than once."
                 )
+            if any(isinstance(item.value, ReplacedText) for item in resource.configs):
+                raise ResourceRefused(ErrorCode.INVALID_CONFIG, "A value is not UTF-8.")
             if not is_done_here(resource):
                 left.append(resource)
                 result = None
