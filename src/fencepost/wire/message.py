@@ -296,7 +296,8 @@ class MessageMeta(StructMeta):
         cls.min_version, cls.max_version = valid.first, valid.last
         cls.flexible_from = None if flexible_range == NO_VERSIONS else flexible_range.first
         cls._codecs = _Codecs(cls)
-        cls._replacing = {}
+        replacing: dict[int, backend.Codec] = {}
+        cls._replacing = replacing
 
 
 MessageMeta.__doc__ = _Described("class_doc", own=MessageMeta.__doc__)  # type: ignore[assignment]

@@ -3,8 +3,8 @@
 Topics and partitions that do not exist are refused here, per partition: UNKNOWN_TOPIC_OR_PARTITION,
 from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id that no topic has. So is text
 that is not UTF-8, and could not be kept as it is: a group id is INVALID_GROUP_ID, metadata
-INVALID_REQUEST. The rest is the coordinator's. What is kept names the topic's id, so that a later topic of the same name does
-not inherit the offset.
+INVALID_REQUEST. The rest is the coordinator's. What is kept names the topic's id, so that a later
+topic of the same name does not inherit the offset.
 """
 
 from __future__ import annotations
