@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from struct import pack_into
 from typing import Any
 
+import lz4.frame
 import pytest
 
 from fencepost.batch.compression import Codec, codec_of
@@ -222,6 +224,25 @@ def test_the_unwelcome_are_told_within_limits():
     ]
     error = refused(build(late), key_required=True)
     assert [index for index, _ in error.answer("t-0")[1]] == [7, 9000]
+
+
+@pytest.mark.parametrize("size_bytes", [10, 200_000])
+@pytest.mark.parametrize("stored", [None, *Codec])
+def test_lz4_blocks_that_depend_on_each_other_are_refused(stored, size_bytes):
+    """Java's clients read no such frame, not even with one block; whatever the topic stores."""
+    plain = build([Record(0, NOW_MS, 0, b"k", random.Random(1).randbytes(size_bytes))])
+    context = lz4.frame.create_compression_context()
+    frame = lz4.frame.compress_begin(context, block_linked=True)
+    frame += lz4.frame.compress_chunk(context, bytes(plain[HEADER_BYTES:]))
+    frame += lz4.frame.compress_flush(context)
+    batch = plain[:HEADER_BYTES] + frame
+    pack_into(">i", batch, 8, len(batch) - 12)
+    pack_into(">h", batch, 21, Codec.LZ4)
+    stamp_crc(batch)
+    error = refused(batch, codec=stored)
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert "blocks that depend on each other" in error.message
+    assert [len(record.value) for record in read_records(batch)] == [size_bytes]
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)

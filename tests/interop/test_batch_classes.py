@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from struct import pack, pack_into
@@ -24,8 +25,10 @@ from fencepost.batch.conversion import down_convert, up_convert
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, stamp_crc, stamp_log_append_time
 from fencepost.batch.legacy import build_message_set
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import Record, build_batch, read_records
 
+from ..batch.test_legacy import xxhash32
 from . import oracle as oracles
 from .apache import KAFKA
 from .conftest import jars_or_skip
@@ -213,7 +216,7 @@ FRAMINGS = {
     "gzip, bytes behind": ("gzip", packed("gzip") + b"bytes behind", 1, 0),
     "gzip, zeros behind": ("gzip", packed("gzip") + bytes(8), 1, 0),
     "gzip, cut": ("gzip", packed("gzip")[:-3], 0, 0),
-    "lz4, linked": ("lz4", packed("lz4", block_linked=True), 1, 1),
+    "lz4, linked, one block": ("lz4", packed("lz4", block_linked=True), 1, 1),
     "lz4, sized": ("lz4", packed("lz4", store_size=True), 1, 1),
     "lz4, checksums": ("lz4", packed("lz4", content_checksum=True, block_checksum=True), 1, 1),
     "lz4, a wrong block": ("lz4", packed("lz4", block_checksum=True)[:-5] + b"?" * 5, 0, 0),
@@ -249,8 +252,9 @@ FRAMINGS = {
 }
 
 
-def with_payload(codec: str, payload: bytes) -> bytes:
-    batch = bytearray(PLAIN[:HEADER_BYTES] + payload)
+def with_payload(codec: str, payload: bytes, records: Sequence[Record] = WITH_HEADERS) -> bytes:
+    head = build_batch(records, base_offset=40)[:HEADER_BYTES]
+    batch = bytearray(head + payload)
     pack_into(">i", batch, 8, len(batch) - 12)
     batch[22] = CODECS.index(codec)
     stamp_crc(batch)
@@ -271,6 +275,106 @@ def test_compressed_streams_of_other_shapes(jars, oracle):
         assert we_do in (None, they_do), name
         found[name] = (they_do is not None, we_do is not None)
     assert found == {name: (bool(k), bool(f)) for name, (_, _, k, f) in FRAMINGS.items()}
+
+
+def lz4_frame(data: bytes, flags: int = 0x60, block_size: int = 0x40) -> bytes:
+    """A frame of one block that is not compressed, with these flags in its head."""
+    head = bytes([flags, block_size])
+    frame = b"\x04\x22\x4d\x18" + head + bytes([xxhash32(head) >> 8 & 0xFF])
+    return frame + pack("<I", len(data) | 1 << 31) + data + bytes(4)
+
+
+def gzip_head(flags: int, fields: bytes) -> bytes:
+    """A gzip stream with these optional fields in its head."""
+    return b"\x1f\x8b\x08" + bytes([flags]) + bytes(4) + b"\0\3" + fields + packed("gzip")[10:]
+
+
+def zstd_window(log: int) -> bytes:
+    """A stream that does not say its size, so that its head has this window."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=log)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return stream.compress(LONG_PAYLOAD) + stream.flush()
+
+
+def snappy_block(data: bytes) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(data))
+    return pack(">i", len(block)) + block
+
+
+LONG = [record._replace(value=random.Random(3).randbytes(70_000)) for record in WITH_HEADERS]
+LONG_PAYLOAD = bytes(build_batch(LONG, base_offset=40))[HEADER_BYTES:]
+SNAPPY_HEAD = b"\x82SNAPPY\0" + pack(">ii", 1, 1)
+OPTIONS = {
+    # what it is: (codec, payload, whether Kafka reads it, whether a producer may send it)
+    **{
+        f"lz4, {kind} blocks of size {size}": (
+            "lz4",
+            packed("lz4", LONG_PAYLOAD, block_linked=kind == "linked", block_size=size),
+            # The library sets the flag only where there are several blocks.
+            kind == "independent" or size > 5,
+            kind == "independent" or size > 5,
+        )
+        for kind in ("independent", "linked")
+        for size in (4, 5, 6, 7)
+    },
+    "lz4, one block that is marked as linked": ("lz4", lz4_frame(PAYLOAD, 0x40), 0, 0),
+    "lz4, not compressed": ("lz4", lz4_frame(PAYLOAD), 1, 1),
+    "lz4, version 0": ("lz4", lz4_frame(PAYLOAD, 0x20), 0, 0),
+    "lz4, version 2": ("lz4", lz4_frame(PAYLOAD, 0xA0), 0, 0),
+    "lz4, a reserved flag": ("lz4", lz4_frame(PAYLOAD, 0x62), 0, 0),
+    "lz4, a dictionary": ("lz4", lz4_frame(PAYLOAD, 0x61), 0, 0),
+    "lz4, a reserved size": ("lz4", lz4_frame(PAYLOAD, block_size=0x30), 0, 0),
+    "lz4, an empty frame behind": ("lz4", packed("lz4") + packed("lz4", b""), 1, 0),
+    "lz4, an empty frame in front": ("lz4", packed("lz4", b"") + packed("lz4"), 0, 0),
+    "lz4, a skippable frame behind": ("lz4", packed("lz4") + SKIPPABLE, 1, 0),
+    **{
+        f"zstd, a window of 2^{log}": ("zstd", zstd_window(log), log <= 27, log <= 27)
+        for log in (10, 20, 27, 28, 31)
+    },
+    "zstd, level 22": ("zstd", packed("zstd", level=22), 1, 1),
+    "zstd, without a size": ("zstd", packed("zstd", write_content_size=False), 1, 1),
+    "zstd, a skippable frame between": (
+        "zstd",
+        packed("zstd", PAYLOAD[:HALF]) + SKIPPABLE + packed("zstd", PAYLOAD[HALF:]),
+        1,
+        1,
+    ),
+    "snappy, one long block": ("snappy", SNAPPY_HEAD + snappy_block(LONG_PAYLOAD), 1, 1),
+    "snappy, Google's framing": ("snappy", bytes(cramjam.snappy.compress(PAYLOAD)), 0, 0),
+    "snappy, an empty block of its own": (
+        "snappy",
+        SNAPPY_HEAD + b"".join(map(snappy_block, (PAYLOAD[:HALF], b"", PAYLOAD[HALF:]))),
+        1,
+        1,
+    ),
+    "gzip, a name": ("gzip", gzip_head(8, b"name\0"), 1, 1),
+    "gzip, extra fields and a comment": ("gzip", gzip_head(20, b"\2\0ab" + b"comment\0"), 1, 1),
+    "gzip, a reserved flag": ("gzip", gzip_head(0x20, b""), 1, 0),
+    "gzip, the head of another member": ("gzip", packed("gzip") + b"\x1f\x8b", 1, 0),
+    "zlib": ("gzip", zlib.compress(PAYLOAD), 0, 0),
+}
+
+
+def test_what_a_producer_may_send_java_reads(jars, oracle):
+    """Every option of the codecs, also in blocks of which there are several."""
+    blobs = [
+        with_payload(codec, payload, LONG if len(payload) > 200_000 else WITH_HEADERS)
+        for codec, payload, _, _ in OPTIONS.values()
+    ]
+    answers = ask(jars, oracle, [f"READ {blob.hex()}" for blob in blobs])
+    found = {}
+    for name, blob, answer in zip(OPTIONS, blobs, answers, strict=True):
+        sent = bytearray(blob)
+        pack_into(">q", sent, 0, 0)
+        try:
+            prepare_produced(sent, ProduceRules(1 << 20), NOW_MS)
+            is_taken = True
+        except BatchError:
+            is_taken = False
+        if is_taken:
+            assert answer == ours(blob), name
+        found[name] = (answer.startswith("OK"), is_taken)
+    assert found == {name: (bool(k), bool(f)) for name, (_, _, k, f) in OPTIONS.items()}
 
 
 def mutated(dice: random.Random, blob: bytes) -> bytes:

@@ -14,6 +14,10 @@ gzip members or zstd frames in a row are one stream, as they are for Java, and z
 frames are passed over; of lz4 there is one frame, since Java reads no second. No stream may want a
 dictionary, because nobody could say which.
 
+lz4 frames whose blocks depend on each other are read, as by librdkafka; Java's reader, which is
+every Java consumer's, knows independent blocks only. So no producer may send them
+(`check_is_portable`).
+
 snappy-java's framing: 8 bytes magic, int32 version, int32 oldest compatible version, then blocks of
 int32 length and raw snappy. The head may come again where streams were joined. There has been one
 version only, and some clients write its numbers with the wrong end first, so like Java's reader
@@ -54,6 +58,7 @@ _SNAPPY_BLOCK_BYTES = 32 * 1024
 _SNAPPY_RATIO_MAX = 22
 _LZ4_LEVEL_DEFAULT = 0
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT = 0b10_0000  # in the frame's first flags: no block refers to one before it
 _LZ4_DESCRIPTOR = _LZ4_MAGIC + b"\x60\x40"  # independent blocks of 64 KiB, nothing else: ours
 # xxhash32 of these six bytes, second byte; right would be that of the last two, without the magic.
 _LZ4_BROKEN_CHECKSUM = 0x1A
@@ -107,6 +112,22 @@ def decompress(codec: str | int, data: Buffer, max_bytes: int = DECOMPRESSED_BYT
     when `data` is not exactly one intact stream; BatchError for an unknown codec.
     """
     return _DECOMPRESS[codec_of(codec)](data, max_bytes)
+
+
+def check_is_portable(codec: str | int, data: Buffer) -> None:
+    """Raise unless Java's clients read what `decompress` reads of this.
+
+    DecompressionError CORRUPT_MESSAGE for an lz4 frame with blocks that depend on each other.
+    """
+    if codec_of(codec) is not Codec.LZ4 or bytes(data[:4]) != _LZ4_MAGIC:
+        return
+    if len(data) < 5 or data[4] & _LZ4_INDEPENDENT:
+        return
+    raise DecompressionError(
+        ErrorCode.CORRUPT_MESSAGE,
+        "the lz4 frame has blocks that depend on each other, which no Java client reads;"
+        " the producer has to set independent blocks",
+    )
 
 
 def _damaged(codec: str, what: object) -> DecompressionError:
@@ -204,13 +225,12 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     if level is None:
         level = _LZ4_LEVEL_DEFAULT
     _check_level("lz4", level, 0, 16)
-    # Java's reader knows independent blocks only.
     return bytes(
         lz4.frame.compress(
             data,
             compression_level=level,
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-            block_linked=False,
+            block_linked=False,  # see `check_is_portable`
             store_size=False,
         )
     )
@@ -266,7 +286,7 @@ def correct_lz4_checksum(frame: Buffer) -> bytes:
     corrected = lz4.frame.compress_begin(
         lz4.frame.create_compression_context(),
         block_size=block_size,
-        block_linked=not flags & 0b10_0000,
+        block_linked=not flags & _LZ4_INDEPENDENT,
         block_checksum=bool(flags & 0b1_0000),
         content_checksum=bool(flags & 0b100),
     )

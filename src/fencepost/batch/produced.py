@@ -21,6 +21,7 @@ bytes in that it cannot read back:
 | log-append time from a producer; timestamps beyond 64 bits | INVALID_TIMESTAMP |
 | a control batch; a delete horizon; a transaction without a producer id | INVALID_RECORD |
 | a block that cannot be decompressed; records that are not sound | INVALID_RECORD |
+| an lz4 frame whose blocks depend on each other: no Java client reads it | INVALID_RECORD |
 | records without key in a compacted topic | INVALID_RECORD, and which |
 | timestamps out of bounds | INVALID_TIMESTAMP, and which |
 | compressed anew, larger than the topic allows | MESSAGE_TOO_LARGE |
@@ -45,7 +46,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX, Codec, codec_of, compress
+from fencepost.batch.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Codec,
+    check_is_portable,
+    codec_of,
+    compress,
+)
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import (
     CODEC_MASK,
@@ -272,6 +279,8 @@ def _check_records(
     """The batch's records, uncompressed, and the greatest of their timestamps."""
     payload: Buffer = b""
     try:
+        if header.compression == Codec.LZ4:
+            check_is_portable(Codec.LZ4, memoryview(data)[HEADER_BYTES:])
         payload = read_payload(data, 0, header, max_decompressed_bytes)
         return payload, walk(payload, wanted)
     except RecordError as error:

@@ -182,7 +182,7 @@ class LogDir:
                 self.create(topic, partition, None, config_for(topic), wall_ms=wall_ms)
             except (LogError, OSError) as error:
                 log.error("%s-%d cannot be opened: %s", topic, partition, error)
-                self.failed[topic, partition] = error
+                self.failed[topic, partition] = error.with_traceback(None)
         return self.logs
 
     @property

@@ -36,6 +36,7 @@ from typing import Any, Final, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 Pieces = Generator["Future[Any] | None", None, T]
 """Work in pieces: yields None between two, or the future of a thread that it waits for."""
@@ -46,6 +47,34 @@ TURN_S: Final = 0.001
 """How long work is done before everybody else comes first."""
 PIECES_AT_ONCE: Final = 100
 """Pieces of work in order that are done at once when nothing is before it, however long each is."""
+
+
+def result_of(future: Future[T]) -> Pieces[T]:
+    """Wait for a thread's future, and return its result or raise its exception.
+
+    A future keeps its exception, whose traceback keeps the frames that it was raised through, and
+    what these refer to: a decompressed batch, a read buffer. So a frame that takes a result must
+    give up the future, as must those that have called it, or all of it is a reference cycle, which
+    lives until the next collection.
+    """
+    try:
+        yield future
+        return future.result()
+    finally:
+        del future
+
+
+def without_frames(error: E) -> E:
+    """The error without the tracebacks of it and of its contexts, to be kept.
+
+    For an object that the frames refer to, which would become a reference cycle, and for one that
+    outlives the work.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 class LoopPort(Protocol):
@@ -179,6 +208,7 @@ class Lane:
                 if future is not None and not future.done():
                     future.add_done_callback(lambda _: self._wake(work))
                     return False
+                future = None  # see `result_of`: frames refer to those that called them, too
                 pieces -= 1
                 if pieces <= 0 and self._scheduler.now_s() >= ends_s:
                     break
@@ -254,6 +284,7 @@ class InOrder:
                     self._is_inside = False
                 if not self._closed:
                     yield future
+                future = None  # see `result_of`
                 if self._closed:
                     work.close()
                     return

@@ -45,7 +45,7 @@ from fencepost.log.names import future_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.fetch import ByteRate
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.cooperative import Pieces, result_of
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
@@ -272,12 +272,14 @@ class LogDirMoves:
                 yield self._throttled()
                 if self._is_stale(move):
                     return
-            flushed = self._flushed(move)
-            yield flushed
+            error = yield from result_of(self._flushed(move))
             if self._is_stale(move):
                 return
-            if (error := flushed.result()) is not None:
-                raise error
+            if error is not None:
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback has this frame
             if not self._is_assigned(move):
                 self._tell(move, move.target)
                 yield self._later(WAIT_MS)

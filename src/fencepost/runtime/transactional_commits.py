@@ -5,9 +5,10 @@ other: the transaction's coordinator is asked first, or, from v5 on, adds the pa
 (`runtime.transactional_writes`). Then the group's coordinator decides (`machines.group.commits`),
 and the offsets count when the transaction's marker is written there.
 
-Errors are told per partition, in this order: topics and partitions that do not exist; no group id;
-the group's coordinator is elsewhere, or loads; what the transaction's coordinator says; what the
-group's says. What goes wrong on the way to the transaction's coordinator is
+Errors are told per partition, in this order: topics and partitions that do not exist; metadata that
+are not UTF-8, and could not be kept as they are (INVALID_REQUEST); no group id, or one that is not
+UTF-8; the group's coordinator is elsewhere, or loads; what the transaction's coordinator says; what
+the group's says. What goes wrong on the way to the transaction's coordinator is
 COORDINATOR_LOAD_IN_PROGRESS, which every client answers by asking again; before v2 it is
 COORDINATOR_NOT_AVAILABLE.
 """
@@ -35,6 +36,7 @@ from fencepost.wire.api.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import ReplacedText
 
 ABORTABLE_FROM: Final = 4
 ADDS_FROM: Final = 5
@@ -84,7 +86,7 @@ class TransactionalCommits:
         coordinator = self._groups.coordinator_of(request.group_id)
         if not left:
             finish([])
-        elif not request.group_id:
+        elif not request.group_id or isinstance(request.group_id, ReplacedText):
             finish(ErrorCode.INVALID_GROUP_ID)
         elif not isinstance(coordinator, Coordinator):
             finish(coordinator)
@@ -159,6 +161,8 @@ def _resolve(
             answers.partitions.append(answer)
             if known is None or not 0 <= partition.partition_index < len(known.partitions):
                 answer.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif isinstance(partition.committed_metadata, ReplacedText):
+                answer.error_code = int(ErrorCode.INVALID_REQUEST)
             else:
                 left.append(_Open(TxnOffset(known.name, known.topic_id, partition), answer))
     return response, left

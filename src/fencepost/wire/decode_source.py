@@ -41,6 +41,7 @@ _ENVIRONMENT: dict[str, Any] = {
     "read_uuids": runtime.read_uuids,
     "read_tag": runtime.read_tag,
     "read_unknown_tags": runtime.read_unknown_tags,
+    "text": runtime.read_text,
     "unpack": struct.unpack_from,
     "new": object.__new__,
     "new_bytes": bytes.__new__,
@@ -53,14 +54,15 @@ _ENVIRONMENT: dict[str, Any] = {
 
 
 def decoder_source(
-    layout: Layout, *, from_view: bool, is_bounded: bool
+    layout: Layout, *, from_view: bool, is_bounded: bool, replaces: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """Source of `decode(b, v, p, end, left) -> (message, position)` and the globals it needs.
 
     `from_view`: `b` may be a memoryview; otherwise it is `bytes`, which is faster. `is_bounded`:
     elements are counted against `left`; otherwise `left` is known to be more than enough.
+    `replaces`: texts that are not UTF-8 are taken, as `runtime.read_text` says.
     """
-    writer = _DecodeWriter(layout, from_view, is_bounded)
+    writer = _DecodeWriter(layout, from_view, is_bounded, replaces)
     writer.make_object(layout, "o")
     writer.write_struct(layout, "o")
     writer.flush()
@@ -71,7 +73,7 @@ def decoder_source(
 
 
 class _DecodeWriter(Emitter):
-    def __init__(self, layout: Layout, from_view: bool, is_bounded: bool) -> None:
+    def __init__(self, layout: Layout, from_view: bool, is_bounded: bool, replaces: bool) -> None:
         super().__init__(dict(_ENVIRONMENT), repeated_layouts(layout))
         self._is_bounded = is_bounded
         self._limit = "end"  # of what may be read here: the input, or the tag around it
@@ -80,6 +82,8 @@ class _DecodeWriter(Emitter):
             Primitive.BYTES: "bytes(b[p:{stop}])" if from_view else "b[p:{stop}]",
             Primitive.RECORDS: "v[p:{stop}]",
         }
+        if replaces:
+            self._values[Primitive.STRING] = "text(b[p:{stop}])"
         # The run of fixed-size fields not yet read: format, size and where each value goes.
         self._codes = ""
         self._size = 0

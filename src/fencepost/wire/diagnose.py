@@ -11,7 +11,13 @@ import struct
 from operator import index as integer_of
 from typing import Any
 
-from fencepost.wire.errors import DecodeError, EncodeError, TooManyElementsError, shown
+from fencepost.wire.errors import (
+    DecodeError,
+    EncodeError,
+    TextDecodeError,
+    TooManyElementsError,
+    shown,
+)
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.runtime import BOOL_BYTE, ENCODE_FAILURES, Malformed, as_sequence
 from fencepost.wire.types import (
@@ -42,11 +48,16 @@ def negative(name: str) -> ValueError:
     return ValueError(f"{name} is negative")
 
 
-def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> DecodeError:
-    """The DecodeError for `data`, which a decoder of `layout` refused with `cause`."""
+def explain_decode(
+    layout: Layout, data: Buffer, pos: int, cause: Exception, *, replaces: bool = False
+) -> DecodeError:
+    """The DecodeError for `data`, which a decoder of `layout` refused with `cause`.
+
+    `replaces`: the decoder takes texts that are not UTF-8.
+    """
     if pos > len(data):
         return DecodeError(f"begins behind the end of {len(data)} bytes", "", pos)
-    reader = _Reader(data, pos)
+    reader = _Reader(data, pos, replaces)
     try:
         reader.read_struct(layout)
     except DecodeError as error:
@@ -71,7 +82,8 @@ class _Path:
 class _Reader:
     """Walks bytes along a layout without building anything."""
 
-    def __init__(self, data: Buffer, pos: int) -> None:
+    def __init__(self, data: Buffer, pos: int, replaces: bool) -> None:
+        self._replaces = replaces
         self._data = data
         self._pos = pos
         self._end = len(data)
@@ -200,11 +212,12 @@ class _Reader:
             what = _VALUE_NAMES[primitive]
             raise self._fail(f"{what} takes {length} bytes, {left} are left", start)
         value = self._take(max(length, 0), "a value")
-        if is_string:
+        if is_string and not self._replaces:
             try:
                 value.decode()
             except UnicodeDecodeError as error:
-                raise self._fail(f"not UTF-8: {error.reason}", start) from None
+                reason = f"not UTF-8: {error.reason}"
+                raise TextDecodeError(reason, str(self._path), start) from None
 
 
 def explain_encode(layout: Layout, message: Any, cause: Exception) -> EncodeError:

@@ -48,6 +48,10 @@ class DecodeError(WireError):
         return f"{where}{self.reason} (at byte {self.position})"
 
 
+class TextDecodeError(DecodeError):
+    """A text is not UTF-8; see `Message.read_replacing`."""
+
+
 class TooManyElementsError(DecodeError):
     """The message may be well-formed, but has more array elements than its reader allows."""
 

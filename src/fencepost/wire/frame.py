@@ -31,7 +31,7 @@ from typing import Final, TypeVar
 
 from fencepost.wire import api
 from fencepost.wire.diagnose import negative, trailing_bytes
-from fencepost.wire.errors import DecodeError, EncodeError, ErrorCode
+from fencepost.wire.errors import DecodeError, EncodeError, ErrorCode, TextDecodeError
 from fencepost.wire.header import (
     API_VERSIONS_KEY,
     RequestHeader,
@@ -58,11 +58,12 @@ M = TypeVar("M", bound=Message)
 
 
 def read_request_header(
-    buf: Buffer, pos: int = 0, *, cls: type[Message] | None = None
+    buf: Buffer, pos: int = 0, *, cls: type[Message] | None = None, replaces_text: bool = False
 ) -> tuple[RequestHeader, int]:
     """The header of the request that begins at `pos` (behind the length), and where its body does.
 
-    `cls` is the request's class where its key does not tell it, as that of a draft. DecodeError
+    `cls` is the request's class where its key does not tell it, as that of a draft. A client id
+    that is not UTF-8 is an error unless `replaces_text`, see `Message.read_replacing`. DecodeError
     when the header is cut off or malformed, ValueError for a negative `pos`.
     """
     if pos < 0:
@@ -74,7 +75,7 @@ def read_request_header(
         version = request_header_version(key, api_version, is_flexible=cls.is_flexible(api_version))
     else:
         version = _version_before_request(key, api_version)
-    return _read_header(RequestHeader, buf, pos, version)
+    return _read_header(RequestHeader, buf, pos, version, replaces_text)
 
 
 def read_response_header(
@@ -278,9 +279,16 @@ def _response_head(cls: type[Message], version: int) -> Packer:
     return Packer(f"{_LENGTH.format}{codes}{no_tags}")
 
 
-def _read_header(cls: type[M], buf: Buffer, pos: int, version: int) -> tuple[M, int]:
+def _read_header(
+    cls: type[M], buf: Buffer, pos: int, version: int, replaces_text: bool = False
+) -> tuple[M, int]:
     try:
-        return cls.read(buf, pos, version, max_elements=MAX_HEADER_TAGS)
+        try:
+            return cls.read(buf, pos, version, max_elements=MAX_HEADER_TAGS)
+        except TextDecodeError:
+            if not replaces_text:
+                raise
+        return cls.read_replacing(buf, pos, version, max_elements=MAX_HEADER_TAGS)
     except DecodeError as error:
         path = f"header.{error.path}" if error.path else "header"
         raise DecodeError(error.reason, path, error.position) from None

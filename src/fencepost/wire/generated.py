@@ -42,10 +42,13 @@ class GeneratedCodec:
         "_has_records",
         "_is_read_in_place",
         "_layout",
+        "_replaces",
     )
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, replaces: bool = False) -> None:
+        """`replaces`: texts that are not UTF-8 are taken, see `Message.read_replacing`."""
         self._layout = layout
+        self._replaces = replaces
         self._has_records = layout.has_records
         # What refers to its input is read in place where that is large, and so is what stands in
         # front of something else.
@@ -91,7 +94,9 @@ class GeneratedCodec:
         except TooMany as error:
             raise too_many_elements(max_elements, error.args[0]) from None
         except DECODE_FAILURES as error:
-            raise explain_decode(self._layout, source, pos, error) from None
+            raise explain_decode(
+                self._layout, source, pos, error, replaces=self._replaces
+            ) from None
 
     def encode(self, message: Any) -> bytes:
         """The message in one piece."""
@@ -119,9 +124,13 @@ class GeneratedCodec:
         decode = self._decoders.get((from_view, is_bounded))
         if decode is None:
             source, environment = decoder_source(
-                self._layout, from_view=from_view, is_bounded=is_bounded
+                self._layout,
+                from_view=from_view,
+                is_bounded=is_bounded,
+                replaces=self._replaces,
             )
             label = "decode" + " view" * from_view + " bounded" * is_bounded
+            label += " replacing" * self._replaces
             decode = self._compile(source, environment, label)["decode"]
             self._decoders[from_view, is_bounded] = decode
             if not (from_view or is_bounded):

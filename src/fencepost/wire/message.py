@@ -296,6 +296,8 @@ class MessageMeta(StructMeta):
         cls.min_version, cls.max_version = valid.first, valid.last
         cls.flexible_from = None if flexible_range == NO_VERSIONS else flexible_range.first
         cls._codecs = _Codecs(cls)
+        replacing: dict[int, backend.Codec] = {}
+        cls._replacing = replacing
 
 
 MessageMeta.__doc__ = _Described("class_doc", own=MessageMeta.__doc__)  # type: ignore[assignment]
@@ -334,6 +336,8 @@ class Message(Struct, metaclass=MessageMeta):
     """The first version with compact lengths and tagged fields (KIP-482); None when none has."""
 
     _codecs: ClassVar[_Codecs]
+    _replacing: ClassVar[dict[int, backend.Codec]]
+    """Of `read_replacing`, by version."""
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
@@ -369,6 +373,24 @@ class Message(Struct, metaclass=MessageMeta):
     ) -> tuple[Self, int]:
         """Read a message that begins at `pos`; returns it and the position behind it."""
         message: tuple[Self, int] = cls._codecs[version].read(data, pos, max_elements)
+        return message
+
+    @classmethod
+    def read_replacing(
+        cls, data: Buffer, pos: int, version: int, *, max_elements: int = ELEMENTS_UNLIMITED
+    ) -> tuple[Self, int]:
+        """`read`, but texts that are not UTF-8 are taken, each as a `ReplacedText`.
+
+        Slower than `read`: for what that has refused with a TextDecodeError.
+        """
+        codec = cls._replacing.get(version)
+        if codec is None:
+            from fencepost.wire.generated import GeneratedCodec
+
+            cls._codecs[version]  # it is a version that there is
+            layout = layout_of(cls, version, cls.is_flexible(version))
+            codec = cls._replacing[version] = GeneratedCodec(layout, replaces=True)
+        message: tuple[Self, int] = codec.read(data, pos, max_elements)
         return message
 
     @backend.shortened

@@ -7,10 +7,11 @@ and where.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any, Final
 
-from fencepost.wire.types import MAX_STRING_BYTES, Buffer, Uuid
+from fencepost.wire.types import MAX_STRING_BYTES, Buffer, ReplacedText, Uuid
 
 
 class Malformed(Exception):
@@ -26,6 +27,10 @@ DECODE_FAILURES: Final = (Malformed, struct.error, IndexError, ValueError)
 
 ENCODE_FAILURES: Final = Exception
 """What an object with bad values can raise in a generated encoder: its methods are anybody's."""
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""What UTF-8 must not have: Java replaces it as a whole, Python byte by byte."""
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 MAX_UVARINT: Final = 0xFFFFFFFF
 
@@ -61,6 +66,20 @@ def read_string_size(b: Buffer, p: int) -> tuple[int, int]:
     if size > MAX_STRING_BYTES + 1:
         raise Malformed
     return size, p
+
+
+def read_text(data: Buffer) -> str:
+    """The text, or a `ReplacedText` as Java decodes it if it is not UTF-8.
+
+    Each U+FFFD takes three bytes: a text that would be too long to be sent back is cut.
+    """
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        text = _SURROGATE.sub(_REPLACEMENT, bytes(data)).decode("utf-8", "replace")
+    if len(text) > MAX_STRING_BYTES // 3 and len(text.encode()) > MAX_STRING_BYTES:
+        text = text[: MAX_STRING_BYTES // 3]
+    return ReplacedText(text)
 
 
 def read_tag(b: Buffer, p: int, end: int, last: int) -> tuple[int, int, int]:

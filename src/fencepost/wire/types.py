@@ -49,6 +49,16 @@ class Primitive(Enum):
     RECORDS = "records"
 
 
+class ReplacedText(str):
+    """A text of a message that is not UTF-8, with U+FFFD for what could not be decoded.
+
+    That is what Java makes of it. It is good to look a name up by, or to show; it is not what the
+    sender has said. `Message.read_replacing` gives such.
+    """
+
+    __slots__ = ()
+
+
 class Uuid(bytes):
     """Sixteen bytes that name a topic, a log directory or a process.
 

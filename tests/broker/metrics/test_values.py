@@ -268,7 +268,7 @@ def test_connections_are_counted(watched, port):
     created = found.value(f"{prefix}creation_total", **labels)
     assert created - before.value(f"{prefix}creation_total", **labels) == 1
     budgets = found.find("fencepost_memory_budget_limit_bytes", role="broker")
-    assert len(budgets) == 3 and min(budgets.values()) > 0
+    assert len(budgets) == 4 and min(budgets.values()) > 0
 
 
 def test_series_of_partitions_and_topics_are_bounded(node_factory):

@@ -104,7 +104,6 @@ TRUNCATED = encode_request(ASK, 3, 1, "test")[4:-3]
         (frame(struct.pack(">hhih", -1, 0, 1, -1)), "api key -1"),
         (frame(struct.pack(">hhih", 18, 3, 1, 500) + b"abc"), "client_id"),
         (frame(struct.pack(">hhih", 18, 3, 1, -2)), "client_id"),
-        (frame(struct.pack(">hhih2s", 18, 3, 1, 2, b"\xff\xff")), "UTF-8"),
         (frame(TRUNCATED), "malformed ApiVersions v3"),
         (bytes(range(255, -1, -1)) * 8, "negative"),
     ],

@@ -16,10 +16,13 @@ from fencepost.client.cluster import Cluster as Client
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.log.cleaner.job import Cleaning
+from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.configdef import ConfigError
+from fencepost.log.errors import LogError
 from fencepost.testing import Cluster
 from fencepost.wire.errors import ErrorCode
 
+from ...reference_cycles import cycles
 from ...waiting import eventually
 from ..listener_fixtures import connect
 from ..topic_requests import batch, fetch, make_topic, produce
@@ -155,6 +158,21 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(running, client, caplog)
     assert hosted(running, bad).log.size_bytes == size
     assert path.endswith("-0")
     assert "cannot be compacted" in caplog.text
+
+
+def test_a_cleaning_that_fails_keeps_no_map_in_memory(running, client, monkeypatch, caplog):
+    topic = make_topic(client, **COMPACT, min_cleanable_dirty_ratio=1)
+    fill(client, topic)
+
+    def refuse(self, offsets, put_in_place, **options):
+        raise LogError(f"said the test, of a map of {type(offsets).__name__}")
+
+    monkeypatch.setattr(Cleaning, "run", refuse)
+    with cycles(lambda one: isinstance(one, OffsetMap | LogError)) as found:
+        alter(running, topic, "min.cleanable.dirty.ratio", "0")
+        eventually(lambda: "cannot be compacted" in caplog.text)
+        running.call(lambda: None)
+    assert found == []
 
 
 def test_a_disk_that_refuses_takes_the_directory_offline(running, client, monkeypatch):

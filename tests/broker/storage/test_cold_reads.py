@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,6 +23,7 @@ from fencepost.wire.api.list_offsets import (
 from fencepost.wire.errors import ErrorCode
 
 from ...log.page_cache_fixtures import make_cold
+from ...reference_cycles import cycles, is_kept_work
 from ...waiting import DEADLINE_S, eventually
 from ..conftest import RunningNode
 from ..topic_requests import batch, fetch, fetch_request, make_topic, produce, values
@@ -151,6 +153,26 @@ def test_a_disk_that_refuses_a_thread_is_offline(world, disk):
         assert part.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         good = only(client.ask(of_partition(world.topic, 1 - bad), 12))
         assert good.records == world.warm[1 - bad].records
+
+
+@pytest.mark.parametrize("api", ["fetch", "list offsets"])
+def test_a_disk_that_refuses_a_thread_leaves_no_reference_cycle(world, disk, api):
+    bad = world.dirs.index("b")  # the metadata log is in a
+    disk.error = errno.EIO
+    if api == "fetch":
+        question, version = of_partition(world.topic, bad, isolation_level=1), 12
+    else:
+        question, version = by_time(world.topic, bad, 0), 7
+    with world.running.connect() as client:
+        client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
+        world.make_cold(bad)
+        with cycles() as found:
+            client.ask(question, version)
+            world.running.call(lambda: None)
+        assert disk.asked
+        assert found == []
+        kept = [one for one in gc.get_objects() if isinstance(one, OSError) and is_kept_work(one)]
+        assert [one for one in kept if one.errno == errno.EIO] == []
 
 
 def test_pages_that_do_not_stay_are_read_all_the_same(world, disk, monkeypatch):

@@ -15,13 +15,13 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterR
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(AddRaftVoterRequest, listeners=(CONTROLLER,))
+@handles(AddRaftVoterRequest, listeners=(CONTROLLER,), stores_text=True)
 def handle(context: RequestContext, request: AddRaftVoterRequest, *, driver: Driver) -> None:
     """Have this node's quorum machine decide."""
     ask_machine(driver, context, request)
 
 
-@handles(AddRaftVoterRequest, listeners=(BROKER,))
+@handles(AddRaftVoterRequest, listeners=(BROKER,), stores_text=True)
 def handle_for_client(
     context: RequestContext, request: AddRaftVoterRequest, *, forwarder: Forwarder
 ) -> None:

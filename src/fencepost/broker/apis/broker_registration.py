@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 
 
-@handles(BrokerRegistrationRequest, listeners=(CONTROLLER,))
+@handles(BrokerRegistrationRequest, listeners=(CONTROLLER,), stores_text=True)
 def handle(
     context: RequestContext, request: BrokerRegistrationRequest, *, controller: ControllerService
 ) -> None:

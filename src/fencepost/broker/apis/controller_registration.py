@@ -13,7 +13,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 
 
-@handles(ControllerRegistrationRequest, listeners=(CONTROLLER,))
+@handles(ControllerRegistrationRequest, listeners=(CONTROLLER,), stores_text=True)
 def handle(
     context: RequestContext,
     request: ControllerRegistrationRequest,

@@ -223,6 +223,8 @@ class FetchAnswer:
             assert look.partition is not None, "only what is here is read"
             code = answer_log_error(self._parts.replicas, look.partition, "reading", error)
             part, size_bytes = self._refused(look.wanted.key[1], code), 0
+        finally:
+            del before  # its future may have kept the error, and that this frame
         self._budget.spend(size_bytes)
         outcome = FetchOutcome(
             size_bytes,
@@ -247,8 +249,8 @@ class FetchAnswer:
 
     def _try_cold_again(self) -> None:
         """Read what may be in the page cache by now; the partitions may have moved meanwhile."""
-        for position, cold in list(self._cold.items()):
-            if cold.future.done():
+        for position in list(self._cold):
+            if self._cold[position].future.done():
                 look = self._looks[position] = self._look(self._looks[position].wanted)
                 self._take(position, look)
 

@@ -48,6 +48,7 @@ from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.fetch.sessions import without_session
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import FetchResponse
@@ -221,7 +222,7 @@ class _Usual:
                         return None
                     there = hosted.log.read(offset, limit_bytes, bounds.upper_bound, not has_data)
                 except NotCachedError as cold:
-                    unread[wanted.key] = cold
+                    unread[wanted.key] = without_frames(cold)
                     return None
                 except LOG_ERRORS:
                     return None

@@ -23,7 +23,7 @@ FENCED_FROM: Final = 4
 """Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
 
 
-@handles(InitProducerIdRequest)
+@handles(InitProducerIdRequest, stores_text=True)
 def handle(
     context: RequestContext,
     request: InitProducerIdRequest,

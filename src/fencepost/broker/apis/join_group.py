@@ -18,6 +18,7 @@ from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import ReplacedText
 
 NULL_PROTOCOL_FROM: Final = 7
 
@@ -27,8 +28,9 @@ def handle(
     context: RequestContext, request: JoinGroupRequest, *, clocks: Clocks, group_host: GroupHost
 ) -> JoinGroupResponse | None:
     """Have the group's coordinator decide."""
-    if not request.group_id:
-        return _response(context, request.member_id, ErrorCode.INVALID_GROUP_ID, None)
+    refusal = _refusal(request)
+    if refusal is not ErrorCode.NONE:
+        return _response(context, request.member_id, refusal, None)
     member_id = request.member_id  # of the request nothing else may be kept while its answer waits
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -46,6 +48,18 @@ def handle(
 
     group_host.submit(request.group_id, decide, on_reply)
     return None
+
+
+def _refusal(request: JoinGroupRequest) -> ErrorCode:
+    """Why a request has no need of the coordinator: texts that are stored have to be UTF-8."""
+    if not request.group_id or isinstance(request.group_id, ReplacedText):
+        return ErrorCode.INVALID_GROUP_ID
+    if isinstance(request.group_instance_id, ReplacedText):
+        return ErrorCode.INVALID_REQUEST
+    kinds = [request.protocol_type, *(protocol.name for protocol in request.protocols)]
+    if any(isinstance(kind, ReplacedText) for kind in kinds):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
 
 
 def _response(

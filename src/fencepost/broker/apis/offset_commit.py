@@ -1,9 +1,10 @@
 """OffsetCommit (key 8) v2-10: keep a group's positions.
 
 Topics and partitions that do not exist are refused here, per partition: UNKNOWN_TOPIC_OR_PARTITION,
-from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id that no topic has. The rest is
-the coordinator's. What is kept names the topic's id, so that a later topic of the same name does
-not inherit the offset.
+from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id that no topic has. So is text
+that is not UTF-8, and could not be kept as it is: a group id is INVALID_GROUP_ID, metadata
+INVALID_REQUEST. The rest is the coordinator's. What is kept names the topic's id, so that a later
+topic of the same name does not inherit the offset.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fencepost.wire.api.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import ReplacedText
 
 TOPIC_IDS_FROM: Final = 10
 
@@ -44,7 +46,7 @@ def handle(
     asked = [
         topic
         for position, topic in enumerate(request.topics)
-        if _resolve(metadata.image, context.api_version, position, topic, answers)
+        if _resolve(metadata.image, context.api_version, request.group_id, position, topic, answers)
     ]
     if not asked:
         return answers.response()
@@ -109,6 +111,7 @@ class _Answers:
 def _resolve(
     image: ClusterImage,
     api_version: int,
+    group_id: str,
     position: int,
     topic: OffsetCommitRequestTopic,
     answers: _Answers,
@@ -121,7 +124,11 @@ def _resolve(
         known, unknown = image.topics_by_name.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     existing = []
     for index, partition in enumerate(topic.partitions):
-        if known is None:
+        if isinstance(group_id, ReplacedText):
+            answers.refuse(position, index, ErrorCode.INVALID_GROUP_ID)
+        elif isinstance(partition.committed_metadata, ReplacedText):
+            answers.refuse(position, index, ErrorCode.INVALID_REQUEST)
+        elif known is None:
             answers.refuse(position, index, unknown)
         elif not 0 <= partition.partition_index < len(known.partitions):
             answers.refuse(position, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

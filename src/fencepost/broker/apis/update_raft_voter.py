@@ -9,7 +9,7 @@ from fencepost.machines.driver import Driver
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
 
 
-@handles(UpdateRaftVoterRequest, listeners=(CONTROLLER,))
+@handles(UpdateRaftVoterRequest, listeners=(CONTROLLER,), stores_text=True)
 def handle(context: RequestContext, request: UpdateRaftVoterRequest, *, driver: Driver) -> None:
     """Have this node's quorum machine decide."""
     ask_machine(driver, context, request)

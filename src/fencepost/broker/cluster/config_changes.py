@@ -25,6 +25,7 @@ from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import ReplacedText
 
 Ask = Callable[[Message, Callable[[ErrorCode, Any], None]], None]
 """Has the controller decide over a request."""
@@ -87,6 +88,8 @@ def decide_by_resource(
             if named[kind, name] > 1:
                 raise ResourceRefused(ErrorCode.INVALID_REQUEST, RESOURCE_TWICE)
             check_items(resource)
+            if any(isinstance(item.value, ReplacedText) for item in resource.configs):
+                raise ResourceRefused(ErrorCode.INVALID_CONFIG, "A value is not UTF-8.")
             if not is_done_here(resource):
                 left.append(resource)
                 result = None

@@ -247,13 +247,13 @@ _CONNECTIONS = (
     MetricDef(
         "fencepost_memory_budget_used_bytes",
         _G,
-        "What the connections of a listener buffer together.",
+        "What a listener's connections buffer together, and what decompression takes.",
         ("role", "budget"),
     ),
     MetricDef(
         "fencepost_memory_budget_limit_bytes",
         _G,
-        "How much they may buffer before clients are evicted.",
+        "How much that may be before clients are evicted or their batches refused.",
         ("role", "budget"),
     ),
 )

@@ -24,7 +24,7 @@ def collect_requests(sheet: Sheet, listeners: Mapping[str, Listener]) -> Pieces[
         yield None
     for role, listener in listeners.items():
         _tell_connections(sheet, listener)
-        _tell_budget(sheet, role, listener)
+        _tell_budgets(sheet, role, listener)
 
 
 def _by_name(listeners: Mapping[str, Listener]) -> dict[str, list[ApiMetrics]]:
@@ -69,13 +69,17 @@ def _tell_connections(sheet: Sheet, listener: Listener) -> None:
         sheet.add("fencepost_connections_refused_total", counts.refused[name], **labels)
 
 
-def _tell_budget(sheet: Sheet, role: str, listener: Listener) -> None:
+def _tell_budgets(sheet: Sheet, role: str, listener: Listener) -> None:
     budget = listener.memory_budget
     for name, used_bytes, limit_bytes in (
         ("incoming", budget.incoming_bytes, budget.incoming_bytes_max),
         ("outgoing", budget.outgoing_bytes, budget.outgoing_bytes_max),
         ("waiting", budget.waiting_bytes, budget.waiting_bytes_max),
     ):
-        labels = {"role": role, "budget": name}
-        sheet.add("fencepost_memory_budget_used_bytes", used_bytes, **labels)
-        sheet.add("fencepost_memory_budget_limit_bytes", limit_bytes, **labels)
+        tell_budget(sheet, role, name, used_bytes, limit_bytes)
+
+
+def tell_budget(sheet: Sheet, role: str, name: str, used_bytes: int, limit_bytes: int) -> None:
+    """Put in what is used of a bound of memory."""
+    sheet.add("fencepost_memory_budget_used_bytes", used_bytes, role=role, budget=name)
+    sheet.add("fencepost_memory_budget_limit_bytes", limit_bytes, role=role, budget=name)

@@ -26,6 +26,9 @@ a client that has sent many requests gives the others a turn every `DISPATCH_S`.
 several clients are decoded one per turn of the event loop (`runtime.cooperative`).
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
+Texts that are not UTF-8 are well-formed, as in Kafka: they have U+FFFD for what cannot be decoded
+(`ReplacedText`), and name what is not there. Where such a text would be stored, and could not come
+back as it was sent, the request is refused: by its handler, or here if it `stores_text`.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.unsupported_version import unsupported_version_response
 from fencepost.broker.net.writer import Buffer, writer_for
-from fencepost.wire.errors import DecodeError
+from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
 from fencepost.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -400,19 +403,29 @@ class Connection(asyncio.BufferedProtocol):
         if not route.min_version <= version <= route.max_version:
             self._refuse_version(context)
             return
+        is_refused = False
         try:
             context.client_id, body_start = self._headers.read(frame, route, version)
             if route.take_bytes is not None and self._take_bytes(context, frame, body_start):
                 return
             # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
             # too many with Metadata v13 when it asks for all topics.
-            request, _ = route.request_class.read(
-                frame, body_start, version, max_elements=route.max_elements
-            )
+            try:
+                request, _ = route.request_class.read(
+                    frame, body_start, version, max_elements=route.max_elements
+                )
+            except TextDecodeError:
+                request, _ = route.request_class.read_replacing(
+                    frame, body_start, version, max_elements=route.max_elements
+                )
+                is_refused = route.stores_text
         except DecodeError as error:
             self.close(f"malformed {route.name} v{version}: {error}")
             return
         self._answers.add(context)
+        if is_refused:
+            context.fail(ErrorCode.INVALID_REQUEST)
+            return
         if api_key != PRODUCE_KEY:
             self._listener.before_others()
         try:

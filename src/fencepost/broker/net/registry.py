@@ -95,6 +95,8 @@ class Route(Struct, frozen=True):
     advertised_min_version: int
     handler: Handler
     max_elements: int = MAX_ELEMENTS
+    stores_text: bool = False
+    """Whether it is refused as INVALID_REQUEST when it has a text that is not UTF-8."""
     in_pieces: bool = False
     """Whether the handler returns before it is through, when there is much to do."""
     take_bytes: BytesHandler | None = None
@@ -125,6 +127,7 @@ def handles(
     max_elements: int | None = None,
     listeners: tuple[str, ...] = (BROKER,),
     in_pieces: bool = False,
+    stores_text: bool = False,
     take_bytes: BytesHandler | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class`.
@@ -134,8 +137,9 @@ def handles(
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
     nothing else happens until it has returned. A generator function works in pieces; another
     handler does with `in_pieces`, if it returns the pieces of whatever may be much. `listeners` are
-    the kinds of listeners that serve it. `take_bytes` is asked first about each request, before it
-    is decoded.
+    the kinds of listeners that serve it. With `stores_text` requests with a text that is not UTF-8
+    are INVALID_REQUEST: it would be stored, and could not come back as it was sent. `take_bytes` is
+    asked first about each request, before it is decoded.
     """
     api_key = request_class.api_key
     assert api_key is not None
@@ -159,6 +163,7 @@ def handles(
                 handler=handler,
                 max_elements=usual_max if max_elements is None else max_elements,
                 in_pieces=works_in_pieces,
+                stores_text=stores_text,
                 take_bytes=take_bytes,
                 unstable_max_version=served.unstable,
             )

@@ -1,5 +1,7 @@
 """The headers of a connection's requests: a client says the same about itself in every one.
 
+A client id that is not UTF-8 has U+FFFD for what could not be decoded, as in Kafka.
+
 What follows the correlation id is remembered by API and version, and read again only when it
 differs. Routes bound how much is remembered, and `REMEMBERED_BYTES` how long each may be.
 """
@@ -37,7 +39,7 @@ class RememberedHeaders:
         known = self._known.get((route.api_key, version))
         if known is not None and frame[_START : (body_start := len(known[0]) + _START)] == known[0]:
             return known[1], body_start
-        header, body_start = read_request_header(frame, cls=route.request_class)
+        header, body_start = read_request_header(frame, cls=route.request_class, replaces_text=True)
         if body_start - _START <= REMEMBERED_BYTES:
             start = bytes(frame[_START:body_start])
             self._known[route.api_key, version] = start, header.client_id

@@ -21,7 +21,7 @@ from fencepost.broker.metrics.groups import collect_groups
 from fencepost.broker.metrics.health import Report
 from fencepost.broker.metrics.loop_delay import LoopDelay
 from fencepost.broker.metrics.partitions import PartitionMetrics
-from fencepost.broker.metrics.requests import collect_requests
+from fencepost.broker.metrics.requests import collect_requests, tell_budget
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.net.listener import Listener
@@ -137,6 +137,8 @@ class Observation:
         sessions, prefix = broker.fetches.sessions, "kafka_server_fetchsessioncache_"
         sheet.add(f"{prefix}numincrementalfetchsessions", len(sessions))
         sheet.add(f"{prefix}numincrementalfetchpartitionscached", sessions.cached_partitions)
+        work = broker.decompression
+        tell_budget(sheet, "broker", "decompression", work.used_bytes, work.used_bytes_max)
 
     def _tell_node(self, sheet: Sheet) -> None:
         core = self._core

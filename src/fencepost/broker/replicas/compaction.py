@@ -36,7 +36,7 @@ from fencepost.log.cleaner.errors import CleaningAbortedError
 from fencepost.log.cleaner.plan import Dirt
 from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
-from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.cooperative import Pieces, without_frames
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class _Call:
         try:
             self._result = function()
         except Exception as error:  # noqa: BLE001 - it is raised again where the result is wanted
-            self._error = error
+            self._error = without_frames(error)
         self._done.set()
 
     def cancel(self) -> None:
@@ -108,9 +108,13 @@ class _Call:
     def wait(self) -> Any:
         """The result, once it is there; raises what was raised."""
         self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._result
+        error, self._error = self._error, None
+        if error is None:
+            return self._result
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame
 
 
 class _Work:
@@ -326,10 +330,10 @@ class Compactor:
             try:
                 self._clean(work, OffsetMap(self._map_bytes))
             except (LogError, BatchError, OSError) as error:
-                work.error = error
+                work.error = without_frames(error)  # they have the offset map, too
             except Exception as error:
                 log.exception("compacting %s failed", work.hosted.key)
-                work.error = error
+                work.error = without_frames(error)
             try:
                 self._ports.loop.call_soon_threadsafe(self._finish, work)
             except RuntimeError:  # the loop is closed: nobody is left to be told

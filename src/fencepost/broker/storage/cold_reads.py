@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, TypeVar
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import open_regular
 from fencepost.log.page_cache import NotCachedError, PageCache
-from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.cooperative import Pieces, result_of, without_frames
 
 T = TypeVar("T")
 
@@ -76,9 +76,8 @@ class ColdReads:
                 with self.reading(tries):
                     return work()
             except NotCachedError as cold:
-                wanted = self.begin(cold)
-            yield wanted
-            wanted.result()  # how it has failed, if it has
+                reading = result_of(self.begin(cold))
+            yield from reading  # how it has failed, if it has
         raise AssertionError("the last of the tries waits")
 
     def begin(self, cold: NotCachedError, ahead_bytes: int = 0) -> Future[None]:
@@ -104,14 +103,12 @@ class _Readers:
     def __init__(self, descriptors: Descriptors) -> None:
         self._descriptors = descriptors
         self._queue: SimpleQueue[_Wanted | None] = SimpleQueue()
-        self._wanted: dict[Range, Future[None]] = {}
+        self._wanted: dict[Range, Future[None]] = {}  # the threads take out what is done
         self._threads = 0
 
     def begin(self, path: str, position: int, size_bytes: int) -> Future[None]:
         """See `ColdReads.begin`."""
         wanted = self._wanted
-        for at in [at for at, future in wanted.items() if future.done()]:
-            del wanted[at]
         known = wanted.get((path, position))
         if known is not None:
             return known
@@ -132,17 +129,22 @@ class _Readers:
 
     def _serve(self) -> None:
         while (wanted := self._queue.get()) is not None:
+            path, position, size_bytes, done = wanted
+            failure: OSError | None = None
             try:
-                self._read(wanted)
+                self._read(path, position, size_bytes)
             except FileNotFoundError:  # it has another name now, or is gone: try again
-                wanted.done.set_result(None)
+                pass
             except OSError as error:
-                wanted.done.set_exception(error)
+                failure = without_frames(error)
+            del self._wanted[path, position]
+            if failure is None:
+                done.set_result(None)
             else:
-                wanted.done.set_result(None)
+                done.set_exception(failure)
+            del wanted, done, failure
 
-    def _read(self, wanted: _Wanted) -> None:
-        path, position, left_bytes, _ = wanted
+    def _read(self, path: str, position: int, left_bytes: int) -> None:
         descriptor = self._descriptors.open(lambda: open_regular(path, os.O_RDONLY))
         try:
             buffer = memoryview(bytearray(min(CHUNK_BYTES, left_bytes)))

@@ -219,6 +219,8 @@ class Storage:
         except Exception as error:
             self._cannot_set_up(opening.data_dir, opening.name, error)
             raise unavailable_in(opening.data_dir) from error
+        finally:
+            del running  # it keeps the error, whose traceback has this frame
         _report(opening.name, opened)
         return opened
 

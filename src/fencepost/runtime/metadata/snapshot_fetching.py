@@ -208,8 +208,8 @@ class SnapshotKeeper:
             return
         try:
             if isinstance(error, OSError):
-                raise error
-            if error is not None:
+                self._on_disk_failed(str(error))
+            elif error is not None:
                 self._store.discard(loading.fetched)
                 self._refuse(work.snapshot_id, error)
             else:
