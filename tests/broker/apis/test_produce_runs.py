@@ -20,7 +20,7 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce, produce_fast_path
 from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
-from fencepost.broker.net import answers, connection as connections, turn
+from fencepost.broker.net import answers, connection as connections, turn as turn_bounds
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.log import rolling
@@ -216,7 +216,7 @@ def whatever_it_takes() -> Iterator[None]:
         patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
         patch.setattr(connections, "COUNTED_S", float("inf"))
         patch.setattr(connections, "DISPATCH_S", float("inf"))
-        patch.setattr(turn, "TURN_DISPATCH_S", float("inf"))
+        patch.setattr(turn_bounds, "TURN_DISPATCH_S", float("inf"))
         patch.setattr(rolling, "COLLECTED_BYTES", 0)  # segments of tests are small
         patch.setattr(rolling, "COLLECTED_BATCHES", 0)
         yield

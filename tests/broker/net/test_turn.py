@@ -313,16 +313,6 @@ def test_what_many_fetches_read_at_once_is_bounded(
     assert sum(read_bytes) <= WIDEST_TURN
 
 
-def test_no_client_is_done_before_the_others_have_begun(narrow: RunningNode, topic: Any) -> None:
-    seen = narrow.call(take_turns, narrow, fetch(topic), BATCHES * BATCH_BYTES)
-    had = [0] * CLIENTS
-    for one in seen:
-        had = [before + more for before, more in zip(had, one, strict=True)]
-        if max(had) >= BATCHES * BATCH_BYTES:
-            break
-    assert min(had) > 0
-
-
 def test_an_answer_in_pieces_counts_as_memory_while_it_is_read(
     narrow: RunningNode, topic: Any
 ) -> None:

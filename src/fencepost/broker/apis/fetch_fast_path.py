@@ -8,9 +8,9 @@ answers are the same, byte for byte.
 Usual is: v12 or later, nothing tagged, no rack, no replica, one byte wanted, no partition twice; no
 session, or the next request of one; an answer that would leave now; at most `PARTITIONS_MAX`
 partitions, of which those of a session that are quiet do not count, and no more forgotten; no more
-records than may be read at once (`broker.net.turn`). Of partitions it is usual that they are here, that the offset may be read, that the records are in the
-page cache, and, to who reads committed records alone, that no transaction was aborted from the
-offset's segment on.
+records than may be read at once (`broker.net.turn`). Of partitions it is usual that they are here,
+that the offset may be read, that the records are in the page cache, and, to who reads committed
+records alone, that no transaction was aborted from the offset's segment on.
 """
 
 from __future__ import annotations
