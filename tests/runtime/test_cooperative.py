@@ -9,6 +9,8 @@ from concurrent.futures import Future
 import pytest
 
 from fencepost.runtime.cooperative import (
+    FIRST_TURN_S,
+    FIRST_TURNS_S,
     PIECES_AT_ONCE,
     TURN_S,
     InOrder,
@@ -327,3 +329,29 @@ def test_work_may_close_what_it_is_in(world: World, in_order: InOrder) -> None:
     in_order.add(world.work("behind", 1))
     world.loop.run()
     assert world.done == ["to the end of its piece"] and world.pieces == []
+
+
+def test_what_begins_in_one_turn_is_worked_on_at_once_for_so_long_together() -> None:
+    """However much begins; and each does one piece, which may have to keep what it was given."""
+    loop = Loop()
+    scheduler = Scheduler(loop, lambda: loop.now_s)
+    lane = scheduler.lane()
+    pieces: list[int] = []
+    piece_s = FIRST_TURN_S / 4
+
+    def work(number: int) -> Pieces[None]:
+        for _ in range(10):
+            pieces.append(number)
+            loop.now_s += piece_s
+            yield None
+
+    many = 40
+    for number in range(many):
+        assert not lane.begin(work(number))
+    at_once = round(FIRST_TURNS_S / piece_s)
+    assert at_once < len(pieces) <= at_once + many
+    assert set(pieces) == set(range(many))
+    loop.turn()
+    pieces.clear()
+    lane.begin(work(many))
+    assert pieces.count(many) >= FIRST_TURN_S / piece_s - 1, "another turn, another share"

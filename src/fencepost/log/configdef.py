@@ -85,8 +85,8 @@ class Validator(Struct, frozen=True):
     `names_most`: what it says has the largest number in it. `names_type`: it needs no type in front
     of it to be understood. `drops_repeats`: of a list, what comes again is dropped before it is
     looked at, as Kafka does since 4.2 (KAFKA-19875). `answer` makes of a config's name and a
-    refused value what is wrong with it, and why, in the shape of Kafka's messages; None: `describes`
-    is all that clients see.
+    refused value what is wrong with it, and why, in the shape of messages of Kafka; None: clients
+    see `describes` alone.
     """
 
     describes: str

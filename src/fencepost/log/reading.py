@@ -33,6 +33,13 @@ class ReadResult(Struct, frozen=True):
     buffers: list[Buffer]
     size_bytes: int
     asked_offset: int
+    ends_at: tuple[Segment, int] | None = None
+    """The segment and the position in it where the last batch ends."""
+
+    def find_following(self) -> tuple[int, int] | None:
+        """The base offset and the size of the batch behind those that were read, if their segment
+        has one; the log must not have been cut or deleted since. CorruptFileError, OSError."""
+        return None if self.ends_at is None else self.ends_at[0].batch_at(self.ends_at[1])
 
     @property
     def first_offset(self) -> int:
@@ -73,9 +80,9 @@ def read_batches(
             continue
         end = _end_of_read(segment, start, max_bytes, bound, min_one_batch)
         if end <= start:
-            break
+            return ReadResult([], 0, offset, (segment, start))
         data = segment.read(start, end)
-        return ReadResult([data], len(data), offset)
+        return ReadResult([data], len(data), offset, (segment, end))
     return ReadResult([], 0, offset)
 
 

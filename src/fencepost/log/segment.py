@@ -529,8 +529,13 @@ class Segment:
 
     def base_offset_at(self, position: int) -> int | None:
         """Base offset of the batch that begins at `position`, if one does; likewise."""
+        batch = self.batch_at(position)
+        return None if batch is None else batch[0]
+
+    def batch_at(self, position: int) -> tuple[int, int] | None:
+        """Base offset and size of the batch that begins at `position`, if one does; likewise."""
         batch = next(walk(self, position, self.size_bytes), None)
-        return None if batch is None else batch[2]
+        return None if batch is None else (batch[2], batch[1])
 
     def hint(self, offset: int, position: int) -> None:
         """Remember that `offset` begins at `position`."""

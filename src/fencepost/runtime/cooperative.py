@@ -11,7 +11,9 @@ takes `TURN_S` and a piece, however much there is to do: the lane whose turn it 
 and goes behind the others that have work, then all connections and timers come first. Within a lane
 it is the same: whoever is first works until the time is up, and goes to the end. So a hundred
 clients with long requests delay everybody else as much as one does, share what is left among them,
-and keep nobody's partitions from being opened.
+and keep nobody's partitions from being opened. What begins is worked on at once, for
+`FIRST_TURN_S`; all that begins in one turn of the event loop for `FIRST_TURNS_S`, and what comes
+later does one piece.
 
 Work for which order matters is given to an `InOrder`, which begins the next when one is done.
 
@@ -43,6 +45,8 @@ Pieces = Generator["Future[Any] | None", None, T]
 
 FIRST_TURN_S: Final = 0.0005
 """How long work is done at once when it begins, whoever else waits."""
+FIRST_TURNS_S: Final = 0.002
+"""How long, together, all work that begins before the event loop comes round again."""
 TURN_S: Final = 0.001
 """How long work is done before everybody else comes first."""
 PIECES_AT_ONCE: Final = 100
@@ -121,6 +125,8 @@ class Scheduler:
         self.first_turn_s = first_turn_s
         self._ready: deque[Lane] = deque()
         self._is_scheduled = False
+        self._begun_s = 0.0
+        self._is_new_turn_scheduled = False
 
     def lane(self) -> Lane:
         """A share of its own for somebody's work."""
@@ -130,6 +136,22 @@ class Scheduler:
         """A lane that had nothing to do has something."""
         self._ready.append(lane)
         self._schedule()
+
+    def first_turn_ends_s(self, began_s: float) -> float:
+        """Until when work is done at once that begins now."""
+        return began_s + min(self.first_turn_s, max(0.0, FIRST_TURNS_S - self._begun_s))
+
+    def has_begun(self, took_s: float) -> None:
+        """Work that began was done at once for so long."""
+        if took_s > 0:
+            self._begun_s += took_s
+            if not self._is_new_turn_scheduled:
+                self._is_new_turn_scheduled = True
+                self.loop.call_soon(self._new_turn)
+
+    def _new_turn(self) -> None:
+        self._is_new_turn_scheduled = False
+        self._begun_s = 0.0
 
     def _turn(self) -> None:
         """One lane works for a while; then others come first."""
@@ -161,6 +183,10 @@ class Lane:
         """Whether work waits for its turn."""
         return bool(self._queue)
 
+    def beside(self) -> Lane:
+        """A share as large as this one, for other work."""
+        return self._scheduler.lane()
+
     def begin(
         self,
         pieces: Pieces[Any],
@@ -173,8 +199,12 @@ class Lane:
 
         If not, it goes on by itself as long as `is_wanted`, and then `on_done` is called.
         """
-        ends_s = self._scheduler.now_s() + self._scheduler.first_turn_s
-        return self._advance(_Work(pieces, on_done, is_wanted), ends_s, at_once)
+        scheduler = self._scheduler
+        began_s = scheduler.now_s()
+        ends_s = scheduler.first_turn_ends_s(began_s)
+        is_done = self._advance(_Work(pieces, on_done, is_wanted), ends_s, at_once)
+        scheduler.has_begun(scheduler.now_s() - began_s)
+        return is_done
 
     def later(self, callback: Callable[[], None], after: Future[Any] | None = None) -> None:
         """Call back when it is the turn of what comes now, or when `after` is done."""

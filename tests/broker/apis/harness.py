@@ -259,6 +259,8 @@ class Caller:
     client_host = "127.0.0.1"
     closed = False
     available_bytes = 1 << 26
+    at_once_bytes = 1 << 20
+    is_broker = False
 
     def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name
@@ -266,12 +268,19 @@ class Caller:
         self.answers: list[RequestContext] = []
         self.closed_because: str | None = None
         self.buffered_bytes = 0
+        self.outgoing_bytes = 0
 
     def is_next(self, context: RequestContext) -> bool:
         return False
 
     def add_buffered(self, size_bytes: int) -> None:
         self.buffered_bytes += size_bytes
+
+    def have_read(self, size_bytes: int) -> None:
+        pass
+
+    def add_outgoing(self, size_bytes: int) -> None:
+        self.outgoing_bytes += size_bytes
 
     def settled(self, context: RequestContext) -> None:
         self.answers.append(context)

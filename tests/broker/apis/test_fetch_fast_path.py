@@ -17,12 +17,13 @@ from typing import Any, NamedTuple, get_type_hints
 import pytest
 from hypothesis import event, given, settings, strategies as st
 
-from fencepost.broker.apis import fetch_fast_path
+from fencepost.broker.apis import fetch_answer, fetch_fast_path
 from fencepost.broker.apis.fetch import handle
 from fencepost.broker.apis.fetch_answer import FetchParts
 from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
 from fencepost.broker.apis.fetch_fast_path import take_usual
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
 from fencepost.broker.net.request_context import Buffer, RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
@@ -266,6 +267,83 @@ def test_both_ways_answer_the_same(
     at_once, in_pieces = served.serve(frame, "at once"), served.serve(frame, "in pieces")
     assert at_once == in_pieces
     assert short is None or short == at_once
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    version=st.integers(12, 18),
+    topics=TOPICS,
+    at_once_bytes=st.sampled_from([1 << 20, 3000, 100, 0]),
+    quantum_bytes=st.sampled_from([3000, 200, 1]),
+    max_bytes=st.sampled_from([1 << 20, 1 << 20, 3000, 700, 1, 0]),
+    isolation_level=st.sampled_from([0, 1]),
+)
+def test_what_is_read_in_pieces_is_answered_the_same(
+    served: Served,
+    version: int,
+    topics: list[tuple[str, list[FetchPartition]]],
+    at_once_bytes: int,
+    quantum_bytes: int,
+    **fields: int,
+) -> None:
+    frame = framed(version, topics, **fields)
+    wide = served.serve(frame, "at once")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch_answer, "QUANTUM_BYTES", quantum_bytes)
+        for way in ("short", "at once", "in pieces"):
+            caller = Next("PLAINTEXT", served.node.parts)
+            caller.at_once_bytes = at_once_bytes
+            narrow = served.serve(frame, way, caller)
+            assert narrow == wide or (way == "short" and narrow is None)
+            assert caller.outgoing_bytes == 0, "what was taken for pieces is given back"
+
+
+def begin_in_pieces(served: Served, frame: bytes) -> tuple[Request, Any, Next]:
+    """A request whose answer has been begun, and its pieces."""
+    caller = Next("PLAINTEXT", served.node.parts)
+    caller.at_once_bytes = 100
+    request = served.begin(frame, "in pieces", caller)
+    assert request is not None
+    pieces = request.context.take_pieces()
+    assert pieces is not None
+    for _ in range(3):
+        assert next(pieces) is None, "others come first"
+    return request, pieces, caller
+
+
+def records_in(request: Request) -> int:
+    """How many bytes of records an answer has for its only partition."""
+    data = b"".join(bytes(part) for part in request.context.take_parts())[4:]
+    [topic] = decode_response(FetchResponse, 17, data)[1].responses
+    return len(topic.partitions[0].records)
+
+
+def test_an_answer_ends_where_memory_does_and_where_another_leader_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_answer, "QUANTUM_BYTES", 1)
+    served = Served(tmp_path)
+    frame = framed(17, [("t", [reading()])])
+    request, pieces, caller = begin_in_pieces(served, frame)
+    to_its_end(pieces)
+    all_of_it = records_in(request)
+
+    request, pieces, caller = begin_in_pieces(served, frame)
+    held_bytes = caller.outgoing_bytes
+    assert held_bytes > 0
+    caller.available_bytes = AVAILABLE_BYTES_MIN
+    to_its_end(pieces)
+    assert held_bytes <= records_in(request) < all_of_it
+    assert caller.outgoing_bytes == 0
+
+    request, pieces, caller = begin_in_pieces(served, frame)
+    served.node.lead(served.full, 1)
+    to_its_end(pieces)
+    assert 0 < records_in(request) < all_of_it
+
+    request, pieces, caller = begin_in_pieces(served, frame)
+    pieces.close()
+    assert caller.outgoing_bytes == 0, "the client has left"
 
 
 @pytest.mark.parametrize("version", range(12, 19))

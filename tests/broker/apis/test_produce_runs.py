@@ -20,7 +20,7 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce, produce_fast_path
 from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
-from fencepost.broker.net import answers, connection as connections
+from fencepost.broker.net import answers, connection as connections, turn as turn_bounds
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.log import rolling
@@ -75,6 +75,9 @@ class Prompt:
     """The lane of a scheduler with nothing else to do."""
 
     is_busy = False
+
+    def beside(self) -> Prompt:
+        return self
 
     def begin(self, pieces: Any, on_done: Callable[[], None], is_wanted: Any) -> bool:
         to_its_end(pieces)
@@ -211,7 +214,9 @@ def whatever_it_takes() -> Iterator[None]:
     """However busy the machine is and however full a segment, nothing is put off for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+        patch.setattr(connections, "COUNTED_S", float("inf"))
         patch.setattr(connections, "DISPATCH_S", float("inf"))
+        patch.setattr(turn_bounds, "TURN_DISPATCH_S", float("inf"))
         patch.setattr(rolling, "COLLECTED_BYTES", 0)  # segments of tests are small
         patch.setattr(rolling, "COLLECTED_BATCHES", 0)
         yield

@@ -12,6 +12,7 @@ from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES, Output
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.turn import QUANTUM_BYTES, Turn
 
 
 class Socket:
@@ -25,10 +26,10 @@ class Socket:
     def write(self, data: Any) -> None:
         self.taken.append(bytes(data))
 
-    def write_some(self, parts: deque[Any]) -> int:
+    def write_some(self, parts: deque[Any], most_bytes: int) -> int:
         if self.is_broken:
             raise OSError("nobody is there")
-        data = b"".join(bytes(part) for part in parts)[: self.room]
+        data = b"".join(bytes(part) for part in parts)[: min(self.room, most_bytes)]
         self.taken.append(data)
         return len(data)
 
@@ -43,13 +44,15 @@ class Client:
     """A connection with nothing but answers, and the host it shares with nobody."""
 
     listener_name, client_host, routes, available_bytes = "PLAINTEXT", "?", {}, 0
+    is_broker = False
 
     def __init__(self) -> None:
         self.socket = Socket()
         self.now = 5.0
         loop: Any = SimpleNamespace(time=lambda: self.now)
         self.budget = MemoryBudget(loop, list, 1000)
-        self.output = Output(self.socket, self.socket, self.budget, lambda: self.now)
+        self.turn = Turn(lambda callback: None)
+        self.output = Output(self.socket, self.socket, self.budget, self.turn, lambda: self.now)
         self.work: list[Any] = []
         self.usual = UsualRuns()
         host: Any = SimpleNamespace(
@@ -93,7 +96,7 @@ class Client:
 
     def out(self) -> bytes:
         before = len(self.socket.taken)
-        while self.output.write():
+        while self.output.write(QUANTUM_BYTES):
             """All of it."""
         return b"".join(self.socket.taken[before:])
 
@@ -250,8 +253,8 @@ def test_small_output_leaves_as_one_write(client) -> None:
     for data in (b"a", b"b"):
         client.output.put([data, data])
     assert client.budget.outgoing_bytes == client.output.size_bytes == 4
-    assert client.output.write() and client.socket.taken == [b"aabb"]
-    assert not client.output.write() and client.budget.outgoing_bytes == 0
+    assert client.output.write(QUANTUM_BYTES) and client.socket.taken == [b"aabb"]
+    assert not client.output.write(QUANTUM_BYTES) and client.budget.outgoing_bytes == 0
 
 
 def test_large_output_leaves_as_it_is_taken(client) -> None:
@@ -263,9 +266,9 @@ def test_large_output_leaves_as_it_is_taken(client) -> None:
     client.output.put([b"d"])
     assert client.output.stalled_since == 5.0
     client.now = 7.0
-    assert client.output.write() and client.output.stalled_since == 7.0
+    assert client.output.write(QUANTUM_BYTES) and client.output.stalled_since == 7.0
     assert client.output.size_bytes == client.budget.outgoing_bytes == 6_001 < SMALL_OUTPUT_BYTES
-    assert client.output.write() and not client.output
+    assert client.output.write(QUANTUM_BYTES) and not client.output
     assert b"".join(client.socket.taken) == b"".join(parts) + b"d"
     assert client.output.stalled_since is None
 
@@ -274,11 +277,11 @@ def test_large_output_leaves_as_it_is_taken(client) -> None:
 def test_nothing_is_written_to_who_does_not_take_it(client, why) -> None:
     client.output.put([b"a"])
     client.output.is_paused, client.socket.closing = why == "paused", why == "closing"
-    assert not client.output.write() and client.output.size_bytes == 1
+    assert not client.output.write(QUANTUM_BYTES) and client.output.size_bytes == 1
 
 
 def test_output_to_a_broken_socket_is_dropped(client) -> None:
     client.socket.is_broken = True
     client.output.put([bytes(SMALL_OUTPUT_BYTES + 1)])
-    assert client.output.write() and client.socket.aborted
+    assert client.output.write(QUANTUM_BYTES) and client.socket.aborted
     assert not client.output and client.budget.outgoing_bytes == client.output.size_bytes == 0

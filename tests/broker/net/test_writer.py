@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.turn import QUANTUM_BYTES
 from fencepost.broker.net.writer import (
     CHUNK_BYTES,
     VECTOR_PARTS,
@@ -65,20 +66,20 @@ def over(near: socket.socket, unwritten: int = 0, **behind: Any) -> tuple[Transp
 def test_large_output_goes_to_a_plain_socket_as_a_vector(pair: Any) -> None:
     near, far = pair
     transport, writer = over(near)
-    assert writer.write_some(deque([b"one", memoryview(b"two")])) == 6
+    assert writer.write_some(deque([b"one", memoryview(b"two")]), QUANTUM_BYTES) == 6
     assert far.recv(100) == b"onetwo" and transport.written == []
 
 
 def test_a_vector_has_no_more_parts_than_systems_allow(pair: Any) -> None:
     near, _ = pair
     _, writer = over(near)
-    assert writer.write_some(deque([b"x"] * (VECTOR_PARTS + 1))) == VECTOR_PARTS
+    assert writer.write_some(deque([b"x"] * (VECTOR_PARTS + 1)), QUANTUM_BYTES) == VECTOR_PARTS
 
 
 def test_nothing_overtakes_what_the_transport_has_left_to_write(pair: Any) -> None:
     near, _ = pair
     transport, writer = over(near, unwritten=1)
-    assert writer.write_some(deque([b"one", b"two"])) == 3
+    assert writer.write_some(deque([b"one", b"two"]), QUANTUM_BYTES) == 3
     assert transport.written == [b"one"]
 
 
@@ -89,7 +90,7 @@ def test_what_a_full_socket_does_not_take_waits_in_the_transport(pair: Any) -> N
     with contextlib.suppress(BlockingIOError):
         while True:
             near.send(large)
-    assert writer.write_some(deque([large])) == CHUNK_BYTES
+    assert writer.write_some(deque([large]), QUANTUM_BYTES) == CHUNK_BYTES
     assert transport.written == [large[:CHUNK_BYTES]]
 
 
@@ -98,14 +99,14 @@ def test_a_broken_connection_is_an_error(pair: Any) -> None:
     _, writer = over(near)
     far.close()
     with pytest.raises(OSError):
-        writer.write_some(deque([b"nobody is there"]))
+        writer.write_some(deque([b"nobody is there"]), QUANTUM_BYTES)
 
 
 def test_behind_a_layer_that_encrypts_nothing_goes_to_the_socket(pair: Any) -> None:
     near, far = pair
     transport, writer = over(near, sslcontext=object())
     assert type(writer) is TransportWriter
-    assert writer.write_some(deque([b"secret"])) == 6
+    assert writer.write_some(deque([b"secret"]), QUANTUM_BYTES) == 6
     writer.write(b"small")
     assert transport.written == [b"secret", b"small"]
     far.setblocking(False)

@@ -190,6 +190,8 @@ class _Fetch:
         max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
         waits = request.max_wait_ms > 0
         is_replica = replica.replica_id >= 0
+        if is_replica:
+            context.comes_from_broker()
         self._parts = parts
         self._context = context
         self._session = session

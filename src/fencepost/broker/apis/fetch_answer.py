@@ -6,7 +6,11 @@ answer that has something to tell of others, while a thread brings the records i
 (`broker.storage.cold_reads`); the client's next request finds them. If there is nothing to tell
 yet, the answer waits for the first of those partitions, and the event loop goes on. So a slow disk
 slows the partitions on it, also within one request. Nothing that was read is kept while an answer
-waits.
+waits for the disk.
+
+Records are read in pieces of `QUANTUM_BYTES`, or less if all connections have moved much in this
+turn (`broker.net.turn`), and other work comes in between. What was read counts in the memory budget
+from then on, and where that has nothing left the answer ends.
 
 What a partition was found to be when the request arrived is used again unless it has moved since.
 """
@@ -22,7 +26,9 @@ from fencepost.batch.header import measure
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.turn import QUANTUM_BYTES
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads, first_done
 from fencepost.broker.storage.storage import Storage
@@ -62,6 +68,7 @@ PartitionLook = Look[HostedPartition, SessionKey]
 PARTITION_BYTES: Final = 512
 """What a fetch takes for each of its partitions until it is answered."""
 PARTITIONS_PER_PIECE: Final = 20
+_LAST_OF_PIECE: Final = PARTITIONS_PER_PIECE - 1
 TOPIC_IDS_FROM: Final = 13
 STORAGE_ERROR_FROM: Final = 6
 LEADER_FROM: Final = 12
@@ -101,6 +108,17 @@ class _Cold:
     tries: int
 
 
+class _Part(NamedTuple):
+    """A partition of which there may be more to read, and what was read of it so far."""
+
+    position: int
+    look: PartitionLook
+    data: PartitionData
+    size_bytes: int
+    following: tuple[int, int]
+    """The next batch's base offset and size."""
+
+
 class FetchAnswer:
     """The answer to one request, while it is made."""
 
@@ -110,9 +128,13 @@ class FetchAnswer:
         "_budget",
         "_cold",
         "_context",
+        "_held_bytes",
         "_looks",
+        "_more",
         "_outcomes",
         "_parts",
+        "_piece_bytes",
+        "_read_bytes",
         "_session",
         "_tells",
         "_terms",
@@ -134,6 +156,11 @@ class FetchAnswer:
         self._terms = terms
         self._asker = None if session.session is None else Asker.of(terms)
         self._budget = ReadBudget(min(terms.max_bytes, context.available_bytes))
+        self._piece_bytes = context.at_once_bytes
+        """What may be read before others come first."""
+        self._more: _Part | None = None
+        """The partition that was read last, if that was not all there is."""
+        self._read_bytes = self._held_bytes = 0
         self._looks: list[PartitionLook] = []
         self._answered: list[PartitionData] = []
         self._outcomes: list[tuple[SessionKey, FetchOutcome]] = []
@@ -148,41 +175,51 @@ class FetchAnswer:
         """Read, and compose the response. `looks` were taken just now, of all partitions."""
         partitions = self._session.partitions if looks is None else [one.wanted for one in looks]
         others_ran = False
-        for position, wanted in enumerate(partitions):
-            if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
-                others_ran = True
-                yield None
-            if looks is None or (others_ran and looks[position].is_stale):
-                look = self._look(wanted)
-            else:
-                look = looks[position]
-            self._looks.append(look)
-            self._take(position, look)
-        return (yield from self._when_read())
+        try:
+            for position, wanted in enumerate(partitions):
+                if self._piece_bytes <= 0 or position % PARTITIONS_PER_PIECE == _LAST_OF_PIECE:
+                    others_ran = True
+                    yield from self._let_others()
+                if looks is None or (others_ran and looks[position].is_stale):
+                    look = self._look(wanted)
+                else:
+                    look = looks[position]
+                self._looks.append(look)
+                self._take(position, look)
+                if self._more is not None:
+                    others_ran = True
+                    yield from self._read_on(self._more)
+            return (yield from self._when_read())
+        finally:
+            self._context.add_outgoing(-self._held_bytes)
 
     def make_at_once(
         self, looks: Sequence[PartitionLook] | None
     ) -> FetchResponse | Generator[Future[None] | None, None, FetchResponse]:
-        """The same in one go; or in pieces after all, if there are many, or it has to wait."""
-        if looks is None:
-            wanted = self._session.partitions
-            if len(wanted) >= PARTITIONS_PER_PIECE:
-                return self.make(None)
-            looks = [self._look(one) for one in wanted]
-        elif len(looks) >= PARTITIONS_PER_PIECE:
-            return self.make(looks)
-        for position, look in enumerate(looks):
-            self._looks.append(look)
-            self._take(position, look)
-        if self._cold and not self._tells:
-            return self._when_read()
-        return self._finish()
+        """The same in one go; or in pieces after all, if there is much, or it has to wait."""
+        pieces = self.make(looks)
+        if len(self._session.partitions if looks is None else looks) >= PARTITIONS_PER_PIECE:
+            return pieces
+        try:
+            first = next(pieces)
+        except StopIteration as done:
+            response: FetchResponse = done.value
+            return response
+        return _begun(first, pieces)
+
+    def _let_others(self) -> Generator[None, None, None]:
+        """Others come first; meanwhile what was read counts as memory that is taken."""
+        more_bytes = self._read_bytes - self._held_bytes
+        self._held_bytes += more_bytes
+        self._context.add_outgoing(more_bytes)
+        yield None
+        self._piece_bytes = QUANTUM_BYTES
 
     def _when_read(self) -> Generator[Future[None] | None, None, FetchResponse]:
         """The response, as soon as it has something to tell."""
         while self._cold and not self._tells:
             yield first_done([cold.future for cold in self._cold.values()])
-            self._try_cold_again()
+            yield from self._try_cold_again()
         if len(self._looks) >= PARTITIONS_PER_PIECE:
             yield None
         response = self._finish()
@@ -225,7 +262,15 @@ class FetchAnswer:
             part, size_bytes = self._refused(look.wanted.key[1], code), 0
         finally:
             del before  # its future may have kept the error, and that this frame
-        self._budget.spend(size_bytes)
+        if self._more is None:
+            self._have_taken(position, look, part, size_bytes)
+        else:
+            self._more = self._more._replace(position=position)
+
+    def _have_taken(
+        self, position: int, look: PartitionLook, part: PartitionData, size_bytes: int
+    ) -> None:
+        """This is what there will be of a partition; or what there is of a cold one for now."""
         outcome = FetchOutcome(
             size_bytes,
             part.high_watermark,
@@ -247,12 +292,14 @@ class FetchAnswer:
         if look.is_at_end and not part.error_code:
             self._settle(look)
 
-    def _try_cold_again(self) -> None:
+    def _try_cold_again(self) -> Generator[None, None, None]:
         """Read what may be in the page cache by now; the partitions may have moved meanwhile."""
         for position in list(self._cold):
             if self._cold[position].future.done():
                 look = self._looks[position] = self._look(self._looks[position].wanted)
                 self._take(position, look)
+                if self._more is not None:
+                    yield from self._read_on(self._more)
 
     def _count(self, look: PartitionLook, size_bytes: int, error_code: int) -> None:
         if look.partition is not None:
@@ -293,19 +340,72 @@ class FetchAnswer:
         limit_bytes = self._budget.limit_for(look)
         if limit_bytes is None:
             return part, 0
-        hosted, bounds, offset = look.partition, look.bounds, look.wanted.fetch_offset
-        assert hosted is not None and bounds is not None, "only what is here is read"
-        parts = self._parts
-        with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(tries):
-            data = hosted.log.read(
-                offset, limit_bytes, bounds.upper_bound, self._budget.takes_any_batch
-            )
-            if self._reads_committed:
-                part.aborted_transactions = _aborted(hosted, offset, data)
+        piece_bytes = min(limit_bytes, max(self._piece_bytes, 0))
+        is_whole = piece_bytes == limit_bytes
+        offset = look.wanted.fetch_offset
+        any_batch = self._budget.takes_any_batch and is_whole
+        with self._parts.cold_reads.reading(tries):
+            data = self._read(look, part, offset, piece_bytes, any_batch)
+            following = None if is_whole else data.find_following()
         part.records = data.buffers
+        if following is not None:
+            self._more = _Part(0, look, part, data.size_bytes, following)
+        return part, data.size_bytes
+
+    def _read(
+        self,
+        look: PartitionLook,
+        part: PartitionData,
+        offset: int,
+        most_bytes: int,
+        any_batch: bool,
+    ) -> ReadResult:
+        """Read a piece; what was aborted in it is added to `part`. NotCachedError, LOG_ERRORS."""
+        hosted, bounds = look.partition, look.bounds
+        assert hosted is not None and bounds is not None, "only what is here is read"
+        with self._parts.storage.descriptors.without_waiting():
+            data = hosted.log.read(offset, most_bytes, bounds.upper_bound, any_batch)
+            if self._reads_committed and data.buffers:
+                part.aborted_transactions = _aborted(hosted, look.wanted.fetch_offset, data)
+        self._piece_bytes -= data.size_bytes
+        self._read_bytes += data.size_bytes
+        self._context.have_read(data.size_bytes)
+        self._budget.spend(data.size_bytes)
         if self._terms.is_replica:
             self._parts.throttle.record(hosted, data.size_bytes)
-        return part, data.size_bytes
+        return data
+
+    def _read_on(self, more: _Part) -> Generator[None, None, None]:
+        """Read what else there is of a partition, up to the answer's limits."""
+        self._more = None
+        position, look, part, size_bytes, _ = more
+        following: tuple[int, int] | None = more.following
+        buffers = list(part.records or ())
+        while following is not None:
+            yield from self._let_others()
+            offset, batch_bytes = following
+            limit_bytes = min(self._budget.left_bytes, look.wanted.partition_max_bytes - size_bytes)
+            any_batch = self._budget.takes_any_batch
+            if (
+                not look.may_read_on
+                or (batch_bytes > limit_bytes and not any_batch)
+                or (size_bytes and self._context.available_bytes <= AVAILABLE_BYTES_MIN)
+            ):
+                break
+            piece_bytes = min(limit_bytes, max(QUANTUM_BYTES, batch_bytes))
+            try:
+                with self._parts.cold_reads.reading(0):
+                    data = self._read(look, part, offset, piece_bytes, any_batch)
+                    following = data.find_following()
+            except NotCachedError as cold:  # the next request finds it
+                self._parts.cold_reads.begin(cold, limit_bytes)
+                break
+            except LOG_ERRORS:  # the next request is told
+                break
+            buffers += data.buffers
+            size_bytes += data.size_bytes
+        part.records = buffers
+        self._have_taken(position, look, part, size_bytes)
 
     @property
     def _reads_committed(self) -> bool:
@@ -358,6 +458,14 @@ class FetchAnswer:
                 NodeEndpoint(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
                 for n in hints.endpoints()
             ]
+
+
+def _begun(
+    first: Future[None] | None, pieces: Generator[Future[None] | None, None, FetchResponse]
+) -> Generator[Future[None] | None, None, FetchResponse]:
+    """Pieces of which the first has been done."""
+    yield first
+    return (yield from pieces)
 
 
 def _aborted(hosted: HostedPartition, offset: int, data: ReadResult) -> list[AbortedTransaction]:

@@ -7,10 +7,10 @@ answers are the same, byte for byte.
 
 Usual is: v12 or later, nothing tagged, no rack, no replica, one byte wanted, no partition twice; no
 session, or the next request of one; an answer that would leave now; at most `PARTITIONS_MAX`
-partitions, of which those of a session that are quiet do not count, and no more forgotten. Of
-partitions it is usual that they are here, that the offset may be read, that the records are in the
-page cache, and, to who reads committed records alone, that no transaction was aborted from the
-offset's segment on.
+partitions, of which those of a session that are quiet do not count, and no more forgotten; no more
+records than may be read at once (`broker.net.turn`). Of partitions it is usual that they are here,
+that the offset may be read, that the records are in the page cache, and, to who reads committed
+records alone, that no transaction was aborted from the offset's segment on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fencepost.broker.apis.fetch_bytes import (
 )
 from fencepost.broker.net.registry import Pieces
 from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.turn import SMALL_BYTES
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
 from fencepost.machines.fetch import (
@@ -209,6 +210,7 @@ class _Usual:
         reads_committed = self._asker.isolation == _READ_COMMITTED
         some: list[Answered] = []
         left_bytes = min(self._max_bytes, self._context.available_bytes)
+        at_once_bytes = self._context.at_once_bytes
         has_data = False
         with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(0):
             for hosted, wanted, bounds in found:
@@ -220,6 +222,10 @@ class _Usual:
                 try:
                     if reads_committed and hosted.log.has_aborted_transactions(offset):
                         return None
+                    if limit_bytes > at_once_bytes:
+                        has_bytes = hosted.log.measure(offset, limit_bytes, bounds.upper_bound)
+                        if has_bytes > at_once_bytes or not has_bytes:
+                            return None
                     there = hosted.log.read(offset, limit_bytes, bounds.upper_bound, not has_data)
                 except NotCachedError as cold:
                     unread[wanted.key] = without_frames(cold)
@@ -230,6 +236,9 @@ class _Usual:
                 data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
                 some.append((topic, index, bounds, data))
                 left_bytes -= len(data)
+                at_once_bytes -= len(data)
+                if len(data) > SMALL_BYTES:
+                    self._context.have_read(len(data))
                 has_data = has_data or len(data) > 0
         return some
 

@@ -32,6 +32,8 @@ class Client(Protocol):
 
     closed: bool
     """Whether nothing can be sent any more."""
+    is_broker: bool
+    """Whether it is a broker, which need not wait for clients."""
 
     def close(self, reason: str) -> None:
         """Disconnect after what is on its way out already."""
@@ -174,7 +176,8 @@ class Answers:
 
     def work_on(self, context: RequestContext, pieces: Pieces, on_done: Callable[[], None]) -> bool:
         """Work on an answer, as long as the client is there; whether it is done already."""
-        return self._host.work.begin(
+        lane = self._host.broker_work if self._client.is_broker else self._host.work
+        return lane.begin(
             context.answering(pieces), on_done, is_wanted=lambda: not context.disconnected
         )
 

@@ -23,7 +23,9 @@ So what a connection buffers is at most one frame (`socket.request.max.bytes`), 
 one response over the high water; `memory_budget` bounds the sum over all connections. A request may
 have `route.max_elements` array elements, because a byte on the wire can become an object here, and
 a client that has sent many requests gives the others a turn every `DISPATCH_S`. Long frames of
-several clients are decoded one per turn of the event loop (`runtime.cooperative`).
+several clients are decoded one per turn of the event loop (`runtime.cooperative`). What all
+connections do in one turn has bounds, too (`turn`): beyond them a connection receives, reads and
+writes what is small, and waits with the rest.
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
 Texts that are not UTF-8 are well-formed, as in Kafka: they have U+FFFD for what cannot be decoded
@@ -42,10 +44,12 @@ from typing import Any
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
 from fencepost.broker.net.host import Host
+from fencepost.broker.net.memory_budget import OUTGOING_BYTES_MAX
 from fencepost.broker.net.output import Output
 from fencepost.broker.net.registry import API_VERSIONS_KEY, PRODUCE_KEY
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.turn import COUNTED_S, QUANTUM_BYTES, SMALL_BYTES
 from fencepost.broker.net.unsupported_version import unsupported_version_response
 from fencepost.broker.net.writer import Buffer, writer_for
 from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
@@ -81,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.client_host = "?"
         self.client_port = 0
-        self.closed = self.accepted = False
+        self.closed = self.accepted = self.is_broker = False
         self.last_activity = self.arrived_s = 0.0
         self._new_context = listener.new_context
         self._transport: Any = None
@@ -89,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: Answers
         self._fd = -1
         # in
+        self._turn = listener.turn
         self._scratch = listener.scratch
         self._tail: Buffer = b""  # the start of a frame, when it is short
         self._own: bytearray | None = None  # the buffer of a long frame
@@ -102,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits = False  # too many connections came at once
         self._waits_for_turn = False  # a long frame waits while others are at work
         self._has_turn = False  # and may be decoded now
+        self._waits_to_receive = False  # all connections have received much in this turn
         self._headers = RememberedHeaders()
 
     # -- life ------------------------------------------------------------------------------
@@ -115,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._fd = sock.fileno() if sock is not None else -1
         host = self._listener
         writer = writer_for(transport)
-        self._output = Output(transport, writer, host.memory_budget, host.loop.time)
+        self._output = Output(transport, writer, host.memory_budget, host.turn, host.loop.time)
         self._answers = Answers(self, host, self._output)
         self.last_activity = host.loop.time()
         self.accepted = self._listener.connected(self)
@@ -166,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     def disconnect(self) -> None:
         """Close without a log line; output that is under way is still offered to the client."""
         self._answers.put_usual()
-        self.flush()
+        self._write_out(is_last=True)
         self.closed = True
         self._transport.close()
 
@@ -198,6 +204,19 @@ class Connection(asyncio.BufferedProtocol):
         return self._listener.memory_budget.available_bytes
 
     @property
+    def at_once_bytes(self) -> int:
+        """See `Replier`."""
+        return self._turn.at_once_bytes
+
+    def have_read(self, size_bytes: int) -> None:
+        """See `Replier`."""
+        self._turn.spend_read_bytes(size_bytes)
+
+    def add_outgoing(self, size_bytes: int) -> None:
+        """See `Replier`."""
+        self._listener.memory_budget.add_outgoing(size_bytes)
+
+    @property
     def unread_fd(self) -> int:
         """The socket's descriptor if nothing is read from it now, or -1."""
         return self._fd if self._reading_paused and not self.closed else -1
@@ -221,12 +240,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: behind the unfinished frame."""
+        most_bytes = SCRATCH_SIZE_BYTES if self._turn.left_bytes > 0 else SMALL_BYTES
         if self._own is not None:
-            return self._own_view[self._filled :]
+            return self._own_view[self._filled : self._filled + most_bytes]
         tail = self._tail
         if tail:
             self._scratch[: len(tail)] = tail
-        return self._scratch[len(tail) :]
+        return self._scratch[len(tail) : len(tail) + most_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         """`nbytes` have arrived: dispatch what is whole, keep the rest."""
@@ -239,6 +259,22 @@ class Connection(asyncio.BufferedProtocol):
         else:
             view, end = self._scratch, len(self._tail) + nbytes
         self._take(view, end)
+        if nbytes >= SMALL_BYTES:
+            self._have_received(nbytes)
+
+    def _have_received(self, size_bytes: int) -> None:
+        """Let others go first if all connections have received much in this turn."""
+        turn = self._turn
+        turn.spend_bytes(size_bytes)
+        if turn.left_bytes <= 0 and not self.closed:
+            self._waits_to_receive = True
+            turn.wait(self)
+            self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
 
     def _take(self, view: memoryview, end: int) -> None:
         """Dispatch the whole frames in view[:end] and keep what is left."""
@@ -255,24 +291,24 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._write_out()
         if self._stalled or self._blocked():
-            if not self._reading_paused:
-                self._reading_paused = True
-                self._transport.pause_reading()
+            self._pause_reading()
             self._maybe_resume_reading()
 
     def _dispatch_frames(self, view: memoryview, end: int) -> int:
         """Dispatch frames until one is not whole or a bound is met; where that is."""
         start = 0
         self._stalled = False
-        turn_ends = perf_counter() + DISPATCH_S
+        began = now = perf_counter()
+        turn_ends = began + max(0.0, min(DISPATCH_S, self._turn.left_s))
         while end - start >= 4:
-            if self._blocked() or perf_counter() > turn_ends:
+            if self._blocked() or now > turn_ends:
                 self._stalled = True
                 break
             done, start = start, self._take_run(view, start, end)
             if self.closed:
                 return end
             if start > done:
+                now = perf_counter()
                 continue
             (size_bytes,) = _LENGTH.unpack_from(view, start)
             if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
@@ -288,7 +324,9 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatch(view[start + 4 : frame_end])
             if self.closed:
                 return end
-            start = frame_end
+            start, now = frame_end, perf_counter()
+        if now - began > COUNTED_S:
+            self._turn.spend_s(now - began)
         return start
 
     def _take_run(self, view: memoryview, start: int, end: int) -> int:
@@ -486,6 +524,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._at_work
             or self._waits
             or self._waits_for_turn
+            or self._waits_to_receive
             or len(answers.waiting) >= MAX_REQUESTS_IN_FLIGHT
             or answers.frame_bytes > MAX_FRAME_BYTES_IN_FLIGHT
             or answers.buffered_bytes > BUFFERED_HIGH_WATER_BYTES
@@ -571,9 +610,28 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.drain()
         self.flush()
 
-    def _write_out(self) -> None:
-        answers, output = self._answers, self._output
-        while output.size_bytes and output.write():
+    def go_on(self) -> int:
+        """See `turn.Waiting`."""
+        if self.closed:
+            return 0
+        self.flush()
+        if not self._waits_to_receive:
+            return 0
+        self._waits_to_receive = False
+        self._resume_reading()
+        return SCRATCH_SIZE_BYTES
+
+    def _write_out(self, is_last: bool = False) -> None:
+        answers, output, turn = self._answers, self._output, self._turn
+        left_bytes = OUTGOING_BYTES_MAX if is_last else QUANTUM_BYTES
+        while output.size_bytes:
+            if output.is_large and not is_last and (left_bytes <= 0 or turn.left_bytes <= 0):
+                turn.wait(self)
+                break
+            before_bytes = output.size_bytes
+            if not output.write(left_bytes):
+                break
+            left_bytes -= before_bytes - output.size_bytes
             if answers.waiting:
                 answers.drain()
 

@@ -11,6 +11,7 @@ from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.registry import Routes
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.turn import Turn
 from fencepost.runtime.cooperative import Lane
 
 
@@ -53,7 +54,10 @@ class Host(Protocol):
     scratch: memoryview
     """What is received stands here first, of all connections."""
     work: Lane
+    broker_work: Lane
+    """For connections of brokers, whose requests need not wait for all that clients want."""
     memory_budget: MemoryBudget
+    turn: Turn
     disconnect_log: DisconnectLog
     new_context: Callable[..., RequestContext]
     """Makes what stands for a request until it is answered."""

@@ -19,7 +19,7 @@ no more than half of what is kept free of both.
 
 Output that answers produce outside of a connection's own turn (group commit, long polls) is
 collected and flushed once per turn of the event loop, so that answers that become known together
-leave together.
+leave together. How much all connections do in one turn is the `turn`'s to say.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.broker.net.turn import Turn
 from fencepost.runtime.cooperative import Lane
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Listener:
         self.memory_budget = MemoryBudget(
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
+        self.turn = Turn(loop.call_soon)
         self.disconnect_log = DisconnectLog()
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
@@ -108,6 +110,7 @@ class Listener:
         """Takes usual Produce requests, if anybody does."""
         self.request_metrics: RequestMetrics | None = None
         self.work = work
+        self.broker_work = work.beside()
         self._per_host: dict[str, int] = {}
         self.names: list[str] = []
         """Of the endpoints that were bound."""
@@ -235,6 +238,7 @@ class Listener:
         self.count.open -= 1
         self.counts.closed[connection.listener_name] += 1
         self._unflushed.pop(connection, None)
+        self.turn.forget(connection)
         if self._drained is not None and not self.connections:
             self._drained.set()
         left = self._per_host.get(connection.client_host, 0) - 1

@@ -2,7 +2,7 @@
 
 Small output leaves as one concatenated write, large output as the parts themselves. How bytes reach
 the socket is the `writer`'s to know, and nobody else writes to it: a layer that encrypts may stand
-between. What is here counts in the `memory_budget`.
+between. What is here counts in the `memory_budget`, what is written of large output in the `turn`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.turn import SMALL_BYTES, Turn
 from fencepost.broker.net.writer import Buffer, Writer
 
-SMALL_OUTPUT_BYTES: Final = 32 * 1024
+SMALL_OUTPUT_BYTES: Final = SMALL_BYTES
 """Below this, one concatenated write is cheaper than a vector."""
 
 
@@ -27,17 +28,24 @@ class Output:
         "_now",
         "_parts",
         "_transport",
+        "_turn",
         "_writer",
         "is_paused",
         "size_bytes",
     )
 
     def __init__(
-        self, transport: Any, writer: Writer, budget: MemoryBudget, now: Callable[[], float]
+        self,
+        transport: Any,
+        writer: Writer,
+        budget: MemoryBudget,
+        turn: Turn,
+        now: Callable[[], float],
     ) -> None:
         self._transport = transport
         self._writer = writer
         self._budget = budget
+        self._turn = turn
         self._now = now
         self._parts: deque[Buffer] = deque()
         self._moved_at = 0.0
@@ -68,9 +76,14 @@ class Output:
         self._parts.clear()
         self.size_bytes = 0
 
-    def write(self) -> bool:
-        """Write all that is small, or as much of it as the writer takes now; whether there was
-        anything that may be written."""
+    @property
+    def is_large(self) -> bool:
+        """Whether there is so much that others may have to go first."""
+        return self.size_bytes > SMALL_OUTPUT_BYTES
+
+    def write(self, most_bytes: int) -> bool:
+        """Write all that is small, or as much of it as the writer takes now and `most_bytes`
+        allows; whether there was anything that may be written."""
         if not self._parts or self.is_paused or self._transport.is_closing():
             return False
         if self.size_bytes <= SMALL_OUTPUT_BYTES:
@@ -78,12 +91,12 @@ class Output:
             self.drop()
             self._writer.write(data)
         else:
-            self._write_large()
+            self._write_large(most_bytes)
         return True
 
-    def _write_large(self) -> None:
+    def _write_large(self, most_bytes: int) -> None:
         try:
-            self._sent(self._writer.write_some(self._parts))
+            self._sent(self._writer.write_some(self._parts, most_bytes))
         except OSError:
             self.drop()  # the transport will find out, and why, by itself
             self._transport.abort()
@@ -92,6 +105,7 @@ class Output:
         """Drop `count_bytes` from the front."""
         self.size_bytes -= count_bytes
         self._budget.add_outgoing(-count_bytes)
+        self._turn.spend_bytes(count_bytes)
         self._moved_at = self._now()
         parts = self._parts
         while count_bytes:

@@ -51,6 +51,22 @@ class Replier(Protocol):
         """How large an answer should be at most, if that can be chosen."""
         ...
 
+    @property
+    def at_once_bytes(self) -> int:
+        """How many bytes an answer may read before others come first."""
+        ...
+
+    def have_read(self, size_bytes: int) -> None:
+        """An answer has read so many bytes from a log."""
+        ...
+
+    is_broker: bool
+    """Whether a broker is the client."""
+
+    def add_outgoing(self, size_bytes: int) -> None:
+        """An answer that is made takes so much more (or less) memory."""
+        ...
+
     def is_next(self, context: RequestContext) -> bool:
         """Whether the context's answer would leave now."""
         ...
@@ -137,6 +153,24 @@ class RequestContext:
     def available_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen: memory may be short."""
         return self.connection.available_bytes
+
+    @property
+    def at_once_bytes(self) -> int:
+        """How many bytes the answer may read before it lets others go first."""
+        return self.connection.at_once_bytes
+
+    def have_read(self, size_bytes: int) -> None:
+        """The answer has read so many bytes from a log."""
+        self.connection.have_read(size_bytes)
+
+    def comes_from_broker(self) -> None:
+        """The client is a broker: what it is sent comes before what clients are."""
+        self.connection.is_broker = True
+
+    def add_outgoing(self, size_bytes: int) -> None:
+        """An answer that is made in pieces takes so much more memory, or less: as much of it as it
+        took, when it is done. What is left for others is `available_bytes`."""
+        self.connection.add_outgoing(size_bytes)
 
     @property
     def is_next(self) -> bool:

@@ -34,8 +34,9 @@ class Writer(Protocol):
     write: Callable[[Buffer], None]
     """Takes all of a small output."""
 
-    def write_some(self, parts: deque[Buffer]) -> int:
-        """Take what it can from the front of `parts`, which stay as they are; how many bytes.
+    def write_some(self, parts: deque[Buffer], most_bytes: int) -> int:
+        """Take what it can from the front of `parts`, which stay as they are, and no more than
+        `most_bytes`; how many bytes.
 
         OSError if the connection is broken.
         """
@@ -52,9 +53,9 @@ class TransportWriter:
         self._transport = transport
         self.write: Callable[[Buffer], None] = transport.write
 
-    def write_some(self, parts: deque[Buffer]) -> int:
+    def write_some(self, parts: deque[Buffer], most_bytes: int) -> int:
         """Give the transport a chunk, after which it pauses the connection's writing."""
-        chunk = memoryview(parts[0])[:CHUNK_BYTES]
+        chunk = memoryview(parts[0])[: min(CHUNK_BYTES, most_bytes)]
         self._transport.write(chunk)
         return len(chunk)
 
@@ -68,15 +69,27 @@ class SocketWriter(TransportWriter):
         super().__init__(transport)
         self._fd = fd
 
-    def write_some(self, parts: deque[Buffer]) -> int:
+    def write_some(self, parts: deque[Buffer], most_bytes: int) -> int:
         """Give a vector to the socket; if that is full, a chunk to the transport, which waits."""
         if self._transport.get_write_buffer_size() == 0:
-            vector = [parts[i] for i in range(min(len(parts), VECTOR_PARTS))]
             try:
-                return os.writev(self._fd, vector)
+                return os.writev(self._fd, _front(parts, most_bytes))
             except (BlockingIOError, InterruptedError):
                 pass
-        return super().write_some(parts)
+        return super().write_some(parts, most_bytes)
+
+
+def _front(parts: deque[Buffer], most_bytes: int) -> list[Buffer]:
+    """So many bytes of the first parts, and no more parts than a vector may have."""
+    vector: list[Buffer] = []
+    for part in parts:
+        vector.append(part)
+        most_bytes -= len(part)
+        if most_bytes <= 0 or len(vector) == VECTOR_PARTS:
+            break
+    if most_bytes < 0:
+        vector[-1] = memoryview(vector[-1])[:most_bytes]
+    return vector
 
 
 def writer_for(transport: asyncio.BaseTransport) -> Writer:

@@ -230,6 +230,15 @@ class Look(Struct, Generic[Partition, Key]):
         )
 
     @property
+    def may_read_on(self) -> bool:
+        """Whether records behind those that were read are still those of the same leader: a log
+        is cut for another one alone."""
+        if self.partition is None or self.bounds is None:
+            return False
+        machine = self.partition.machine
+        return not machine.has_ended and machine.leader_epoch == self.bounds.leader_epoch
+
+    @property
     def is_stale(self) -> bool:
         """Whether to look again, if something else may have run since: what moves and an error."""
         return self.bounds is None or self.has_moved or self.has_grown
@@ -372,6 +381,11 @@ class ReadBudget:
         if limit_bytes > 0:
             return limit_bytes
         return None if self._has_data else 0
+
+    @property
+    def left_bytes(self) -> int:
+        """How many bytes of records the answer may still have."""
+        return self._left_bytes
 
     @property
     def takes_any_batch(self) -> bool:
