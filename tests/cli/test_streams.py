@@ -120,6 +120,7 @@ NOT_RUN = {
     ("log-dirs", "move"),
     ("topics", "alter"),
     ("groups", "delete"),
+    ("groups", "delete-offsets"),
     ("transactions", "describe"),
     ("transactions", "abort"),
     ("transactions", "force-terminate"),
