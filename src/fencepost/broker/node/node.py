@@ -298,7 +298,7 @@ class Node(NodeCore):
     def _say_where(self) -> None:
         levels = {KRAFT_VERSION.name: self.metadata.machine.kraft_version}
         if features := self.metadata.image.features:  # a controller may have no leader yet
-            log.info("%s", finalized_line(features | levels))
+            log.info("%s", finalized_line({**features, **levels}))
         told = {} if self.broker is None else {one.name: one for one in self.broker.advertised}
         for endpoint in self._all_bound():
             log.info("listening on %s (%s)", endpoint, endpoint.name)
