@@ -51,7 +51,7 @@ COMMANDS: tuple[Command, ...] = (
         "topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics", DATA
     ),
     Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic", DATA),
-    Command("consume", "fencepost.cli.consume", "print records of a topic", DATA),
+    Command("consume", "fencepost.cli.consume", "print records of topics", DATA),
     Command(
         "offsets", "fencepost.cli.offsets", "where partitions begin and end, offsets by time", DATA
     ),
