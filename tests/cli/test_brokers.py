@@ -78,12 +78,14 @@ def test_every_broker_is_listed_with_what_is_on_it(run: Fencepost, three: Cluste
 def test_a_broker_is_described_with_epochs_features_and_directories(run: Fencepost):
     (told,) = run("brokers", "describe", "3", "--json").json
     assert told["leader_epoch_of_quorum"] >= 1
+    assert told["features_epoch"] > 0
     features = {one["name"]: one for one in told["features"]}
     assert 0 < features["metadata.version"]["level"] <= features["metadata.version"]["max_level"]
     (directory,) = told["log_dirs"]
     assert [one["topic"] for one in directory["replicas"]] == [ALONE, KEPT]
     text = run("brokers", "describe").out
     assert text.count("metadata quorum: observer, leader epoch ") == 3
+    assert text.count("epoch of the finalized features: ") == 3
     assert "2 replicas, leads 2, out of sync 0\n" in text
     refused = run("brokers", "describe", "9")
     assert (refused.code, refused.out) == (2, "")
@@ -139,13 +141,14 @@ def test_a_partition_that_only_a_stopped_broker_has_is_not_given_up(
 def test_a_broker_is_decommissioned_in_steps_and_no_record_is_lost(
     run: Fencepost, three: Cluster, admin: Admin
 ):
-    begun = run("brokers", "decommission", "3", "--wait", "1", "--throttle", "100000000")
+    throttle = ("--throttle", "100000000")
+    begun = run("brokers", "decommission", "3", "--wait", "1", *throttle)
     assert (begun.code, begun.out) == (1, "")
     waits = "no replica is on broker 3 any more: stop it now\n"
     if waits not in begun.err:  # a second was not enough for the copies on a busy machine
         assert "the same command goes on from here" in begun.err
     words = ["brokers", "decommission", "3", "-b", three.bootstrap_servers]
-    words += ["--wait", str(int(DEADLINE_S))]
+    words += ["--wait", str(int(DEADLINE_S)), *throttle]
     command = [sys.executable, "-c", RUN, *words]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as on:
         try:

@@ -209,14 +209,16 @@ def _told_by_itself(admin: Admin, state: BrokerState) -> dict[str, Any]:
     from fencepost.cli.log_dirs import as_json
     from fencepost.client.features import FeatureAdmin
 
-    told: dict[str, Any] = {"features": None, "log_dirs": None, "error": None}
+    told: dict[str, Any] = dict.fromkeys(("features_epoch", "features", "log_dirs", "error"))
     if state.is_fenced:
         return told | {"error": "it is fenced, and was not asked"}
     try:
         features = FeatureAdmin(admin.cluster).describe(state.node)
+        epoch = admin.cluster.connection(state.node).api_versions.features.epoch
         directories = admin.describe_log_dirs(state.node.node_id)
     except ClientError as error:
         return told | {"error": str(error)}
+    told["features_epoch"] = epoch
     told["features"] = [asdict(one) for one in features]
     told["log_dirs"] = [as_json(state.node.node_id, one) for one in directories]
     return told
@@ -240,6 +242,7 @@ def _print_document(document: dict[str, Any]) -> None:
     if document["error"] is not None:
         print(escaped(f"not known: features and log directories: {document['error']}"))
         return
+    print(f"epoch of the finalized features: {document['features_epoch']}")
     for one in document["features"]:
         name, least, most = one["name"], one["min_level"], one["max_level"]
         span = f"{level_text(name, least)} to {level_text(name, most)}"

@@ -176,7 +176,7 @@ class _Leaving:
                     return len(moved)
                 self._pause(f"{counted(len(on_it), 'partition')} still to be moved")
         finally:
-            self._remove_throttles({where.topic for where in moved})
+            self._remove_throttles()
 
     def _begin(self, plan: Plan) -> None:
         from fencepost.cli.reassignment_throttles import set_throttles
@@ -214,12 +214,14 @@ class _Leaving:
             copied += sum(min(whole, sizes.get((id_, where), 0)) for id_ in one.adding)
         return f", {copied >> 20} of {total >> 20} MiB of the others copied"
 
-    def _remove_throttles(self, topics: Iterable[str]) -> None:
-        """Once nothing moves any more; else the next run does it."""
+    def _remove_throttles(self) -> None:
+        """Of all topics, since an earlier run may have set some; not while anything moves: the next
+        run with --throttle removes them then."""
         from fencepost.cli.reassignment_throttles import clear_throttles
 
         if self._arguments.throttle is None or self._admin.list_reassignments():
             return
+        topics = {where.topic for where in self._partitions()}
         clear_throttles(self._admin, self._admin.cluster.metadata.nodes, topics)
 
     # -- the broker ------------------------------------------------------------------------------
