@@ -132,7 +132,7 @@ class BuildExtensions(build_ext):
         self.not_built: dict[str, str] = {}
         if self.extensions:
             tell(
-                f"compiling {len(self.extensions)} C extensions, which takes minutes;"
+                f"compiling {len(self.extensions)} C extensions, half a minute of CPU;"
                 " FENCEPOST_PURE_BUILD=1 does without them: everything works then, but slower"
             )
         super().run()
