@@ -79,6 +79,7 @@ def test_a_broker_is_described_with_epochs_features_and_directories(run: Fencepo
     (told,) = run("brokers", "describe", "3", "--json").json
     assert told["leader_epoch_of_quorum"] >= 1
     assert told["features_epoch"] > 0
+    assert 0 < told["broker_epoch"] < told["features_epoch"]
     features = {one["name"]: one for one in told["features"]}
     assert 0 < features["metadata.version"]["level"] <= features["metadata.version"]["max_level"]
     (directory,) = told["log_dirs"]
@@ -120,6 +121,7 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing(run: Fencepost, admin:
 def test_a_partition_that_only_a_stopped_broker_has_is_not_given_up(
     run: Fencepost, three: Cluster, admin: Admin
 ):
+    (before,) = run("brokers", "describe", "3", "--json").json
     three.stop(3)
     eventually(lambda: admin.describe_topic(ALONE).partitions[0].leader_id == -1, "no leader")
     try:
@@ -136,6 +138,8 @@ def test_a_partition_that_only_a_stopped_broker_has_is_not_given_up(
     assert (refused.code, refused.out) == (1, "")
     assert f"{ALONE}-0: no leader, so nothing can be copied; start the brokers" in refused.err
     admin.wait_for_topic(ALONE)
+    (after,) = run("brokers", "describe", "3", "--json").json
+    assert after["broker_epoch"] > before["broker_epoch"]
 
 
 def test_a_broker_is_decommissioned_in_steps_and_no_record_is_lost(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -122,10 +123,11 @@ def describe_brokers(arguments: argparse.Namespace) -> int:
         admin = Admin(cluster)
         quorum = quorum_of(arguments)
         states = {state.node.node_id: state for state in _states(admin, quorum)}
+        epochs = _epochs(arguments, quorum)
         for id_ in arguments.brokers or states:
             if id_ not in states:
                 raise UsageError(f"no broker {id_} is registered; there are {sorted(states)}")
-            document = _as_json(states[id_])
+            document = _as_json(states[id_]) | {"broker_epoch": epochs.get(id_)}
             document["leader_epoch_of_quorum"] = quorum.leader_epoch if quorum else None
             documents.append(document | _told_by_itself(admin, states[id_]))
     if arguments.json:
@@ -181,6 +183,19 @@ def quorum_of(arguments: argparse.Namespace) -> QuorumDescription | None:
             return None
 
 
+def _epochs(arguments: argparse.Namespace, quorum: QuorumDescription | None) -> dict[int, int]:
+    """Broker epochs, where a controller is reached from here."""
+    from fencepost.client.registrations import broker_epochs
+
+    if quorum is None:
+        return {}
+    try:
+        return broker_epochs(client_config(arguments, arguments.bootstrap_server), quorum)
+    except ClientError as error:
+        print(f"fencepost brokers: broker epochs are not known: {error}", file=sys.stderr)
+        return {}
+
+
 def _quorum_role(broker_id: int, quorum: QuorumDescription | None) -> str | None:
     """A combined node has the broker and the controller under one id."""
     if quorum is None:
@@ -231,7 +246,8 @@ def _print_document(document: dict[str, Any]) -> None:
     state = "fenced" if document["fenced"] else "unfenced"
     rack = document["rack"] or "-"
     line = f"broker {document['broker']}  {document['host']}:{document['port']}  rack {rack}"
-    print(escaped(f"{line}  {state}"))
+    epoch = document["broker_epoch"]
+    print(escaped(f"{line}  {state}  broker epoch {'-' if epoch is None else epoch}"))
     if document["quorum_role"] is not None:
         epoch = document["leader_epoch_of_quorum"]
         print(f"metadata quorum: {document['quorum_role']}, leader epoch {epoch}")

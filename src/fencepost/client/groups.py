@@ -136,7 +136,6 @@ class GroupAdmin:
         `group_offsets.writing_offsets`."""
         self.cluster.run(writing_offsets(self.cluster, ConsumerGroupMetadata(group), offsets))
 
-
     def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
