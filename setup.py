@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,11 +120,21 @@ def first_error(lines: list[str], otherwise: object) -> str:
     return reason[:REASON_CHARS_MAX]
 
 
+def tell(text: str) -> None:
+    """Say how far it is, where an installer shows that: `pip install -v` does."""
+    print(f"fencepost: {text}", file=sys.stderr, flush=True)
+
+
 class BuildExtensions(build_ext):
     """Goes on without an extension that cannot be compiled, and notes why."""
 
     def run(self) -> None:
         self.not_built: dict[str, str] = {}
+        if self.extensions:
+            tell(
+                f"compiling {len(self.extensions)} C extensions, half a minute of CPU;"
+                " FENCEPOST_PURE_BUILD=1 does without them: everything works then, but slower"
+            )
         super().run()
         package = PACKAGE if self.inplace else Path(self.build_lib, "fencepost")
         if not self.extensions:
@@ -136,9 +147,11 @@ class BuildExtensions(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         lines: list[str] = []
+        began = time.monotonic()
         try:
             with compiler_output() as lines:
                 super().build_extension(ext)
+            tell(f"{ext.name} is built ({time.monotonic() - began:.0f} s)")
         except (CCompilerError, BaseError) as error:
             self.not_built[ext.name] = first_error(lines, error)
             Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)

@@ -104,10 +104,20 @@ def test_the_picture_of_costs_is_that_of_their_table():
     costs = picture.costs_in(picture.PAGE.read_text())
     assert picture.PICTURE.read_text() == picture.draw(costs), "python tools/performance_picture.py"
     assert {cost.other for cost in costs} == {"Apache Kafka", "Spark's kafka"}
+    assert ">0.24 s, 4.1 s with Apache Kafka<" in picture.PICTURE.read_text()
     with pytest.raises(ValueError, match="could not convert"):
         picture.costs_in(
             "<!-- costs -->\n| a |\n|---|\n| work, s | 1 | two | Kafka |\n<!-- end -->"
         )
+
+
+def test_the_axes_of_the_picture_of_scale_have_names():
+    """It is drawn by a simulation of minutes, so only what is always in it is compared."""
+    from benchmarks.scale.picture import AXES
+
+    drawn = (ROOT / "docs" / "scale.svg").read_text().splitlines()
+    assert tuple(drawn[2:4]) == AXES
+    assert all(re.search(r">[a-z ,]{10,}</text>$", line) for line in AXES)
 
 
 def test_a_key_that_nothing_reads_is_found_out(docs_tables: ModuleType):

@@ -165,6 +165,7 @@ def build(checkout: Path, *words: str, **environment: str) -> Path:
         command, cwd=checkout, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    (checkout / "said").write_text(done.stderr)
     return checkout / "src"
 
 
@@ -183,6 +184,10 @@ def test_what_does_not_compile_is_told_with_the_compilers_own_error(checkout: Pa
         checkout, "echo 'a.h:1: warning: odd' >&2\necho 'a.h:2:  error: clash' >&2\nexit 1"
     )
     source = build(checkout, "build_ext", "--inplace", CC=fails)
+    said = (checkout / "said").read_text()
+    assert "fencepost: compiling 6 C extensions, half a minute of CPU; " in said
+    assert "FENCEPOST_PURE_BUILD=1 does without them" in said
+    assert " is built (" not in said
     backends, *reasons = version_of(source)
     assert ALL_PYTHON in backends
     assert reasons == [

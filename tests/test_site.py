@@ -363,3 +363,13 @@ def test_errors_of_the_most_used_apis_are_named_by_number(docs_site: SimpleNames
     }
     assert named
     assert all(named.values()), named
+
+
+def test_no_table_of_the_prose_is_cut_on_the_right():
+    """What does not fit breaks: a table that scrolls inside the page is read as one that is cut."""
+    style = (ROOT / "docs" / "_static" / "site.css").read_text()
+    (cells,) = re.findall(r"^\.table-wrapper table\.docutils :is\(th, td\) \{(.*)\}$", style, re.M)
+    (code,) = re.findall(r"^\.table-wrapper .* :is\(th, td\) code \{(.*)\}$", style, re.M)
+    assert "overflow-wrap: anywhere" in cells
+    assert "overflow-wrap: anywhere" in code
+    assert "white-space: normal" in code

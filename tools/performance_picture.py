@@ -95,7 +95,8 @@ def _tick(times: float, x: float, height: int) -> list[str]:
 def _bar(cost: Cost, top: int, line_x: float, scale: float) -> list[str]:
     work, _, unit = cost.work.rpartition(", ")
     length = math.log(cost.times_less) * scale
-    label = f"{cost.ours:g} {unit}, {cost.other} {cost.others:g}"
+    # The unit stands behind both numbers: "Apache Kafka 4.1" would be read as a version.
+    label = f"{cost.ours:g} {unit}, {cost.others:g} {unit} with {cost.other}"
     return [
         f'<text x="{NAMES}" y="{top + 13}" text-anchor="end">{escape(work)}</text>',
         f'<rect x="{min(line_x, line_x + length):.1f}" y="{top + 2}" width="{abs(length):.1f}"'

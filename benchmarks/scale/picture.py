@@ -13,6 +13,13 @@ BOTTOM: Final = 40
 TOP: Final = 56
 COLOURS: Final = ("#1f6feb", "#d1242f", "#6e7781")
 STEP_MS: Final = 100
+AXES: Final = (
+    f'<text x="{(LEFT + WIDTH - 20) // 2}" y="{HEIGHT - 5}" text-anchor="middle">'
+    "time since the death of a broker, rack or controller</text>",
+    f'<text transform="translate(12 {(TOP + HEIGHT - BOTTOM) // 2}) rotate(-90)"'
+    ' text-anchor="middle">partitions led again</text>',
+)
+"""What the two axes are."""
 
 
 def draw(size: Size, happened: list[Happened]) -> str:
@@ -23,6 +30,7 @@ def draw(size: Size, happened: list[Happened]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
         ' font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        *AXES,
     ]
 
     def x(ms: float) -> float:

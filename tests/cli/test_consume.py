@@ -203,3 +203,65 @@ def test_times_out_of_range_are_refused(run: Fencepost, topic: str, tmp_path: Pa
     latin.write_bytes(b"client.id=\xe9\n")
     ran = run("topics", "list", "--client-config", str(latin))
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+# -- several topics --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prefix(cluster: Cluster) -> str:
+    """Of two topics, each with its own name as its only record, and of one that matches no more."""
+    prefix = f"p-{uuid.uuid4().hex[:10]}"
+    with Producer(cluster) as producer:
+        for name in (f"{prefix}-1", f"{prefix}-2", f"x-{prefix}-1"):
+            add_topic(cluster, producer, name)
+    return prefix
+
+
+def add_topic(cluster: Cluster, producer: Producer, name: str) -> None:
+    Admin(cluster).create_topic(name, 1)
+    Admin(cluster).wait_for_topic(name)
+    producer.send(name, name.encode(), timestamp_ms=5)
+
+
+def test_several_topics_are_read_and_a_name_that_is_wrong_is_told(run: Fencepost, prefix: str):
+    ran = run("consume", f"{prefix}-2", f"{prefix}-1", f"{prefix}-2", "--format", r"%t %s\n")
+    assert ran.code == 0
+    assert sorted(ran.lines) == [f"{prefix}-{n} {prefix}-{n}" for n in (1, 2)]
+    missing = run("consume", f"{prefix}-1", f"{prefix}-9")
+    assert (missing.code, missing.out) == (1, "")
+    assert f"{prefix}-9: no such topic" in missing.err
+
+
+def test_topics_are_chosen_by_a_regular_expression(run: Fencepost, prefix: str, group: str):
+    expected = [f"{prefix}-1", f"{prefix}-2"]
+    assert sorted(run("consume", "--include", f"{prefix}-[0-9]").lines) == expected
+    assert run("consume", "--include", f"{prefix}-").code == 1
+    member = run("consume", "--include", f"{prefix}-.", "--group", group)
+    assert (member.code, sorted(member.lines)) == (0, expected)
+    nothing = run("consume", "--include", "no-such-name", "--group", group, "--follow")
+    assert (nothing.code, "no topic has such a name" in nothing.err) == (1, True)
+    for words, why in (
+        ((), "name topics, or --include some"),
+        ((expected[0], "--include", "x"), "name topics, or --include some"),
+        (("--include", "("), "--include '(': "),
+    ):
+        refused = run("consume", *words)
+        assert (refused.code, refused.out) == (2, "")
+        assert why in refused.err
+
+
+def test_a_topic_that_is_created_meanwhile_is_followed(served: str, cluster: Cluster, prefix: str):
+    command = [sys.executable, "-m", "fencepost.cli.main", "consume", "-b", served, "--follow"]
+    command += ["--include", f"{prefix}-.", "--max-messages", "3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        try:
+            assert following.stdout is not None
+            first = [following.stdout.readline() for _ in range(2)]
+            assert sorted(first) == [f"{prefix}-1\n", f"{prefix}-2\n"]
+            with Producer(cluster) as producer:
+                add_topic(cluster, producer, f"{prefix}-3")
+            out, _ = following.communicate(timeout=DEADLINE_S)
+        finally:
+            following.kill()
+    assert (following.returncode, out) == (0, f"{prefix}-3\n")

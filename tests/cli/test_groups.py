@@ -7,7 +7,12 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from fencepost.cli.groups import COLUMNS, _progress
+from fencepost.cli.groups_offsets import existing
+from fencepost.cli.times import iso_time, now_ms
+from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.groups import CommittedOffset, GroupDescription
@@ -105,3 +110,125 @@ def test_offsets_beyond_the_end(run: Fencepost, topic: str, produce: Callable[..
     ran = run("consume", topic, "--offset", "100")
     assert (ran.code, ran.out) == (1, "")
     assert f"nothing to read: {topic}-0 ends at offset 2, {topic}-1 ends at offset 0" in ran.err
+
+
+def reset(run: Fencepost, group: str, *words: str) -> dict[int, int]:
+    """The offsets by partition that a reset has set."""
+    ran = run("groups", "offsets", group, *words, "--json")
+    assert ran.code == 0, ran.err
+    rows: Any = ran.json
+    return {row["partition"]: row["offset"] for row in rows}
+
+
+def test_a_dry_run_says_what_would_be_set_and_sets_nothing(
+    run: Fencepost, topic: str, produce: Callable[..., Ran]
+):
+    produce(topic, "1\n2\n3\n", "--partition", "0")
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    words = ("groups", "offsets", group, "--topic", topic, "--to", "latest", "--dry-run")
+    assert [line.split() for line in run(*words).lines] == [
+        ["topic", "partition", "offset", "new-offset", "end"],
+        [topic, "0", "-", "3", "3"],
+        [topic, "1", "-", "0", "0"],
+    ]
+    assert group not in run("groups", "list").out
+    assert reset(run, group, "--topic", f"{topic}:0", "--to", "1") == {0: 1}
+    (row,) = run(
+        "groups", "offsets", group, "--all-topics", "--to", "latest", "--dry-run", "--json"
+    ).json
+    assert (row["offset"], row["new_offset"]) == (1, 3)
+    assert reset(run, group) == {0: 1}
+
+
+def test_offsets_are_shifted_and_clamped_with_a_warning(
+    run: Fencepost, topic: str, produce: Callable[..., Ran]
+):
+    produce(topic, "1\n2\n3\n4\n5\n", "--partition", "0")
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    assert reset(run, group, "--topic", f"{topic}:0", "--to", "3") == {0: 3}
+    assert reset(run, group, "--all-topics", "--shift-by", "-2") == {0: 1}
+    assert reset(run, group, "--all-topics", "--shift-by", "1") == {0: 2}
+    for words, warning, offset in (
+        (("--shift-by", "50"), f"{topic}-0: 52 is behind the log's end; 5 is taken", 5),
+        (("--shift-by", "-50"), f"{topic}-0: -45 is before the log's start; 0 is taken", 0),
+        (("--to", "99"), f"{topic}-0: 99 is behind the log's end; 5 is taken", 5),
+    ):
+        ran = run("groups", "offsets", group, "--topic", f"{topic}:0", *words)
+        assert ran.err == f"fencepost groups: {warning}\n"
+        assert ran.lines[1].split() == [topic, "0", str(offset), "5", str(5 - offset)]
+    refused = run("groups", "offsets", group, "--topic", topic, "--shift-by", "1")
+    assert refused.code == 1
+    assert f"group {group} has committed no offset of {topic}-1" in refused.err
+    assert reset(run, group, "--topic", topic, "--to", "current") == {0: 5, 1: 0}
+
+
+def test_offsets_are_set_by_time_and_by_duration(
+    run: Fencepost, topic: str, produce: Callable[..., Ran]
+):
+    hour_ms, now = 3_600_000, now_ms()
+    for hours in (5, 3, 1):
+        line = f'{{"value": "{hours}", "timestamp": {now - hours * hour_ms}, "partition": 0}}\n'
+        produce(topic, line, "--lines-json")
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    words = ("--topic", f"{topic}:0")
+    assert reset(run, group, *words, "--by-duration", "PT4H") == {0: 1}
+    assert reset(run, group, *words, "--by-duration", "P1D") == {0: 0}
+    assert reset(run, group, *words, "--by-duration", "PT0S") == {0: 3}
+    assert reset(run, group, *words, "--to", iso_time(now - 2 * hour_ms)) == {0: 2}
+    assert reset(run, group, *words, "--to", f"@{now - 4 * hour_ms}") == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--to", "1"), "say --topic or --all-topics"),
+        (("--topic", "{topic}:0", "--to", "sideways"), "--to 'sideways': must be earliest, latest"),
+        (("--topic", "{topic}:0,x", "--to", "1"), "must be TOPIC or TOPIC:0,1"),
+        (("--topic", "{topic}:7", "--to", "1"), "has no partition 7"),
+        (("--topic", "{topic}", "--by-duration", "1h"), "--by-duration '1h': must be like"),
+        (("--topic", "{topic}", "--by-duration", "PT"), "--by-duration 'PT': must be like"),
+        (("--topic", "{topic}", "--by-duration", "P999999D"), "allowed is up to 100000 days"),
+        (("--topic", "{topic}", "--dry-run"), "--dry-run goes with"),
+    ],
+)
+def test_resets_that_cannot_be(run: Fencepost, topic: str, words: tuple[str, ...], why: str):
+    ran = run("groups", "offsets", "g", *(word.format(topic=topic) for word in words))
+    assert (ran.code, ran.out) == (2, "")
+    assert why in ran.err
+
+
+def test_committed_offsets_are_deleted_by_partition(
+    run: Fencepost, topic: str, cluster: Cluster, served: str
+):
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    assert reset(run, group, "--topic", topic, "--to", "latest") == {0: 0, 1: 0}
+    assert run("groups", "delete-offsets", group, f"{topic}:1").lines[1].split() == [
+        *(topic, "1", "deleted", "-")
+    ]
+    assert reset(run, group) == {0: 0}
+    settings: dict[str, Any] = {"group_id": group, "heartbeat_interval_ms": 50}
+    with Cluster(served, **settings) as joined, GroupConsumer(joined, [topic]) as member:
+        eventually(lambda: member.poll() or member.assignment, "an assignment")
+        refused = run("groups", "delete-offsets", group, topic)
+        dry = run("groups", "offsets", group, "--topic", topic, "--to", "1", "--dry-run")
+    assert (refused.code, dry.code) == (1, 1)
+    assert refused.out.count("GROUP_SUBSCRIBED_TO_TOPIC") == 2
+    assert f"group {group} has members" in dry.err
+    assert (
+        "no such topic, nor an offset of it"
+        in run("groups", "delete-offsets", group, f"{topic}-not").err
+    )
+    unknown = run("groups", "delete-offsets", f"{group}-not", topic)
+    assert (unknown.code, "GROUP_ID_NOT_FOUND" in unknown.err) == (1, True)
+
+
+def test_offsets_of_a_deleted_topic_are_left_out_of_a_reset(
+    cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
+):
+    there = TopicPartition(topic, 1)
+    found = existing(Admin(cluster), [there, TopicPartition("gone", 0), TopicPartition(topic, 9)])
+    assert found == [there]
+    assert capsys.readouterr().err == (
+        "fencepost groups: gone-0 does not exist any more, and is left out\n"
+        f"fencepost groups: {topic}-9 does not exist any more, and is left out\n"
+    )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pty
+import re
 import signal
 import struct
 import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
@@ -21,6 +24,7 @@ from fencepost.cli.failures import InputError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import READ_BYTES, read_lines
 from fencepost.cli.produce import LineRecord, _Sender, records_of
+from fencepost.cli.rates import Rates
 from fencepost.client.cluster import Cluster
 from fencepost.client.fetch_core import FetchPosition
 from fencepost.client.fetcher import Fetcher
@@ -209,7 +213,7 @@ def test_a_second_interrupt_does_not_wait_for_deliveries(
                 with contextlib.suppress(KeyboardInterrupt):
                     signal.raise_signal(signal.SIGINT)
             with pytest.raises(KeyboardInterrupt):
-                _Sender(arguments, producer).run(reader, pressed)
+                _Sender(arguments, producer, Rates(None, quiet=True)).run(reader, pressed)
     finally:
         os.close(reader)
         os.close(writer)
@@ -225,7 +229,7 @@ def test_headers_of_the_command_line_come_first_and_a_lines_partition_wins(clust
             sent.append((how["partition"], how["headers"]))
 
     arguments = SimpleNamespace(topic=topic, header=["a=1"], partition=4)
-    sender = _Sender(arguments, Noting(cluster))
+    sender = _Sender(arguments, Noting(cluster), Rates(None, quiet=True))
     sender._send(1, LineRecord(b"v", headers=(("b", None),), partition=0))
     sender._send(2, LineRecord(b"v"))
     assert sent == [(0, (("a", b"1"), ("b", None))), (4, (("a", b"1"),))]
@@ -235,7 +239,8 @@ def test_records_that_linger_are_looked_after_in_time(served, topic):
     """The wait for input is told in seconds."""
     with Cluster(served, linger_ms=50_000) as lingering:
         producer = Producer(lingering)
-        sender = _Sender(SimpleNamespace(topic=topic, header=[], partition=None), producer)
+        arguments = SimpleNamespace(topic=topic, header=[], partition=None)
+        sender = _Sender(arguments, producer, Rates(None, quiet=True))
         assert sender._idle() is None
         sender._send(1, LineRecord(b"v"))
         wait_s = sender._idle()
@@ -355,3 +360,26 @@ def test_lines_become_records():
     ):
         with pytest.raises(InputError, match=f"line 1.*{complaint}"):
             list(records_of([text], None, True))
+
+
+def test_progress_is_drawn_where_somebody_looks_and_nowhere_else(
+    served: str, topic: str, tmp_path: Path
+):
+    path = tmp_path / "lines"
+    path.write_text(f"{'x' * 99}\n" * 3_000)
+    command = [sys.executable, "-m", "fencepost.cli.main", "produce", topic, str(path)]
+    command += ["-b", served]
+    quiet = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert (quiet.returncode, quiet.stderr) == (0, f"3000 record(s) written to {topic}\n")
+    ours, theirs = pty.openpty()
+    with (
+        open(ours, "rb", buffering=0) as terminal,
+        open(theirs, "wb", buffering=0) as looked_at,
+    ):
+        done = subprocess.run(command, stderr=looked_at, timeout=DEADLINE_S, check=False)
+        drawn = terminal.read(1 << 16).decode()
+    assert done.returncode == 0
+    assert re.search(r"\r\x1b\[K.*\d MB, .* MB/s.*\d+% done, .* left", drawn), drawn
+    assert drawn.endswith(f"\r\x1b[K3000 record(s) written to {topic}\r\n")

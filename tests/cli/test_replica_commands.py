@@ -266,6 +266,18 @@ def test_moves_that_cannot_be(run: Fencepost, placed: str):
     assert (gone.code, gone.json[0]["state"]) == (1, "no such partition")
 
 
+def test_a_plan_that_moves_nothing_is_done(run: Fencepost, tmp_path: Path):
+    path = tmp_path / "plan.json"
+    path.write_text(plan_of("t"))
+    for action in ("execute", "verify"):
+        ran = run("reassign", action, str(path), bootstrap=UNREACHABLE)
+        assert (ran.code, ran.out) == (0, "")
+        assert ran.err == f"{path}: the plan is empty, nothing to move\n"
+        assert run("reassign", action, str(path), "--json", bootstrap=UNREACHABLE).json == []
+    refused = run("delete-records", "--file", str(path), bootstrap=UNREACHABLE)
+    assert (refused.code, "names no partition" in refused.err) == (1, True)
+
+
 def test_a_generated_plan_can_be_executed(
     run: Fencepost, placed: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -317,7 +329,6 @@ def test_reassignments_that_make_no_sense(
         "[]",
         "{}",
         '{"partitions": 3}',
-        '{"partitions": []}',
         '{"partitions": [3]}',
         '{"partitions": [{"topic": "t", "partition": 0}]}',
         '{"partitions": [{"topic": ["t"], "partition": 0, "replicas": [1]}]}',

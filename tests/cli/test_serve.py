@@ -86,3 +86,35 @@ def test_a_start_that_finds_the_directory_in_use_leaves_the_ready_file(tmp_path:
             assert ready.exists()
         finally:
             process.terminate()
+
+
+@pytest.mark.slow
+def test_a_new_cluster_has_the_levels_that_format_gives_one_and_says_them(tmp_path: Path) -> None:
+    formatted = tmp_path / "formatted.properties"
+    keys = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@127.0.0.1:1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "log.dirs": tmp_path / "formatted",
+    }
+    formatted.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    words = ["format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg", "--config", str(formatted)]
+    assert main(words) == 0
+    said = [_finalized_by(tmp_path / name) for name in ("formatted", "new")]
+    assert said[0] == said[1]
+    assert "eligible.leader.replicas.version=1, kraft.version=0, metadata.version=" in said[0]
+
+
+def _finalized_by(data_dir: Path) -> str:
+    """What a node says of the finalized features when it starts."""
+    command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--data-dir", str(data_dir)]
+    command += ["--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stderr is not None
+            lines = iter(node.stderr.readline, "")
+            return next(line for line in lines if "finalized features" in line).partition(": f")[2]
+        finally:
+            node.terminate()

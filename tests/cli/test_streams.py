@@ -66,6 +66,9 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("groups", "list"): [],
     ("groups", "describe"): [GROUP],
     ("groups", "offsets"): [GROUP],
+    ("brokers", "list"): [],
+    ("brokers", "describe"): [],
+    ("perf", "produce"): ["perf", "--num-records", "1"],
     ("quorum", "describe"): [],
     ("features", "describe"): [],
     ("features", "upgrade"): ["metadata.version=4.3", "--validate-only"],
@@ -100,6 +103,7 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
 CLIENTS = {
+    "brokers", "perf",
     "topics", "configs", "groups", "quorum", "features", "produce", "consume", "epochs", "offsets",
     "delete-records", "reassign", "elect", "log-dirs", "transactions", "spark",
 }  # fmt: skip
@@ -116,10 +120,15 @@ NOT_RUN = {
     ("log-dirs", "move"),
     ("topics", "alter"),
     ("groups", "delete"),
+    ("groups", "delete-offsets"),
     ("transactions", "describe"),
     ("transactions", "abort"),
     ("transactions", "force-terminate"),
     ("spark", "finish"),
+    ("brokers", "decommission"),
+    ("brokers", "unregister"),
+    ("perf", "consume"),
+    ("perf", "end-to-end"),
     ("quorum", "add-voter"),
     ("quorum", "remove-voter"),
     ("features", "downgrade"),

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import pickle
+import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from fencepost.client.admin import Admin
+from fencepost.client.aio.connection import AsyncConnection
+from fencepost.client.cluster import Cluster
+from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Connect, Where
 from fencepost.client.errors import (
     BrokerError,
     ConnectionFailed,
     DeadlineExceeded,
+    ProtocolError,
     UnknownTopic,
 )
 from fencepost.client.metadata import Metadata, TopicPartition
@@ -81,6 +90,67 @@ def test_no_broker_at_all_fails_at_the_deadline_and_says_why(connect: Any):
         with pytest.raises(DeadlineExceeded, match=said) as caught:
             cluster.topic("t")
     assert isinstance(caught.value.last, ConnectionFailed)
+
+
+@contextlib.contextmanager
+def answering(data: bytes) -> Iterator[str]:
+    """The address of a server that answers the first bytes of every connection with these."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # it is shut down
+                while True:
+                    connection, _ = listening.accept()
+                    with connection, contextlib.suppress(OSError):
+                        connection.recv(1)
+                        connection.sendall(data)
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(1 << 16):
+                            pass
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield address_of(listening)
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+NOT_TLS = b"HTTP/1.0 400 Bad Request\r\n\r\n"
+ALERT = bytes.fromhex("15030300020246")
+
+
+def with_tls(servers: str) -> ClientConfig:
+    return ClientConfig.from_props({"bootstrap.servers": servers, "security.protocol": "SSL"})
+
+
+def test_every_reason_of_a_failed_connection_is_told_and_that_of_tls_first():
+    with refusing_port() as held, answering(NOT_TLS) as server:
+        refusing = address_of(held)
+        cluster = Cluster(config=with_tls(f"{refusing},{server}"))
+        with pytest.raises(ConnectionFailed) as caught:
+            cluster.any_connection()
+    text = str(caught.value)
+    assert text.startswith(f"no broker of {refusing}, {server} can be reached: at {server}: TLS ")
+    assert text.endswith(f"; at {refusing}: cannot connect: [Errno 111] Connection refused")
+
+
+def test_a_listener_that_wants_tls_is_told_and_the_next_broker_tried(
+    fake: FakeCluster, connect: Any
+):
+    with answering(ALERT) as server:
+        reached = connect(f"{server},{fake.bootstrap_servers}").any_connection()
+        assert reached.address in fake.bootstrap_servers
+        with pytest.raises(ProtocolError, match="this listener wants security"):
+            connect(server).any_connection()
+
+
+def test_asyncio_clients_tell_of_tls_as_well():
+    with answering(NOT_TLS) as server:
+        host, _, port = server.rpartition(":")
+        with pytest.raises(ConnectionFailed, match="TLS handshake failed"):
+            asyncio.run(AsyncConnection.open(with_tls(server), host, int(port)))
 
 
 def test_an_unknown_topic_is_believed_after_a_few_attempts(fake: FakeCluster, connect: Any):

@@ -402,6 +402,18 @@ def test_a_diverging_log_is_cut_and_nothing_else_of_the_answer_counts() -> None:
     assert hand.told == [(T0, Diverged(EPOCH, 3, 12))]
     hand.progress(T0, 12, 3)
     assert hand.fetched() == {("t", 0): (12, EPOCH, 3)}
+    (notice,) = hand.fetcher.notices
+    assert notice.kind is NoticeKind.DIVERGED
+    assert notice.text == "leader epoch 3 ends at 12 there, ours is cut from 20 to 12"
+
+
+def test_an_epoch_without_records_that_the_leader_lacks_is_no_divergence() -> None:
+    """A leader that wrote nothing follows: its epoch is forgotten, and no record is cut."""
+    hand = fetching((1525, 4))
+    hand.answer_fetch(part(0, diverging_epoch=diverging(3, 1525)))
+    hand.progress(T0, 1525, 3)
+    assert hand.fetched() == {("t", 0): (1525, EPOCH, 3)}
+    assert hand.fetcher.notices == []
 
 
 def test_a_high_watermark_that_a_cut_may_have_taken_is_told_again() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.cli.failures import InputError, UsageError, escaped
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
-from fencepost.cli.spark_session import add_spark_options, open_session, reason_of
+from fencepost.cli.spark_session import add_spark_options, open_session, reason_of, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +95,10 @@ def _run(arguments: argparse.Namespace) -> int:
             re.compile(pattern)
         except re.error as error:
             raise UsageError(f"--topic {pattern!r}: {error}") from None
+    if runs_here(arguments):  # else only executors can tell
+        for path in (*arguments.directories, *(one for ones in replicas.values() for one in ones)):
+            if not os.path.isdir(path):
+                raise InputError(f"{path} is no directory, or is not there")
     with open_session(arguments, "fencepost audit") as spark:
         result = _audit(spark, arguments, replicas)
         if arguments.output is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Command(NamedTuple):
@@ -18,74 +18,145 @@ class Command(NamedTuple):
     name: str
     module: str
     help: str
+    group: str
 
+
+NODES: Final = "nodes and clusters"
+DATA: Final = "topics, records and groups"
+CARE: Final = "brokers, replicas and configs"
+SPARK: Final = "with Spark"
+FILES: Final = "files, protocol and tests"
+GROUPS: Final = (NODES, DATA, CARE, SPARK, FILES)
+"""Headings of `fencepost --help`, in order."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
         "serve",
         "fencepost.cli.serve",
         "run a broker and its controller (or one of them) in this process",
+        NODES,
     ),
     Command(
-        "format", "fencepost.cli.format", "make a node's directories ready for its first start"
+        "format",
+        "fencepost.cli.format",
+        "make a node's directories ready for its first start",
+        NODES,
     ),
-    Command("cluster", "fencepost.cli.cluster", "run a cluster of several nodes on this machine"),
-    Command("testing", "fencepost.cli.testing", "brokers with faults on demand, for tests"),
-    Command("topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics"),
-    Command("configs", "fencepost.cli.configs", "see and change configs of topics and brokers"),
-    Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets"),
+    Command(
+        "cluster", "fencepost.cli.cluster", "run a cluster of several nodes on this machine", NODES
+    ),
+    Command("testing", "fencepost.cli.testing", "brokers with faults on demand, for tests", NODES),
+    Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables", NODES),
+    Command(
+        "topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics", DATA
+    ),
+    Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic", DATA),
+    Command("consume", "fencepost.cli.consume", "print records of topics", DATA),
+    Command(
+        "offsets", "fencepost.cli.offsets", "where partitions begin and end, offsets by time", DATA
+    ),
+    Command(
+        "delete-records",
+        "fencepost.cli.delete_records",
+        "delete the oldest records of partitions",
+        DATA,
+    ),
+    Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets", DATA),
     Command(
         "transactions",
         "fencepost.cli.transactions",
         "transactional ids, open transactions, and why readers wait for one",
+        DATA,
+    ),
+    Command("perf", "fencepost.cli.perf", "how fast records are written, read, and both", DATA),
+    Command(
+        "brokers",
+        "fencepost.cli.brokers",
+        "list, describe, decommission and unregister brokers",
+        CARE,
     ),
     Command(
-        "quorum", "fencepost.cli.quorum", "the metadata quorum: describe it, change its voters"
+        "configs", "fencepost.cli.configs", "see and change configs of topics and brokers", CARE
     ),
     Command(
-        "features", "fencepost.cli.features", "levels at which the cluster runs: see and raise them"
+        "quorum",
+        "fencepost.cli.quorum",
+        "the metadata quorum: describe it, change its voters",
+        CARE,
     ),
-    Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
-    Command("consume", "fencepost.cli.consume", "print records of a topic"),
+    Command(
+        "features",
+        "fencepost.cli.features",
+        "levels at which the cluster runs: see and raise them",
+        CARE,
+    ),
+    Command("reassign", "fencepost.cli.reassign", "move partitions to other brokers", CARE),
+    Command(
+        "elect", "fencepost.cli.elect", "elect leaders of partitions: preferred or unclean", CARE
+    ),
+    Command(
+        "log-dirs",
+        "fencepost.cli.log_dirs",
+        "log directories of brokers, and moving replicas",
+        CARE,
+    ),
     Command(
         "epochs",
         "fencepost.cli.epochs",
         "the leader epochs of every replica's log, and where logs diverge",
-    ),
-    Command(
-        "audit",
-        "fencepost.cli.audit",
-        "check all replicas' log directories, and that they agree, with Spark",
-    ),
-    Command("offsets", "fencepost.cli.offsets", "where partitions begin and end, offsets by time"),
-    Command(
-        "delete-records", "fencepost.cli.delete_records", "delete the oldest records of partitions"
-    ),
-    Command("reassign", "fencepost.cli.reassign", "move partitions to other brokers"),
-    Command("elect", "fencepost.cli.elect", "elect leaders of partitions: preferred or unclean"),
-    Command(
-        "log-dirs", "fencepost.cli.log_dirs", "log directories of brokers, and moving replicas"
+        CARE,
     ),
     Command(
         "spark",
         "fencepost.cli.spark",
         "how far Spark's streaming queries are behind, and their exactly-once sinks",
+        SPARK,
     ),
     Command(
         "pipeline",
         "fencepost.cli.pipeline",
         "a Spark Declarative Pipelines project from topic to tables and back",
+        SPARK,
     ),
     Command(
         "archive",
         "fencepost.cli.archive",
         "topics into partitioned files by Spark, and back into topics",
+        SPARK,
     ),
-    Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON"),
-    Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),
-    Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults"),
-    Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
+    Command(
+        "audit",
+        "fencepost.cli.audit",
+        "check all replicas' log directories, and that they agree, with Spark",
+        SPARK,
+    ),
+    Command(
+        "wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON", FILES
+    ),
+    Command("log", "fencepost.cli.log", "files of a data directory: show them, check them", FILES),
+    Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults", FILES),
 )
+
+
+def list_of_commands(columns: int) -> str:
+    """The commands under their headings, for the help, in so many columns."""
+    import textwrap  # for the help only
+
+    width = max(len(command.name) for command in COMMANDS)
+    lines = []
+    for group in GROUPS:
+        lines.append(f"{group}:")
+        for command in COMMANDS:
+            if command.group == group:
+                first = f"  {command.name.ljust(width)}  "
+                lines += textwrap.wrap(
+                    command.help,
+                    max(columns - 2, len(first) + 20),
+                    initial_indent=first,
+                    subsequent_indent=" " * len(first),
+                )
+        lines.append("")
+    return "\n".join([*lines, "`fencepost COMMAND --help` says more"])
 
 
 def add_actions(parser: argparse.ArgumentParser) -> Any:

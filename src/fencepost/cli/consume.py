@@ -1,11 +1,14 @@
-"""`fencepost consume TOPIC`: records of a topic as text or JSON, alone or as member of a group."""
+"""`fencepost consume TOPIC ...`: records of topics as text or JSON, alone or as member of a
+group."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import (
     INT64_MAX,
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from fencepost.client.fetch_core import Fetched, FetchPosition
     from fencepost.client.metadata import TopicPartition
 
+LOOK_EVERY_S: Final = 1.0
+"""How often topics are looked for that match and were not there before."""
+
 EPILOG = """\
 Reads from the beginning to the end as it is now, unless told otherwise. Offsets below 0 count from
 the end: --offset -10 is the last ten records of each partition. The order of records of different
@@ -36,8 +42,13 @@ without a committed offset.
 --format has %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %h headers, %K
 and %S the lengths of key and value (-1: null), %R the value's length in 4 bytes; \\n, \\t, \\xNN.
 
+With --include it reads the topics whose whole names match a regular expression, but for internal
+ones; with --follow also those that are created meanwhile, from their beginning (not in a group).
+
 examples:
   fencepost consume orders --max-messages 10
+  fencepost consume orders payments --format '%t %s\\n'
+  fencepost consume --include 'orders-.*' --follow
   fencepost consume orders --partition 2 --offset 4711 --json
   fencepost consume orders --timestamp 2026-01-31T12:00:00 --key-separator :
   fencepost consume orders --offset latest --follow
@@ -51,11 +62,12 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost consume`."""
     parser = subparsers.add_parser(
         "consume",
-        help="print records of a topic",
-        description="Print records of a topic.",
+        help="print records of topics",
+        description="Print records of topics.",
         epilog=EPILOG,
     )
-    parser.add_argument("topic")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC")
+    parser.add_argument("--include", metavar="REGEX", help="topics of such names, in their place")
     parser.add_argument(
         "--partition", type=int, action="append", metavar="N", help="only this (repeatable)"
     )
@@ -96,6 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.max_messages is not None and arguments.max_messages < 1:
         raise UsageError("--max-messages must be at least 1")
+    if bool(arguments.topics) == (arguments.include is not None):
+        raise UsageError("name topics, or --include some by a regular expression")
     _take_isolation(arguments)
     printer = Printer(arguments)
     if arguments.group is not None:
@@ -123,6 +137,33 @@ def _take_isolation(arguments: argparse.Namespace) -> None:
     arguments.properties = [*arguments.properties, chosen]
 
 
+def topics_of(cluster: Cluster, arguments: argparse.Namespace) -> list[str]:
+    """The topics that the command line names, all of which exist. UsageError, UnknownTopic,
+    ClientError if no topic matches."""
+    from fencepost.client.errors import ClientError
+
+    if arguments.include is None:
+        names = list(dict.fromkeys(arguments.topics))
+        for name in names:
+            cluster.topic(name)
+        return names
+    found = matching_topics(cluster, arguments.include)
+    if not found and (arguments.group is not None or not arguments.follow):
+        raise ClientError(f"--include {arguments.include!r}: no topic has such a name")
+    return found
+
+
+def matching_topics(cluster: Cluster, include: str) -> list[str]:
+    """The topics, but for internal ones, whose whole names match. UsageError."""
+    from fencepost.client.admin import Admin
+
+    try:
+        pattern = re.compile(include)
+    except re.error as error:
+        raise UsageError(f"--include {include!r}: {error}") from None
+    return [one.name for one in Admin(cluster).list_topics() if pattern.fullmatch(one.name)]
+
+
 class _Reader:
     """Partitions with their positions and, unless following, ends."""
 
@@ -132,24 +173,33 @@ class _Reader:
         from fencepost.client.offsets import LATEST, list_offsets
 
         self._fetcher = Fetcher(cluster)
-        partitions = _partitions(cluster, arguments)
+        self._topics = topics_of(cluster, arguments)
+        partitions = _partitions(cluster, self._topics, arguments)
         latest = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-        starts = _starts(cluster, partitions, arguments, {p: latest[p].offset for p in partitions})
-        _check_within(starts, {p: latest[p].offset for p in partitions})
+        ends = {partition: latest[partition].offset for partition in partitions}
+        starts = _starts(cluster, partitions, arguments, ends)
+        _check_within(starts, ends)
         self.positions: dict[TopicPartition, FetchPosition] = {
             partition: FetchPosition(offset) for partition, offset in starts.items()
         }
-        self._ends = None if arguments.follow else {p: latest[p].offset for p in partitions}
+        self._ends = None if arguments.follow else ends
+        self._include = arguments.include if arguments.follow else None
+        self._looks_at = time.monotonic() + LOOK_EVERY_S
         self._drop_finished()
 
     @property
     def is_done(self) -> bool:
-        return not self.positions
+        return not self.positions and self._include is None
 
     def read(self) -> Iterable[tuple[TopicPartition, Iterable[Record]]]:
         """The next records, partition by partition. Raises LogTruncated when the log was cut."""
         from fencepost.client.fetch_core import FetchPosition
 
+        if self._include is not None and time.monotonic() >= self._looks_at:
+            self._add_new_topics(self._include)
+        if not self.positions:
+            time.sleep(LOOK_EVERY_S)
+            return
         for fetched in self._fetcher.fetch(self.positions):
             _check_divergence(fetched, self.positions[fetched.partition])
             end = self._ends[fetched.partition] if self._ends is not None else None
@@ -159,6 +209,22 @@ class _Reader:
             )
         self._drop_finished()
 
+    def _add_new_topics(self, include: str) -> None:
+        """Read topics from their beginning that match and were not there before."""
+        from fencepost.client.fetch_core import FetchPosition
+        from fencepost.client.metadata import TopicPartition
+        from fencepost.client.offsets import EARLIEST, list_offsets
+
+        cluster = self._fetcher.cluster
+        for name in matching_topics(cluster, include):
+            if name in self._topics:
+                continue
+            self._topics.append(name)
+            new = [TopicPartition(name, number) for number in cluster.topic(name).partition_ids]
+            for partition, at in list_offsets(cluster, dict.fromkeys(new, EARLIEST)).items():
+                self.positions[partition] = FetchPosition(at.offset)
+        self._looks_at = time.monotonic() + LOOK_EVERY_S
+
     def _drop_finished(self) -> None:
         if self._ends is not None:
             for partition, position in list(self.positions.items()):
@@ -166,15 +232,20 @@ class _Reader:
                     del self.positions[partition]
 
 
-def _partitions(cluster: Cluster, arguments: argparse.Namespace) -> list[TopicPartition]:
+def _partitions(
+    cluster: Cluster, topics: list[str], arguments: argparse.Namespace
+) -> list[TopicPartition]:
     from fencepost.client.metadata import TopicPartition
 
-    existing = cluster.topic(arguments.topic).partition_ids
-    chosen = sorted(set(arguments.partition or existing))
-    for number in chosen:
-        if number not in existing:
-            raise UsageError(f"topic {arguments.topic} has no partition {number}")
-    return [TopicPartition(arguments.topic, number) for number in chosen]
+    found = []
+    for topic in topics:
+        existing = cluster.topic(topic).partition_ids
+        chosen = sorted(set(arguments.partition or existing))
+        for number in chosen:
+            if number not in existing:
+                raise UsageError(f"topic {topic} has no partition {number}")
+        found += [TopicPartition(topic, number) for number in chosen]
+    return found
 
 
 def _check_within(starts: dict[TopicPartition, int], latest: dict[TopicPartition, int]) -> None:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import open_cluster
+from fencepost.cli.consume import topics_of
 from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import terminated_like_interrupted
 from fencepost.cli.record_printer import Printer
@@ -36,8 +37,8 @@ def consume_as_member(arguments: argparse.Namespace, printer: Printer) -> None:
             arguments, group_id=arguments.group, auto_offset_reset=arguments.offset
         ) as cluster,
     ):
-        cluster.topic(arguments.topic)  # or the group would wait for it in silence
-        with GroupConsumer(cluster, [arguments.topic]) as consumer:
+        topics = topics_of(cluster, arguments)  # or the group would wait for them in silence
+        with GroupConsumer(cluster, topics) as consumer:
             _Member(consumer, printer, follows=arguments.follow).run()
 
 

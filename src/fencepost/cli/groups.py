@@ -6,21 +6,12 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import (
-    INT64_MAX,
-    check_number,
-    command,
-    finish_cluster_command,
-    open_cluster,
-)
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
-from fencepost.cli.failures import UsageError
+from fencepost.cli.groups_offsets import add_offsets
 from fencepost.cli.output import print_json, print_table
-from fencepost.client.errors import BrokerError, ClientError
-from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.client.admin import Admin
     from fencepost.client.cluster import Cluster
     from fencepost.client.groups import CommittedOffset, GroupDescription
     from fencepost.client.metadata import TopicPartition
@@ -30,9 +21,15 @@ examples:
   fencepost groups list
   fencepost groups describe billing
   fencepost groups offsets billing
-  fencepost groups offsets billing --topic orders --to earliest       (group must be empty)
-  fencepost groups offsets billing --topic orders --to @1700000000000 (first record since, in ms)
   fencepost groups delete billing
+
+offsets are set while the group has no members; --dry-run only says what would be:
+  fencepost groups offsets billing --topic orders --to earliest
+  fencepost groups offsets billing --topic orders:0,2 --to 4711
+  fencepost groups offsets billing --all-topics --to 2026-01-31T12:00:00 --dry-run
+  fencepost groups offsets billing --topic orders --shift-by -100
+  fencepost groups offsets billing --topic orders --by-duration PT1H  (records of the last hour)
+  fencepost groups delete-offsets billing orders:0
 """
 
 
@@ -51,13 +48,7 @@ def register(subparsers: Any) -> None:
     describing.add_argument("group")
     finish_cluster_command(describing, describe_group)
 
-    showing = actions.add_parser("offsets", help="committed offsets and lag; --to sets them")
-    showing.add_argument("group")
-    showing.add_argument("--topic", metavar="NAME", help="only this topic")
-    showing.add_argument(
-        "--to", metavar="WHERE", help="earliest, latest, an offset, or @MILLISECONDS"
-    )
-    finish_cluster_command(showing, group_offsets)
+    add_offsets(actions)
 
     deleting = actions.add_parser("delete", help="delete empty groups")
     deleting.add_argument("groups", nargs="+", metavar="GROUP")
@@ -87,7 +78,7 @@ def describe_group(arguments: argparse.Namespace) -> int:
         admin = Admin(cluster)
         group = admin.describe_group(arguments.group)
         committed = admin.group_offsets(arguments.group)
-        ends = _ends(cluster, {*committed, *(p for m in group.members for p in m.assigned)})
+        ends = ends_of(cluster, {*committed, *(p for m in group.members for p in m.assigned)})
     partitions = _progress(group, committed, ends)
     if arguments.json:
         print_json(_group_document(group, partitions))
@@ -163,7 +154,7 @@ def _group_document(group: GroupDescription, partitions: list[dict[str, Any]]) -
     }
 
 
-def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Where logs end, of the partitions that exist and have a leader: a group keeps the offsets of
     a deleted topic for a while."""
     from fencepost.client.offsets import LATEST, list_offsets
@@ -178,98 +169,6 @@ def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicP
         if (found := infos[one.topic].partitions.get(one.partition)) and found.leader_id >= 0
     ]
     return {p: at.offset for p, at in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
-
-
-@command
-def group_offsets(arguments: argparse.Namespace) -> int:
-    """Committed offsets with the logs' ends; sets them first when asked to."""
-    from fencepost.client.admin import Admin
-
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
-        if arguments.to is not None:
-            _set_offsets(cluster, arguments)
-        committed = admin.group_offsets(arguments.group)
-        if not committed:
-            _require_group(admin, arguments.group)
-        if arguments.topic is not None:
-            committed = {p: at for p, at in committed.items() if p.topic == arguments.topic}
-        ends = _ends(cluster, committed)
-    rows = [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": at.offset,
-            "leader_epoch": at.leader_epoch,
-            "end": end,
-            "lag": None if end is None else max(0, end - at.offset),
-            "metadata": at.metadata,
-        }
-        for partition, at in committed.items()
-        for end in [ends.get(partition)]
-    ]
-    if arguments.json:
-        print_json(rows)
-    else:
-        names = ("topic", "partition", "offset", "end", "lag")
-        print_table(names, [[row[name] for name in names] for row in rows])
-    return 0
-
-
-def _require_group(admin: Admin, group: str) -> None:
-    """Raise ClientError for a group that does not exist; brokers answer for it as if it did."""
-    if group not in {listed.group_id for listed in admin.list_groups()}:
-        raise ClientError(f"no such group: {group}")
-
-
-def _set_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    from fencepost.client.admin import Admin
-    from fencepost.client.groups import CommittedOffset
-    from fencepost.client.metadata import TopicPartition
-
-    if arguments.topic is None:
-        raise UsageError("--to needs --topic")
-    partitions = [
-        TopicPartition(arguments.topic, number)
-        for number in cluster.topic(arguments.topic).partition_ids
-    ]
-    offsets = _targets(cluster, partitions, arguments.to)
-    chosen = {partition: CommittedOffset(offset, -1, "") for partition, offset in offsets.items()}
-    try:
-        Admin(cluster).alter_group_offsets(arguments.group, chosen)
-    except BrokerError as error:
-        if error.code == ErrorCode.UNKNOWN_MEMBER_ID:  # which a command line has no use for
-            error.message = (
-                f"group {arguments.group} has members, and offsets can be set without them only:"
-                " stop them first"
-            )
-        raise
-
-
-def _targets(
-    cluster: Cluster, partitions: list[TopicPartition], where: str
-) -> dict[TopicPartition, int]:
-    """Offsets for --to, within what each log has."""
-    from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
-
-    earliest = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-    latest = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-    if where in ("earliest", "latest"):
-        chosen = earliest if where == "earliest" else latest
-        return {partition: found.offset for partition, found in chosen.items()}
-    if where.startswith("@") and where[1:].isdecimal():
-        check_number("--to", int(where[1:]), 0, INT64_MAX)
-        since = list_offsets(cluster, dict.fromkeys(partitions, int(where[1:])))
-        return {
-            partition: found.offset if found.offset >= 0 else latest[partition].offset
-            for partition, found in since.items()
-        }
-    if where.isdecimal():
-        return {
-            partition: min(max(int(where), earliest[partition].offset), latest[partition].offset)
-            for partition in partitions
-        }
-    raise UsageError(f"--to {where!r}: must be earliest, latest, an offset or @MILLISECONDS")
 
 
 @command

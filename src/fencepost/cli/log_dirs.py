@@ -70,7 +70,7 @@ def describe(arguments: argparse.Namespace) -> int:
             for state in admin.describe_log_dirs(broker, named or None)
         ]
     if arguments.json:
-        print_json([_as_json(broker, state) for broker, state in found])
+        print_json([as_json(broker, state) for broker, state in found])
         return 0
     for number, (broker, state) in enumerate(found):
         if number:
@@ -98,7 +98,8 @@ def _condition(state: LogDirState) -> str:
     return ", ".join(words)
 
 
-def _as_json(broker: int, state: LogDirState) -> dict[str, Any]:
+def as_json(broker: int, state: LogDirState) -> dict[str, Any]:
+    """A log directory of a broker with its replicas."""
     return {
         "broker": broker,
         "path": state.path,

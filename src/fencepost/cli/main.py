@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import fencepost
-from fencepost.cli.commands import COMMANDS, print_usage_help
+from fencepost.cli.command_line import cluster_options_last, unknown_name
+from fencepost.cli.commands import COMMANDS, list_of_commands, print_usage_help
 from fencepost.cli.streams import with_standard_streams
 
 COLUMNS_DEFAULT: Final = 80
@@ -80,7 +81,20 @@ class _RawFormatter(_Formatter, argparse.RawDescriptionHelpFormatter):
     """The same, with the text above and below the options as it stands."""
 
 
-class _CommandParser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
+    """A parser that says of a command or action that does not exist which one may be meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = action.choices
+        if not isinstance(action, argparse._SubParsersAction) or known is None or value in known:
+            super()._check_value(action, value)
+            return
+        is_command = action.dest == "command"
+        named = "`fencepost --help` lists them" if is_command else f"there are {', '.join(known)}"
+        raise argparse.ArgumentError(None, unknown_name(action.dest, value, known, named))
+
+
+class _CommandParser(_Parser):
     """A parser that takes a command's optional FILE also behind its options, and prints the
     examples below its help as they stand.
 
@@ -109,22 +123,23 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
 
     It knows the chosen command alone, whose module is loaded; if none is chosen, the names of all.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fencepost",
         description="Kafka's replicated log in Python. `fencepost serve` starts a broker.",
-        formatter_class=_Formatter,
+        epilog=list_of_commands(_terminal_columns()) if chosen is None else None,
+        formatter_class=_RawFormatter,
     )
     parser.add_argument(
         "--version", action=_VersionAction, nargs=0, help="print the version and the backends"
     )
     subparsers = parser.add_subparsers(
-        dest="command", metavar="COMMAND", parser_class=_CommandParser
+        dest="command", metavar="COMMAND", parser_class=_CommandParser, help="one of those below"
     )
     for command in COMMANDS:
         if command.name == chosen:
             importlib.import_module(command.module).register(subparsers)
         elif chosen is None:
-            subparsers.add_parser(command.name, help=command.help, add_help=False)
+            subparsers.add_parser(command.name, add_help=False)
     return parser
 
 
@@ -136,7 +151,7 @@ def chosen_command(argv: Sequence[str]) -> str | None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = cluster_options_last(sys.argv[1:] if argv is None else argv)
     chosen = chosen_command(words)
     program = "fencepost" if chosen is None else f"fencepost {chosen}"
     return with_standard_streams(lambda: _run(words, chosen), program)

@@ -18,7 +18,9 @@ STDIN = "-"
 PARTITION_MAX = (1 << 31) - 1
 
 
-def read_partition_file(path: Path, key: str) -> dict[TopicPartition, Any]:
+def read_partition_file(
+    path: Path, key: str, *, may_be_empty: bool = False
+) -> dict[TopicPartition, Any]:
     """By partition, what its entry has under `key`; `-` is standard input. InputError."""
     try:
         content = json.loads(_read(path))
@@ -33,7 +35,7 @@ def read_partition_file(path: Path, key: str) -> dict[TopicPartition, Any]:
             f'{path}: must be {{"version": 1, "partitions": [{{"topic": ..., "partition": ...,'
             f' "{key}": ...}}]}}, and {type(error).__name__} {error} was found'
         ) from error
-    if not found:
+    if not found and not may_be_empty:
         raise InputError(f"{path}: names no partition")
     if len(found) < len(entries):
         raise InputError(f"{path}: names a partition twice")

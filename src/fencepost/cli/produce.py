@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,6 +23,7 @@ from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
 from fencepost.cli.lines import read_lines
 from fencepost.cli.output import add_json_option, print_json
+from fencepost.cli.rates import Rates
 from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -106,12 +108,19 @@ def run(arguments: argparse.Namespace) -> int:
         if cluster.config.transactional_id is not None:
             raise UsageError("transactional.id: this command writes without transactions")
         producer = Producer(cluster)
-        _Sender(arguments, producer).run(source.fileno(), interrupts)
+        _Sender(arguments, producer, _progress(source)).run(source.fileno(), interrupts)
     if arguments.json:
         print_json({"topic": arguments.topic, "records": producer.acknowledged_count})
     else:
         print(_written(producer, arguments.topic), file=sys.stderr)
     return 0
+
+
+def _progress(source: IO[bytes]) -> Rates:
+    """How far it is, on standard error if somebody looks at that and does not type the records."""
+    status = os.fstat(source.fileno())
+    total = status.st_size if stat.S_ISREG(status.st_mode) else None
+    return Rates(total, quiet=not sys.stderr.isatty() or source.isatty())
 
 
 def _written(producer: Producer, topic: str) -> str:
@@ -121,9 +130,11 @@ def _written(producer: Producer, topic: str) -> str:
 class _Sender:
     """Sends the lines of one input. Whatever ends it, the records before are sent first."""
 
-    def __init__(self, arguments: argparse.Namespace, producer: Producer) -> None:
+    def __init__(self, arguments: argparse.Namespace, producer: Producer, progress: Rates) -> None:
         self._arguments = arguments
         self._producer = producer
+        self._progress = progress
+        self._read_bytes = 0
         self._headers = tuple(_headers(arguments))
         self._count = 0
 
@@ -131,7 +142,7 @@ class _Sender:
         """Send all lines and flush. InputError names a line; ClientError; KeyboardInterrupt."""
         arguments, producer = self._arguments, self._producer
         limit = LINE_BYTES_PER_REQUEST_BYTE * producer.config.max_request_size
-        lines = read_lines(descriptor, limit, self._idle, interrupts.waiting)
+        lines = self._counted(read_lines(descriptor, limit, self._idle, interrupts.waiting))
         try:
             for number, record in records_of(lines, arguments.key_separator, arguments.lines_json):
                 self._send(number, record)
@@ -141,12 +152,20 @@ class _Sender:
             kind = InputError if isinstance(error, InputError) else ClientError
             raise kind(f"{error}; {self._told()}") from error
         except KeyboardInterrupt:
+            self._progress.close()
             try:
                 if not interrupts.is_final:  # or it may have come in the middle of a request
                     self._flush_rest()
             finally:
                 print(f"fencepost produce: interrupted; {self._told()}", file=sys.stderr)
             raise
+        finally:
+            self._progress.close()
+
+    def _counted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            self._read_bytes += len(line) + 1
+            yield line
 
     def _send(self, number: int, record: LineRecord) -> None:
         partition = self._arguments.partition if record.partition is None else record.partition
@@ -168,6 +187,9 @@ class _Sender:
         """Look after what is not delivered; seconds until that is needed again."""
         self._producer.poll()
         self._producer.raise_failure()
+        acknowledged = self._producer.acknowledged_count - self._progress.rows
+        read_bytes, self._read_bytes = self._read_bytes, 0
+        self._progress.add(acknowledged, read_bytes, read_bytes)
         wait_ms = self._producer.next_poll_ms()
         return None if wait_ms is None else wait_ms / 1000
 

@@ -121,13 +121,14 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> dict[TopicPartition, list[int]]:
-    """What the command line or its file says. UsageError, InputError."""
+    """What the command line or its file says; `generate` makes an empty plan where nothing is to
+    move. UsageError, InputError."""
     if bool(arguments.move) == (arguments.plan is not None):
         raise UsageError("name a plan, or --move partitions (one for each --move), not both")
     if arguments.plan is None:
         words = [text.rpartition("=") for text in arguments.move]
         return {partition_of(where, "--move"): broker_ids(ids, "--move") for where, _, ids in words}
-    plan = read_partition_file(arguments.plan, "replicas")
+    plan = read_partition_file(arguments.plan, "replicas", may_be_empty=True)
     for where, replicas in plan.items():
         if (
             not isinstance(replicas, list)
@@ -210,6 +211,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
     plan = _plan(arguments)
     check_number("--throttle", arguments.throttle, 1, INT64_MAX)
+    if not plan:
+        return _nothing_to_move(arguments)
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         if arguments.save_current is not None or arguments.throttle is not None:
@@ -230,6 +233,15 @@ def execute(arguments: argparse.Namespace) -> int:
             if arguments.throttle is not None:
                 _remove_throttles(admin, {where.topic for where in plan})
     return code
+
+
+def _nothing_to_move(arguments: argparse.Namespace) -> int:
+    """An empty plan is done already."""
+    if arguments.json:
+        print_json([])
+    else:
+        print(f"{arguments.plan}: the plan is empty, nothing to move", file=sys.stderr)
+    return 0
 
 
 def _remove_throttles(admin: Admin, topics: Iterable[str]) -> None:
@@ -280,6 +292,8 @@ def verify(arguments: argparse.Namespace) -> int:
     from fencepost.client.errors import UnknownTopic
 
     plan = _plan(arguments)
+    if not plan:
+        return _nothing_to_move(arguments)
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         moving = admin.list_reassignments(plan)

@@ -71,6 +71,16 @@ def open_session(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
         session.stop()
 
 
+def runs_here(arguments: argparse.Namespace) -> bool:
+    """Whether tasks certainly run on this machine, and see the files that it has. UsageError."""
+    master = _settings(arguments).get("spark.master") or os.environ.get("MASTER")
+    if master:
+        return master.startswith("local")
+    home = os.environ.get("SPARK_HOME")
+    place = os.environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
+    return not (place and os.path.exists(os.path.join(place, "spark-defaults.conf")))
+
+
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",

@@ -46,6 +46,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.errors import ErrorCode, is_retriable
 from fencepost.wire.types import Uuid
 
@@ -311,6 +312,16 @@ class Admin(GroupAdmin, ReplicaAdmin, TransactionAdmin):
             raise OffsetOutOfRange(
                 text, host=error.host, topic=topic, partition=number, code=error.code
             ) from None
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Have the cluster forget a broker that will not come back (KIP-631); replicas that are
+        assigned to it stay assigned, and a broker that runs registers again. BrokerError,
+        BROKER_ID_NOT_REGISTERED among others."""
+        response = self.cluster.request_controller(
+            UnregisterBrokerRequest(broker_id=broker_id),
+            lambda r: r.error_code if is_retriable(r.error_code) else 0,
+        )
+        _raise_for(response, f"cannot unregister broker {broker_id}")
 
     def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
         """The cluster's id, controller and brokers."""

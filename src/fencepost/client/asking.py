@@ -23,6 +23,7 @@ from fencepost.client.errors import (
     BrokerError,
     ClientError,
     ConnectionFailed,
+    ProtocolError,
     RequestTimedOut,
     refusal,
 )
@@ -46,19 +47,26 @@ def connect(node: Node, *, apart: bool = False) -> Conversation[Any]:
 
 
 def any_connection(view: ClusterView[Any]) -> Conversation[Any]:
-    """Some open connection: one in use, else to a known broker, else to a bootstrap server."""
+    """Some open connection: one in use, else to a known broker, else to a bootstrap server.
+
+    Raises ConnectionFailed with the reason of each; ProtocolError if no retry can help.
+    """
     in_use = view.open_connection()
     if in_use is not None:
         return in_use
     known = [(node.host, node.port) for node in view.metadata.nodes.values()]
-    last: ClientError | None = None
+    failures: list[ClientError] = []
     for host, port in dict.fromkeys([*known, *view.bootstrap]):
         try:
             return (yield Connect(Where(host, port)))
-        except (ConnectionFailed, RequestTimedOut) as error:
-            last = error
+        except (ConnectionFailed, RequestTimedOut, ProtocolError) as error:
+            failures.append(error)
     tried = ", ".join(f"{host}:{port}" for host, port in view.bootstrap)
-    raise ConnectionFailed(f"no broker of {tried} can be reached; last error: {last}")
+    # Of TLS first: a wrong security.protocol is the likeliest mistake, and the others may be of
+    # brokers that do not run.
+    reasons = map(str, sorted(failures, key=lambda error: "TLS" not in error.message))
+    kind = ConnectionFailed if any(error.retriable for error in failures) else ProtocolError
+    raise kind(f"no broker of {tried} can be reached: {'; '.join(reasons)}")
 
 
 def request_any(

@@ -244,8 +244,13 @@ class Connection(ConnectionCore):
         self.start_over()
         try:
             plain = socket.create_connection(
-                (self.host, self.port), timeout=max(0.001, deadline.remaining_ms() / 1000)
+                (self.host, self.port),
+                timeout=max(0.001, deadline.remaining_ms() / 1000),
+                all_errors=True,
             )
+        except ExceptionGroup as group:  # one for each address of the host
+            reasons = "; ".join(dict.fromkeys(map(str, group.exceptions)))
+            raise ConnectionFailed(f"cannot connect: {reasons}", host=self.address) from group
         except (OSError, UnicodeError) as error:
             raise ConnectionFailed(f"cannot connect: {error}", host=self.address) from error
         self._socket = plain

@@ -12,6 +12,7 @@ from typing import Final
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
+from fencepost.client.metadata import Node
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.update_features import (
     FeatureUpdateKey,
@@ -40,10 +41,20 @@ class FeatureAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def describe(self) -> list[FeatureLevel]:
-        """Every feature that is in force or that the node can run, by name."""
+    def describe(self, node: Node | None = None) -> list[FeatureLevel]:
+        """Every feature that is in force or that the node can run, by name; of any broker if None.
+
+        Raises BrokerError for what the broker answers.
+        """
         request = ApiVersionsRequest(client_software_name="fencepost", client_software_version="1")
-        response: ApiVersionsResponse = self.cluster.request_any(request, lambda r: r.error_code)
+        response: ApiVersionsResponse
+        if node is None:
+            response = self.cluster.request_any(request, lambda r: r.error_code)
+        else:
+            response = self.cluster.connection(node).request(request)
+            if response.error_code:
+                what = "cannot describe features"
+                raise BrokerError.of(response.error_code, what, host=node.address)
         levels = {one.name: one.max_version_level for one in response.finalized_features}
         ranges = {
             one.name: (one.min_version, one.max_version) for one in response.supported_features

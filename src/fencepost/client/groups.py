@@ -13,12 +13,18 @@ from typing import NamedTuple
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
 from fencepost.client.group_offsets import error_in, reading_offsets, writing_offsets
+from fencepost.client.leaders import by_topic
 from fencepost.client.membership import PROTOCOL_TYPE, decode_assignment
 from fencepost.client.metadata import CommittedOffset as CommittedOffset, TopicPartition
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.wire.api.delete_groups import DeleteGroupsRequest
 from fencepost.wire.api.describe_groups import DescribeGroupsRequest
 from fencepost.wire.api.list_groups import ListGroupsRequest
+from fencepost.wire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from fencepost.wire.errors import DecodeError, ErrorCode
 
 
@@ -129,6 +135,35 @@ class GroupAdmin:
         """Set a group's offsets, from outside, while it is empty; see
         `group_offsets.writing_offsets`."""
         self.cluster.run(writing_offsets(self.cluster, ConsumerGroupMetadata(group), offsets))
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Have a group forget what it has committed in some partitions (KIP-496); error codes by
+        partition, 0 where it has, GROUP_SUBSCRIBED_TO_TOPIC where members read the topic.
+
+        Raises BrokerError, GROUP_ID_NOT_FOUND among others.
+        """
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=number) for number, _ in numbers
+                ],
+            )
+            for topic, numbers in by_topic(dict.fromkeys(partitions)).items()
+        ]
+        response = self.cluster.request_coordinator(
+            group,
+            OffsetDeleteRequest(group_id=group, topics=topics),
+            lambda r: r.error_code,
+            what=f"cannot delete offsets of group {group}",
+        )
+        return {
+            TopicPartition(topic.name, one.partition_index): one.error_code
+            for topic in response.topics
+            for one in topic.partitions
+        }
 
 
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:

@@ -30,6 +30,10 @@ from fencepost.wire.api import (
 )
 from fencepost.wire.api.create_topics import CreatableTopic
 from fencepost.wire.api.delete_topics import DeleteTopicState
+from fencepost.wire.api.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from fencepost.wire.api.metadata import MetadataRequestTopic
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
@@ -153,7 +157,11 @@ def test_a_directory_that_fails_takes_its_partitions_along_and_no_others(dirs):
         (told,) = client.ask(asked, 12).topics
         parts = {part.partition_index: part for part in told.partitions}
         assert parts[1].error_code == ErrorCode.LEADER_NOT_AVAILABLE
-        assert parts[1].offline_replicas == parts[1].isr_nodes == [1]
+        assert (parts[1].offline_replicas, parts[1].isr_nodes) == ([1], [])
+        described_as = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+        (topic,) = client.ask(described_as, 0).topics
+        (partition,) = [one for one in topic.partitions if one.partition_index == 1]
+        assert partition.eligible_leader_replicas == [1], "nobody else has the records"
         assert (parts[0].error_code, parts[0].leader_id, parts[0].offline_replicas) == (0, 1, [])
         create(client, "later", 4)
         assert {dirs.place(index, "later") for index in range(4)} == {"a", "c"}

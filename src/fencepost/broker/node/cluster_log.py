@@ -11,7 +11,7 @@ are told by their keys only, since a value may be a password.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from fencepost.broker.net.log_limit import LimitedLog
@@ -82,8 +82,13 @@ def cluster_lines(delta: ImageDelta) -> Iterator[str]:
         if line:
             yield line
     if delta.features_changed:
-        levels = ", ".join(f"{name}={at}" for name, at in sorted(delta.new.features.items()))
-        yield f"finalized features: {levels}"
+        yield finalized_line(delta.new.features)
+
+
+def finalized_line(levels: Mapping[str, int]) -> str:
+    """The levels at which a cluster runs."""
+    told = ", ".join(f"{name}={level}" for name, level in sorted(levels.items()))
+    return f"finalized features: {told}"
 
 
 def _config_lines(delta: ImageDelta) -> Iterator[str]:

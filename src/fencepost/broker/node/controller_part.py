@@ -19,11 +19,7 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
-from fencepost.broker.config.features import (
-    METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    TRANSACTION_VERSION,
-)
+from fencepost.broker.config.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
@@ -206,8 +202,9 @@ class ControllerPart:
                     for feature in SUPPORTED_FEATURES
                 },
                 first_levels={
-                    METADATA_VERSION.name: METADATA_VERSION.max_level,
-                    TRANSACTION_VERSION.name: TRANSACTION_VERSION.max_level,
+                    feature.name: feature.max_level
+                    for feature in SUPPORTED_FEATURES
+                    if feature is not KRAFT_VERSION  # which the quorum keeps
                 },
             ),
             core.now_ms(),

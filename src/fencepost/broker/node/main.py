@@ -50,7 +50,7 @@ def run(
 
     0 is whoever is the parent when the start begins. Returns the exit code.
     """
-    set_up_logging()
+    set_up_logging(as_json=config.get("fencepost.log.format") == "json")
     for note in config.notes:
         log.warning("%s", note)
     try:
@@ -89,10 +89,15 @@ class OneLineFormatter(logging.Formatter):
         )
 
 
-def set_up_logging() -> None:
+def set_up_logging(*, as_json: bool) -> None:
     """One line per event on standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLineFormatter(LOG_FORMAT, "%Y-%m-%d %H:%M:%S"))
+    if as_json:
+        from fencepost.broker.node.json_log import JsonFormatter
+
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(OneLineFormatter(LOG_FORMAT, "%Y-%m-%d %H:%M:%S"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False

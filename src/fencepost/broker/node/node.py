@@ -33,9 +33,10 @@ from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, d
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
+from fencepost.broker.config.features import KRAFT_VERSION
 from fencepost.broker.config.file_limit import FileShares
 from fencepost.broker.node.broker_part import BrokerPart
-from fencepost.broker.node.cluster_log import ClusterLog
+from fencepost.broker.node.cluster_log import ClusterLog, finalized_line
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
@@ -295,6 +296,9 @@ class Node(NodeCore):
                 self.loop.call_soon_threadsafe(self.storage.close_idle_files)
 
     def _say_where(self) -> None:
+        levels = {KRAFT_VERSION.name: self.metadata.machine.kraft_version}
+        if features := self.metadata.image.features:  # a controller may have no leader yet
+            log.info("%s", finalized_line({**features, **levels}))
         told = {} if self.broker is None else {one.name: one for one in self.broker.advertised}
         for endpoint in self._all_bound():
             log.info("listening on %s (%s)", endpoint, endpoint.name)

@@ -85,6 +85,8 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
                 f"the broker's certificate is not trusted: {error.verify_message}",
                 host=self.address,
             ) from error
+        except ssl.SSLError as error:
+            raise ConnectionFailed(f"TLS handshake failed: {error}", host=self.address) from error
         except (OSError, UnicodeError) as error:
             raise ConnectionFailed(f"cannot connect: {error}", host=self.address) from error
 

@@ -28,6 +28,9 @@ FIRST_ALLOCATION_BYTES: Final = 1 << 20
 BUFFER_STEP_BYTES: Final = 256 * 1024
 """What a ReceiveBuffer grows by multiples of."""
 
+TLS_ALERT: Final = 0x1503
+"""What a TLS record of an alert begins with: what is answered to a client without TLS."""
+
 _LENGTH = struct.Struct(">i")
 
 
@@ -129,9 +132,12 @@ class FrameReader:
     def _checked_size(self, head: memoryview) -> int:
         (size_bytes,) = _LENGTH.unpack_from(head)
         if not self._min_bytes <= size_bytes <= self._max_bytes:
-            raise ProtocolError(
+            text = (
                 f"announced a frame of {size_bytes} bytes; "
-                f"allowed are {self._min_bytes} to {self._max_bytes}",
-                host=self._host,
+                f"allowed are {self._min_bytes} to {self._max_bytes}"
             )
+            if size_bytes >> 16 == TLS_ALERT:
+                wanted = "security.protocol=SSL or SASL_SSL"
+                text = f"the answer is a TLS alert: this listener wants {wanted}"
+            raise ProtocolError(text, host=self._host)
         return int(size_bytes)

@@ -60,7 +60,8 @@ class Followed:
         """Whether its position is to be another one when it does."""
         self.delayed_until_ms = NOT_DELAYED_MS
         self.compared = (UNKNOWN, UNKNOWN)
-        """The epoch that the leader named last when epochs were compared, and where it ends."""
+        """The epoch that the leader has named as the one where logs part, and where it ends, until
+        the partition reports the cut."""
         self.leader_end = UNKNOWN
         """Where the leader's log ends, while that is looked up."""
         self.told = (UNKNOWN, UNKNOWN)

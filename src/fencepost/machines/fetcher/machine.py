@@ -245,7 +245,7 @@ class Fetcher:
         if followed is None or done.taken != followed.told_count:
             return  # the report crossed an order
         has_moved = done.position != followed.position
-        followed.position = done.position
+        cut_from, followed.position = followed.position.offset, done.position
         if not followed.is_busy:
             if has_moved and followed.partition in self._session.wanted:
                 self._session.offer(followed.partition, followed.wanted)
@@ -255,12 +255,24 @@ class Fetcher:
         self._stragglers.pop(followed, None)
         if followed.stage is Stage.TRUNCATING and followed.agrees:
             followed.stage, followed.has_agreed = Stage.FETCHING, True
+        self._note_cut(followed, cut_from)
         if followed.is_to_move and not has_moved:
             followed.trouble = DOES_NOT_MOVE
             self._delay(followed, now_ms)
         else:
             followed.trouble = ""
             self._resume(followed, now_ms)
+
+    def _note_cut(self, followed: Followed, cut_from: int) -> None:
+        """Tell of a divergence when the log was cut for it. An epoch that ours began without a
+        record, and the leader does not know, is forgotten without a cut: nothing diverged."""
+        epoch, end_offset = followed.compared
+        followed.compared = UNKNOWN, UNKNOWN
+        if (epoch, end_offset) == (UNKNOWN, UNKNOWN) or followed.position.offset >= cut_from:
+            return
+        end = f"leader epoch {epoch} ends at {end_offset} there"
+        where = f"{end}, ours is cut from {cut_from} to {followed.position.offset}"
+        self._note(NoticeKind.DIVERGED, followed.partition, where)
 
     def _resume(self, followed: Followed, now_ms: int) -> None:
         """Ask for it again, or for the first time."""
@@ -500,9 +512,7 @@ class Fetcher:
             self._append(followed, part, now_ms, effects)
         elif reaction is Reaction.TRUNCATE:
             probe("fetcher.diverges")
-            end = f"epoch {diverging.epoch} ends at {diverging.end_offset} there"
-            where = f"{end}, our log at {followed.position.offset}"
-            self._note(NoticeKind.DIVERGED, followed.partition, where)
+            followed.compared = diverging.epoch, diverging.end_offset
             order = Diverged(followed.leader_epoch, diverging.epoch, diverging.end_offset)
             self._tell(followed, order, now_ms, effects)
         elif reaction is Reaction.LOOK_UP:

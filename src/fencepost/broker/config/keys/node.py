@@ -68,6 +68,13 @@ _NODE = (
         one_of("auto", "asyncio", "uvloop"),
         "The event loop; auto takes uvloop where it is installed.",
     ),
+    honoured(
+        "fencepost.log.format",
+        STRING,
+        "text",
+        one_of("text", "json"),
+        "Lines of the log: text, or a JSON object each (time, level, logger, message, exception).",
+    ),
 )
 
 _CONTROLLER = (

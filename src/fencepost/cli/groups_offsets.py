@@ -1,0 +1,357 @@
+"""`fencepost groups offsets` and `delete-offsets`: what a group has committed, and changing it.
+
+The ways to say a new offset are those of Kafka's kafka-consumer-groups, and so is what becomes of
+one that the log does not have: it is set to where the log begins or ends, with a warning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.cli.cluster_options import (
+    INT64_MAX,
+    check_number,
+    command,
+    finish_cluster_command,
+    open_cluster,
+)
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import print_json, print_table
+from fencepost.client.errors import BrokerError, ClientError
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.cluster import Cluster
+    from fencepost.client.groups import CommittedOffset
+    from fencepost.client.metadata import TopicPartition
+
+    Offsets = dict[TopicPartition, int]
+
+WAYS: Final = ("to", "shift_by", "by_duration")
+"""Options that set offsets, of which one may be given."""
+_DURATION: Final = re.compile(
+    r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+_DAYS_MAX: Final = 100_000
+
+
+def add_offsets(actions: Any) -> None:
+    """Add the parsers of both actions."""
+    showing = actions.add_parser(
+        "offsets", help="committed offsets and lag; --to, --shift-by and --by-duration set them"
+    )
+    showing.add_argument("group")
+    scope = showing.add_mutually_exclusive_group()
+    scope.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:N,N]",
+        help="only this topic, or these partitions of it (repeatable)",
+    )
+    scope.add_argument(
+        "--all-topics", action="store_true", help="all partitions that the group has committed"
+    )
+    way = showing.add_mutually_exclusive_group()
+    way.add_argument(
+        "--to",
+        metavar="WHERE",
+        help="earliest, latest, current, an offset, @MILLISECONDS, or a time like"
+        " 2026-01-31T12:00:00 (UTC): the first record since",
+    )
+    way.add_argument("--shift-by", type=int, metavar="N", help="so many records on, or (-N) back")
+    way.add_argument(
+        "--by-duration", metavar="PnDTnHnMnS", help="the first record of this time before now"
+    )
+    showing.add_argument("--dry-run", action="store_true", help="say what would be set")
+    finish_cluster_command(showing, group_offsets)
+
+    deleting = actions.add_parser("delete-offsets", help="forget what a group has committed")
+    deleting.add_argument("group")
+    deleting.add_argument("topics", nargs="+", metavar="TOPIC", help="TOPIC or TOPIC:N,N")
+    finish_cluster_command(deleting, delete_offsets)
+
+
+@command
+def group_offsets(arguments: argparse.Namespace) -> int:
+    """Committed offsets with the logs' ends; sets them first when asked to."""
+    from fencepost.cli.groups import ends_of
+    from fencepost.client.admin import Admin
+
+    is_reset = any(getattr(arguments, way) is not None for way in WAYS)
+    if is_reset and not (arguments.topic or arguments.all_topics):
+        raise UsageError("to set offsets, say --topic or --all-topics")
+    if arguments.dry_run and not is_reset:
+        raise UsageError("--dry-run goes with --to, --shift-by or --by-duration")
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        wanted = _partitions(cluster, arguments.topic)
+        targets = _targets(admin, arguments, wanted) if is_reset else {}
+        if is_reset and not arguments.dry_run:
+            _set_offsets(admin, arguments.group, targets)
+        committed = admin.group_offsets(arguments.group)
+        if not (committed or is_reset):
+            _require_group(admin, arguments.group)
+        shown = targets or wanted
+        if shown:
+            committed = {one: at for one, at in committed.items() if one in shown}
+        ends = ends_of(cluster, {*committed, *targets})
+    if arguments.dry_run:
+        _print_plan(arguments, committed, targets, ends)
+    else:
+        _print_committed(arguments, committed, ends)
+    return 0
+
+
+def _print_committed(
+    arguments: argparse.Namespace,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": at.offset,
+            "leader_epoch": at.leader_epoch,
+            "end": end,
+            "lag": None if end is None else max(0, end - at.offset),
+            "metadata": at.metadata,
+        }
+        for partition, at in committed.items()
+        for end in [ends.get(partition)]
+    ]
+    if arguments.json:
+        print_json(rows)
+    else:
+        names = ("topic", "partition", "offset", "end", "lag")
+        print_table(names, [[row[name] for name in names] for row in rows])
+
+
+def _print_plan(
+    arguments: argparse.Namespace,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    targets: Offsets,
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    rows = []
+    for partition, offset in sorted(targets.items()):
+        at = committed.get(partition)
+        rows.append((*partition, at.offset if at else None, offset, ends.get(partition)))
+    names = ("topic", "partition", "offset", "new-offset", "end")
+    if arguments.json:
+        keys = [name.replace("-", "_") for name in names]
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    else:
+        print_table(names, rows)
+
+
+def _require_group(admin: Admin, group: str) -> None:
+    """Raise ClientError for a group that does not exist; brokers answer for it as if it did."""
+    if group not in {listed.group_id for listed in admin.list_groups()}:
+        raise ClientError(f"no such group: {group}")
+
+
+def _partitions(cluster: Cluster, words: Iterable[str]) -> list[TopicPartition]:
+    """`TOPIC` (all its partitions) and `TOPIC:N,N` words. UsageError, UnknownTopic."""
+    from fencepost.client.metadata import TopicPartition
+
+    found: dict[TopicPartition, None] = {}
+    for word in words:
+        topic, colon, text = word.partition(":")
+        existing = cluster.topic(topic).partition_ids
+        numbers = existing
+        if colon:
+            if not all(one.isascii() and one.isdecimal() for one in text.split(",")):
+                raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
+            numbers = [int(one) for one in text.split(",")]
+        if unknown := [number for number in numbers if number not in existing]:
+            raise UsageError(f"topic {topic} has no partition {unknown[0]}")
+        found.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
+    return list(found)
+
+
+# -- setting ---------------------------------------------------------------------------------------
+
+
+def _set_offsets(admin: Admin, group: str, targets: Offsets) -> None:
+    from fencepost.client.groups import CommittedOffset
+
+    chosen = {partition: CommittedOffset(offset, -1, "") for partition, offset in targets.items()}
+    try:
+        admin.alter_group_offsets(group, chosen)
+    except BrokerError as error:
+        if error.code == ErrorCode.UNKNOWN_MEMBER_ID:  # which a command line has no use for
+            error.message = _has_members(group)
+        raise
+
+
+def _has_members(group: str) -> str:
+    return f"group {group} has members, and offsets can be set without them only: stop them first"
+
+
+def _targets(admin: Admin, arguments: argparse.Namespace, wanted: list[TopicPartition]) -> Offsets:
+    """The offsets to be set, within what each log has. ClientError, UsageError."""
+    committed = admin.group_offsets(arguments.group)
+    if arguments.dry_run:
+        _require_empty(admin, arguments.group)
+    if arguments.all_topics:
+        wanted = existing(admin, committed)
+        if not wanted:
+            raise ClientError(f"group {arguments.group} has committed no offset of any topic")
+    at = {partition: one.offset for partition, one in committed.items() if partition in wanted}
+    if arguments.shift_by is not None:
+        check_number("--shift-by", arguments.shift_by, -INT64_MAX, INT64_MAX)
+        if missing := [partition for partition in wanted if partition not in at]:
+            raise ClientError(
+                f"--shift-by: group {arguments.group} has committed no offset of {missing[0]}"
+            )
+        moved = {partition: offset + arguments.shift_by for partition, offset in at.items()}
+        return _within_logs(admin.cluster, moved)
+    if arguments.by_duration is not None:
+        return _since(admin.cluster, wanted, _before_now_ms(arguments.by_duration))
+    return _named(admin.cluster, wanted, arguments.to, at)
+
+
+def _require_empty(admin: Admin, group: str) -> None:
+    """Raise ClientError for a group with members; there may be no group yet."""
+    try:
+        has_members = bool(admin.describe_group(group).members)
+    except BrokerError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return
+    if has_members:
+        raise ClientError(_has_members(group))
+
+
+def existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those that are there: a group keeps the offsets of a deleted topic for a while."""
+    topics = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
+    found = []
+    for one in partitions:
+        if one.topic in topics and one.partition in topics[one.topic].partitions:
+            found.append(one)
+        else:
+            _warn(f"{one} does not exist any more, and is left out")
+    return found
+
+
+def _named(
+    cluster: Cluster, partitions: list[TopicPartition], where: str, committed: Offsets
+) -> Offsets:
+    """Offsets for --to."""
+    from fencepost.cli.times import parse_time_ms
+
+    if where in ("earliest", "latest"):
+        return _ends(cluster, partitions)[0 if where == "earliest" else 1]
+    if where == "current":
+        _, latest = _ends(cluster, partitions)
+        return {partition: committed.get(partition, latest[partition]) for partition in partitions}
+    if where.isdecimal():
+        check_number("--to", int(where), 0, INT64_MAX)
+        return _within_logs(cluster, dict.fromkeys(partitions, int(where)))
+    try:
+        is_number = where.startswith("@") and where[1:].isdecimal()
+        since_ms = int(where[1:]) if is_number else parse_time_ms(where, "--to")
+    except UsageError:
+        raise UsageError(
+            f"--to {where!r}: must be earliest, latest, current, an offset, @MILLISECONDS or a time"
+            " like 2026-01-31T12:00:00"
+        ) from None
+    check_number("--to", since_ms, 0, INT64_MAX)
+    return _since(cluster, partitions, since_ms)
+
+
+def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> tuple[Offsets, Offsets]:
+    """Where logs begin, and where they end."""
+    from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
+
+    begin, end = (
+        {
+            one: at.offset
+            for one, at in list_offsets(cluster, dict.fromkeys(partitions, kind)).items()
+        }
+        for kind in (EARLIEST, LATEST)
+    )
+    return begin, end
+
+
+def _since(cluster: Cluster, partitions: list[TopicPartition], since_ms: int) -> Offsets:
+    """The first record that is as new, or the end of the log where none is."""
+    from fencepost.client.offsets import list_offsets
+
+    found = list_offsets(cluster, dict.fromkeys(partitions, since_ms))
+    _, latest = _ends(cluster, partitions)
+    return {one: at.offset if at.offset >= 0 else latest[one] for one, at in found.items()}
+
+
+def _within_logs(cluster: Cluster, wanted: Offsets) -> Offsets:
+    """The same, but no offset before the beginning or behind the end of its log."""
+    earliest, latest = _ends(cluster, wanted)
+    chosen = {}
+    for partition, offset in wanted.items():
+        chosen[partition] = min(max(offset, earliest[partition]), latest[partition])
+        if offset > latest[partition]:
+            _warn(f"{partition}: {offset} is behind the log's end; {latest[partition]} is taken")
+        elif offset < earliest[partition]:
+            _warn(
+                f"{partition}: {offset} is before the log's start; {earliest[partition]} is taken"
+            )
+    return chosen
+
+
+def _warn(text: str) -> None:
+    print(f"fencepost groups: {text}", file=sys.stderr)
+
+
+def _before_now_ms(text: str) -> int:
+    """Milliseconds since 1970 of a moment so long ago, written as Java's Duration. UsageError."""
+    from fencepost.cli.times import now_ms
+
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise UsageError(f"--by-duration {text!r}: must be like P1DT12H30M5S")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    if days + hours / 24 + minutes / 1440 + seconds / 86_400 > _DAYS_MAX:
+        raise UsageError(f"--by-duration {text!r}: allowed is up to {_DAYS_MAX} days")
+    ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return max(0, now_ms() - ago // timedelta(milliseconds=1))
+
+
+# -- deleting --------------------------------------------------------------------------------------
+
+
+@command
+def delete_offsets(arguments: argparse.Namespace) -> int:
+    """Forget offsets; a row per partition, exit code 1 unless all are forgotten."""
+    from fencepost.cli.partition_words import print_outcomes
+    from fencepost.client.admin import Admin
+    from fencepost.client.errors import refusal
+    from fencepost.client.replicas import Outcome
+
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        known = {one.name for one in admin.list_topics(include_internal=True)}
+        committed = admin.group_offsets(arguments.group)
+        chosen: dict[TopicPartition, None] = {}
+        for word in arguments.topics:
+            if word.partition(":")[0] in known:
+                found = _partitions(cluster, [word])
+            else:  # a topic that was deleted, and of which the group still has offsets
+                found = [one for one in committed if word in (one.topic, f"{one.topic}:{one[1]}")]
+            if not found:
+                raise ClientError(f"{word}: there is no such topic, nor an offset of it")
+            chosen.update(dict.fromkeys(found))
+        codes = admin.delete_group_offsets(arguments.group, chosen)
+    outcomes = {
+        partition: Outcome(code, refusal(code) if code else None)
+        for partition, code in codes.items()
+    }
+    return print_outcomes(arguments, outcomes, "deleted")
