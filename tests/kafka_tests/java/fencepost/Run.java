@@ -1,0 +1,107 @@
+package fencepost;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+
+import org.junit.platform.engine.FilterResult;
+import org.junit.platform.engine.TestExecutionResult;
+import org.junit.platform.engine.discovery.DiscoverySelectors;
+import org.junit.platform.engine.support.descriptor.MethodSource;
+import org.junit.platform.launcher.LauncherDiscoveryRequest;
+import org.junit.platform.launcher.PostDiscoveryFilter;
+import org.junit.platform.launcher.TestExecutionListener;
+import org.junit.platform.launcher.TestIdentifier;
+import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
+import org.junit.platform.launcher.core.LauncherFactory;
+
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * Runs one class of tests and writes a line of JSON when a test begins and when it ends, so that
+ * what is known survives a JVM that has to be killed. Arguments: the file of lines, the class, and
+ * names of methods to leave out.
+ */
+public final class Run implements TestExecutionListener {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private final Path lines;
+    private final Map<String, Long> begun = new HashMap<>();
+
+    private Run(Path lines) {
+        this.lines = lines;
+    }
+
+    public static void main(String[] words) {
+        Set<String> without = Set.copyOf(List.of(words).subList(2, words.length));
+        PostDiscoveryFilter others = descriptor -> FilterResult.includedIf(
+            descriptor.getSource().filter(MethodSource.class::isInstance)
+                .map(source -> !without.contains(((MethodSource) source).getMethodName())).orElse(true));
+        LauncherDiscoveryRequest request = LauncherDiscoveryRequestBuilder.request()
+            .selectors(DiscoverySelectors.selectClass(words[1]))
+            .filters(others)
+            .configurationParameter("junit.jupiter.execution.timeout.testable.method.default",
+                System.getProperty("fencepost.test.limit", "150 s"))
+            .configurationParameter("junit.jupiter.extensions.autodetection.enabled", "true")
+            .build();
+        LauncherFactory.create().execute(request, new Run(Path.of(words[0])));
+        System.exit(0);  // whatever threads a test has left
+    }
+
+    @Override
+    public void executionStarted(TestIdentifier test) {
+        begun.put(test.getUniqueId(), System.nanoTime());
+        if (test.isTest()) {
+            write(test, "began", null);
+        }
+    }
+
+    @Override
+    public void executionSkipped(TestIdentifier test, String reason) {
+        write(test, "skipped", reason);
+    }
+
+    @Override
+    public void executionFinished(TestIdentifier test, TestExecutionResult result) {
+        if (!test.isTest() && result.getStatus() == TestExecutionResult.Status.SUCCESSFUL) {
+            return;
+        }
+        String error = result.getThrowable().map(Run::stack).orElse(null);
+        write(test, result.getStatus().name().toLowerCase(java.util.Locale.ROOT), error);
+    }
+
+    private void write(TestIdentifier test, String status, String error) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("id", test.getUniqueId());
+        line.put("name", test.getDisplayName());
+        test.getSource().filter(MethodSource.class::isInstance)
+            .ifPresent(source -> line.put("method", ((MethodSource) source).getMethodName()));
+        line.put("status", status);
+        if (error != null) {
+            line.put("error", error);
+        }
+        if (begun.containsKey(test.getUniqueId())) {
+            line.put("took_s", (System.nanoTime() - begun.get(test.getUniqueId())) / 1_000_000 / 1000.0);
+        }
+        try {
+            Files.writeString(lines, JSON.writeValueAsString(line) + "\n",
+                StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
+    }
+
+    private static String stack(Throwable error) {
+        StringWriter text = new StringWriter();
+        error.printStackTrace(new PrintWriter(text));
+        return text.toString();
+    }
+}
