@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from . import suite as kafka
 
+CLASSES = 8
+"""As many classes as a JVM runs."""
+
 
 def main(parts: list[str]) -> int:
     """Run the classes with one of `parts` in their names, all of them without."""
@@ -22,11 +25,13 @@ def main(parts: list[str]) -> int:
         for suite in kafka.suites()
         if not kafka.is_done(suite) and (not parts or any(part in suite.name for part in parts))
     ]
+    runs = [chosen[start : start + CLASSES] for start in range(0, len(chosen), CLASSES)]
     with ThreadPoolExecutor(int(os.environ.get("FENCEPOST_KAFKA_TESTS_JOBS", "1"))) as pool:
-        for suite, lines in zip(chosen, pool.map(kafka.run, chosen)):
-            count = collections.Counter(line["status"] for line in lines)
-            told = ", ".join(f"{count[status]} {status}" for status in sorted(count))
-            print(f"{suite.name}: {told}", flush=True)
+        for suites, _ in zip(runs, pool.map(kafka.run, runs)):
+            for suite in suites:
+                count = collections.Counter(line["status"] for line in kafka.results(suite))
+                told = ", ".join(f"{count[status]} {status}" for status in sorted(count))
+                print(f"{suite.name}: {told}", flush=True)
     return 0
 
 

@@ -5,14 +5,16 @@ The tests come compiled from Maven Central and run unchanged. First on their cla
 node with the properties that the test made for Kafka's. What asks for objects inside Kafka's process
 fails with `NeedsInternals`, what needs a part that Fencepost has not with `NotOffered`.
 
-A class runs in JVMs of its own, each for the methods that have not had their turn, until all have
-had it: a test that does not end takes no other one with it.
+A JVM runs some classes, since its own start takes longer than most tests. What it leaves, because a
+test did not end or ended it, the next JVM runs, without the methods that have had their turn.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,7 @@ LEFT_OUT = ("testAdminClientHandlingBadIPWithoutTimeout",)
 
 JAVA = Path(__file__).parent / "java"
 BUILD = ROOT / "build" / "kafka-tests"
-CLASS_LIMIT_S = 1500
+JVM_LIMIT_S = 1500
 """As long as one JVM may take; then it is killed, and the next one goes on behind the test."""
 
 JVM = (
@@ -161,34 +163,36 @@ def _classes(jar: Path) -> Iterator[str]:
 @functools.cache
 def compiled() -> Path:
     """Our classes, compiled against the jars."""
-    classes = BUILD / "classes"
-    shutil.rmtree(classes, ignore_errors=True)
-    shutil.copytree(JAVA / "META-INF", classes / "META-INF")
-    command = ["javac", "-nowarn", "-d", str(classes), "-cp", JARS.class_path()]
-    command += [str(source) for source in sorted(JAVA.rglob("*.java"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode != 0:
-        raise AssertionError(f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}")
-    (classes / "keys").write_text("".join(f"{key}\n" for key in sorted(BROKER_CONFIGS)))
-    shutil.copy(JAVA / "log4j2.xml", classes)
+    sources = sorted(JAVA.rglob("*.java"))
+    keys = "".join(f"{key}\n" for key in sorted(BROKER_CONFIGS))
+    content = keys + "".join(source.read_text() for source in sources)
+    classes = BUILD / f"classes-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    if classes.is_dir():  # a run that goes on while this one begins may use it
+        return classes
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILD) as directory:
+        draft = Path(directory) / "classes"
+        shutil.copytree(JAVA, draft, ignore=shutil.ignore_patterns("*.java"))
+        command = ["javac", "-nowarn", "-d", str(draft), "-cp", JARS.class_path()]
+        command += map(str, sources)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+        (draft / "keys").write_text(keys)
+        draft.rename(classes)
     return classes
 
 
-def run(suite: Suite, *, anew: bool = False) -> list[dict[str, Any]]:
-    """Run what has not been run of a class; the lines of all that has been."""
+def run(chosen: Sequence[Suite]) -> None:
+    """Run what has not been run of some classes."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    if anew:
-        suite.lines.unlink(missing_ok=True)
-    while True:
-        before = len(results(suite))
-        if _run_once(suite):
-            break
-        if len(results(suite)) == before:
-            _note(suite, "killed", "a JVM ended, or reached its limit, before it ran a test")
-            break
-    if not any(line["status"] == "end" for line in results(suite)):
-        _note(suite, "end", "")
-    return results(suite)
+    while rest := [suite for suite in chosen if not is_done(suite)]:
+        before = sum(len(results(suite)) for suite in rest)
+        _run_once(rest)
+        if sum(len(results(suite)) for suite in rest) == before:
+            for suite in rest:
+                _note(suite, "killed", "a JVM ended, or reached its limit, before it ran a test")
+                _note(suite, "end", "")
 
 
 def is_done(suite: Suite) -> bool:
@@ -209,21 +213,28 @@ def _note(suite: Suite, status: str, error: str) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def _run_once(suite: Suite) -> bool:
-    """Run the methods that have not had their turn; whether it came to its end."""
-    had = sorted({line["method"] for line in results(suite) if "method" in line})
+def _run_once(chosen: Sequence[Suite]) -> None:
+    """Run the methods that have not had their turn, as far as one JVM comes."""
     with tempfile.TemporaryDirectory(prefix="kafka-tests-") as directory:
+        plan = Path(directory) / "plan"
+        plan.write_text("".join(f"{line}\n" for suite in chosen for line in _plan(suite)))
         classes = compiled()
         words = [str(java()), *JVM, f"-Djava.io.tmpdir={directory}"]
         words += [f"-Dfencepost.python={sys.executable}", f"-Dfencepost.keys={classes / 'keys'}"]
         words += [f"-Dlog4j2.configurationFile={classes / 'log4j2.xml'}"]
         words += ["-cp", os.pathsep.join((str(classes), JARS.class_path())), "fencepost.Run"]
-        words += [str(suite.lines), suite.name, *LEFT_OUT, *had]
-        with (BUILD / f"{suite.name}.log").open("ab") as log:
-            try:
-                done = subprocess.run(
-                    words, cwd=ROOT, stdout=log, stderr=log, timeout=CLASS_LIMIT_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return False
-        return done.returncode == 0
+        words += [str(BUILD), str(plan)]
+        with (BUILD / f"{chosen[0].name}.log").open("ab") as log, contextlib.suppress(
+            subprocess.TimeoutExpired
+        ):
+            subprocess.run(
+                words, cwd=ROOT, stdout=log, stderr=log, timeout=JVM_LIMIT_S, check=False
+            )
+
+
+def _plan(suite: Suite) -> Iterator[str]:
+    """The class and what is left out of it, as our main class reads them."""
+    yield suite.name
+    had = {line["method"] for line in results(suite) if "method" in line}
+    for method in sorted(had.union(LEFT_OUT)):
+        yield f"{suite.name}#{method}"

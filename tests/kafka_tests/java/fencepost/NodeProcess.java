@@ -208,6 +208,9 @@ public final class NodeProcess {
                     ? list.stream().map(String::valueOf).collect(Collectors.joining(",")) : value.toString());
             }
         });
+        if (!values.containsKey("log.dirs") && !values.containsKey("log.dir")) {
+            values.put("log.dirs", config.metadataLogDir());
+        }
         values.remove("broker.id");
         values.remove("unstable.feature.versions.enable");
         values.remove("unstable.api.versions.enable");

@@ -24,29 +24,34 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
- * Runs one class of tests and writes a line of JSON when a test begins and when it ends, so that
- * what is known survives a JVM that has to be killed. Arguments: the file of lines, the class, and
- * names of methods to leave out.
+ * Runs classes of tests and writes a line of JSON when a test begins and when it ends, into a file
+ * for each class, so that what is known survives a JVM that has to be killed. Arguments: the
+ * directory of these files; a file of the plan, with a line for each class and for each
+ * class#method that is left out.
  */
 public final class Run implements TestExecutionListener {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private final Path lines;
+    private static final Pattern CLASS = Pattern.compile("\\[class:([^\\]]+)\\](.*)");
+    private final Path directory;
     private final Map<String, Long> begun = new HashMap<>();
 
-    private Run(Path lines) {
-        this.lines = lines;
+    private Run(Path directory) {
+        this.directory = directory;
     }
 
-    public static void main(String[] words) {
-        Set<String> without = Set.copyOf(List.of(words).subList(2, words.length));
+    public static void main(String[] words) throws IOException {
+        List<String> plan = Files.readAllLines(Path.of(words[1]));
         PostDiscoveryFilter others = descriptor -> FilterResult.includedIf(
-            descriptor.getSource().filter(MethodSource.class::isInstance)
-                .map(source -> !without.contains(((MethodSource) source).getMethodName())).orElse(true));
+            descriptor.getSource().filter(MethodSource.class::isInstance).map(MethodSource.class::cast)
+                .map(source -> !plan.contains(classOf(descriptor.getUniqueId().toString())
+                    + "#" + source.getMethodName())).orElse(true));
         LauncherDiscoveryRequest request = LauncherDiscoveryRequestBuilder.request()
-            .selectors(DiscoverySelectors.selectClass(words[1]))
+            .selectors(plan.stream().filter(line -> !line.contains("#"))
+                .map(DiscoverySelectors::selectClass).toList())
             .filters(others)
             .configurationParameter("junit.jupiter.execution.timeout.testable.method.default",
                 System.getProperty("fencepost.test.limit", "150 s"))
@@ -54,6 +59,11 @@ public final class Run implements TestExecutionListener {
             .build();
         LauncherFactory.create().execute(request, new Run(Path.of(words[0])));
         System.exit(0);  // whatever threads a test has left
+    }
+
+    private static String classOf(String id) {
+        Matcher found = CLASS.matcher(id);
+        return found.find() ? found.group(1) : "";
     }
 
     @Override
@@ -71,14 +81,25 @@ public final class Run implements TestExecutionListener {
 
     @Override
     public void executionFinished(TestIdentifier test, TestExecutionResult result) {
-        if (!test.isTest() && result.getStatus() == TestExecutionResult.Status.SUCCESSFUL) {
+        boolean isClass = test.getUniqueId().endsWith("[class:" + classOf(test.getUniqueId()) + "]");
+        if (!test.isTest() && !isClass && result.getStatus() == TestExecutionResult.Status.SUCCESSFUL) {
+            return;
+        }
+        if (isClass && result.getStatus() == TestExecutionResult.Status.SUCCESSFUL) {
+            write(test, "end", null);
             return;
         }
         String error = result.getThrowable().map(Run::stack).orElse(null);
         write(test, result.getStatus().name().toLowerCase(java.util.Locale.ROOT), error);
+        if (isClass) {
+            write(test, "end", null);
+        }
     }
 
     private void write(TestIdentifier test, String status, String error) {
+        if (classOf(test.getUniqueId()).isEmpty()) {
+            return;
+        }
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("id", test.getUniqueId());
         line.put("name", test.getDisplayName());
@@ -92,7 +113,8 @@ public final class Run implements TestExecutionListener {
             line.put("took_s", (System.nanoTime() - begun.get(test.getUniqueId())) / 1_000_000 / 1000.0);
         }
         try {
-            Files.writeString(lines, JSON.writeValueAsString(line) + "\n",
+            Files.writeString(directory.resolve(classOf(test.getUniqueId()) + ".jsonl"),
+                JSON.writeValueAsString(line) + "\n",
                 StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         } catch (IOException failure) {
             throw new UncheckedIOException(failure);

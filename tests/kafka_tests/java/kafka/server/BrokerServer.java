@@ -12,6 +12,8 @@ import kafka.raft.KafkaRaftManager;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.KRaftMetadataCache;
@@ -23,6 +25,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 import java.io.File;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Properties;
 
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -183,9 +186,22 @@ public class BrokerServer implements KafkaBroker {
         throw internals("quotaManagers");
     }
 
+    /** What harnesses ask of it to create its topic, and where a group is. */
     @Override
-    public org.apache.kafka.coordinator.group.GroupCoordinator groupCoordinator() {
-        throw internals("groupCoordinator");
+    public GroupCoordinator groupCoordinator() {
+        return StandIns.of(GroupCoordinator.class, Map.of(
+            "groupMetadataTopicConfigs", call -> groupMetadataTopicConfigs(),
+            "partitionFor", call -> Utils.abs(call.getArgument(0).hashCode())
+                % config().groupCoordinatorConfig().offsetsTopicPartitions()));
+    }
+
+    private Properties groupMetadataTopicConfigs() {
+        Properties configs = new Properties();
+        configs.put("cleanup.policy", "compact");
+        configs.put("compression.type", "producer");
+        configs.put("segment.bytes",
+            String.valueOf(config().groupCoordinatorConfig().offsetsTopicSegmentBytes()));
+        return configs;
     }
 
     @Override
