@@ -47,6 +47,7 @@ public final class NodeProcess {
     private final KafkaConfig config;
     private final Map<String, Integer> ports = new LinkedHashMap<>();
     private final Path home;
+    private BootstrapMetadata bootstrap;
     private int metricsPort;
     private int starts;
     private ProcessHandle process;
@@ -73,7 +74,7 @@ public final class NodeProcess {
                 choosePort(endpoint);
             }
             metricsPort = freePort();
-            adaptBootstrap();
+            writeBootstrap();
             Path file = Files.writeString(home.resolve("node.properties"), properties());
             Path ready = home.resolve("ready-" + ++starts);
             Path log = home.resolve("node.log");
@@ -168,35 +169,33 @@ public final class NodeProcess {
         }
     }
 
-    /** Leave out of what the formatter wrote for the first controller what no node of ours has. */
-    private void adaptBootstrap() throws IOException {
-        Path directory = Path.of(config.metadataLogDir());
-        if (starts > 0 || !Files.exists(directory.resolve("bootstrap.checkpoint"))) {
+    /** What the first controller of the cluster is to write first, as the test has it. */
+    public void bootstrap(BootstrapMetadata asked) {
+        bootstrap = asked;
+    }
+
+    /** Put it in place of what the formatter wrote, without the features that no node of ours has. */
+    private void writeBootstrap() throws IOException {
+        if (starts > 0 || bootstrap == null) {
             return;
         }
-        try {
-            BootstrapDirectory bootstrap = new BootstrapDirectory(directory.toString());
-            BootstrapMetadata asked = bootstrap.read();
-            List<ApiMessageAndVersion> records = new ArrayList<>();
-            for (ApiMessageAndVersion record : asked.records()) {
-                if (record.message() instanceof FeatureLevelRecord feature) {
-                    Integer newest = FEATURES.get(feature.name());
-                    if (newest == null) {
-                        continue;
-                    }
-                    feature = feature.duplicate();
-                    feature.setFeatureLevel((short) Math.min(newest, feature.featureLevel()));
-                    record = new ApiMessageAndVersion(feature, record.version());
+        List<ApiMessageAndVersion> records = new ArrayList<>();
+        for (ApiMessageAndVersion record : bootstrap.records()) {
+            if (record.message() instanceof FeatureLevelRecord feature) {
+                Integer newest = FEATURES.get(feature.name());
+                if (newest == null) {
+                    continue;
                 }
-                records.add(record);
+                feature = feature.duplicate();
+                feature.setFeatureLevel((short) Math.min(newest, feature.featureLevel()));
+                record = new ApiMessageAndVersion(feature, record.version());
             }
-            Files.delete(directory.resolve("bootstrap.checkpoint"));
-            bootstrap.writeBinaryFile(BootstrapMetadata.fromRecords(records, "test"));
-        } catch (IOException | RuntimeException error) {
-            throw error;
-        } catch (Exception error) {
-            throw new IOException(error);
+            records.add(record);
         }
+        Path directory = Path.of(config.metadataLogDir());
+        Files.deleteIfExists(directory.resolve("bootstrap.checkpoint"));
+        new BootstrapDirectory(directory.toString())
+            .writeBinaryFile(BootstrapMetadata.fromRecords(records, "test"));
     }
 
     private String properties() throws IOException {

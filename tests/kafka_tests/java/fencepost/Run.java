@@ -17,6 +17,7 @@ import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -49,16 +50,34 @@ public final class Run implements TestExecutionListener {
             descriptor.getSource().filter(MethodSource.class::isInstance).map(MethodSource.class::cast)
                 .map(source -> !plan.contains(classOf(descriptor.getUniqueId().toString())
                     + "#" + source.getMethodName())).orElse(true));
+        Run listener = new Run(Path.of(words[0]));
         LauncherDiscoveryRequest request = LauncherDiscoveryRequestBuilder.request()
             .selectors(plan.stream().filter(line -> !line.contains("#"))
-                .map(DiscoverySelectors::selectClass).toList())
+                .filter(listener::canRun).map(DiscoverySelectors::selectClass).toList())
             .filters(others)
             .configurationParameter("junit.jupiter.execution.timeout.testable.method.default",
                 System.getProperty("fencepost.test.limit", "150 s"))
             .configurationParameter("junit.jupiter.extensions.autodetection.enabled", "true")
             .build();
-        LauncherFactory.create().execute(request, new Run(Path.of(words[0])));
+        LauncherFactory.create().execute(request, listener);
         System.exit(0);  // whatever threads a test has left
+    }
+
+    /** Whether a class has tests and can be loaded; if not, that is all that becomes of it. */
+    private boolean canRun(String name) {
+        try {
+            Class<?> type = Class.forName(name, false, Run.class.getClassLoader());
+            if (!Modifier.isAbstract(type.getModifiers())) {
+                for (Class<?> one = type; one != null; one = one.getSuperclass()) {
+                    one.getDeclaredMethods();
+                }
+                return true;
+            }
+        } catch (ClassNotFoundException | LinkageError error) {
+            write(name, Map.of("id", name, "name", name, "status", "failed", "error", stack(error)));
+        }
+        write(name, Map.of("id", name, "name", name, "status", "end"));
+        return false;
     }
 
     private static String classOf(String id) {
@@ -112,9 +131,12 @@ public final class Run implements TestExecutionListener {
         if (begun.containsKey(test.getUniqueId())) {
             line.put("took_s", (System.nanoTime() - begun.get(test.getUniqueId())) / 1_000_000 / 1000.0);
         }
+        write(classOf(test.getUniqueId()), line);
+    }
+
+    private void write(String name, Map<String, Object> line) {
         try {
-            Files.writeString(directory.resolve(classOf(test.getUniqueId()) + ".jsonl"),
-                JSON.writeValueAsString(line) + "\n",
+            Files.writeString(directory.resolve(name + ".jsonl"), JSON.writeValueAsString(line) + "\n",
                 StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         } catch (IOException failure) {
             throw new UncheckedIOException(failure);

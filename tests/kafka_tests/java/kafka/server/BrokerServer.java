@@ -17,6 +17,7 @@ import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.KRaftMetadataCache;
+import org.apache.kafka.server.BrokerLifecycleManager;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.KRaftVersion;
@@ -26,6 +27,9 @@ import java.io.File;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Properties;
+import java.util.function.Function;
+
+import org.mockito.invocation.InvocationOnMock;
 
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -132,23 +136,32 @@ public class BrokerServer implements KafkaBroker {
     @Override
     public ReplicaManager replicaManager() {
         return StandIns.of(ReplicaManager.class, Map.of(
-            "onlinePartition", call -> whereThere(call.getArgument(0), Partition.class),
+            "onlinePartition", call -> whereThere(call.getArgument(0), Partition.class, Map.of(
+                "isLeader", asked -> isLeader(call.getArgument(0)),
+                "leaderIdIfLocal", asked -> isLeader(call.getArgument(0))
+                    ? Option.apply(config().brokerId()) : Option.empty())),
             "logManager", call -> logManager()));
     }
 
     @Override
     public LogManager logManager() {
         return StandIns.of(LogManager.class, Map.of(
-            "getLog", call -> whereThere(call.getArgument(0), UnifiedLog.class),
+            "getLog", call -> whereThere(call.getArgument(0), UnifiedLog.class, Map.of()),
             "getLog$default$2", call -> false,
             "liveLogDirs", call -> CollectionConverters.asScala(
                 config().logDirs().stream().map(File::new).toList()).toSeq()));
     }
 
-    private <T> Option<T> whereThere(TopicPartition partition, Class<T> type) {
+    private boolean isLeader(TopicPartition partition) {
+        return metadataCache().getLeaderAndIsr(partition.topic(), partition.partition())
+            .map(state -> state.leader() == config().brokerId()).orElse(false);
+    }
+
+    private <T> Option<T> whereThere(TopicPartition partition, Class<T> type,
+            Map<String, Function<InvocationOnMock, Object>> answers) {
         boolean isThere = config().logDirs().stream()
             .anyMatch(directory -> new File(directory, partition.toString()).isDirectory());
-        return isThere ? Option.apply(StandIns.of(type, Map.of())) : Option.empty();
+        return isThere ? Option.apply(StandIns.of(type, answers)) : Option.empty();
     }
 
     @Override
@@ -225,8 +238,10 @@ public class BrokerServer implements KafkaBroker {
     }
 
     @Override
-    public org.apache.kafka.server.BrokerLifecycleManager lifecycleManager() {
-        throw internals("lifecycleManager");
+    public BrokerLifecycleManager lifecycleManager() {
+        return StandIns.of(BrokerLifecycleManager.class, Map.of(
+            "state", call -> brokerState(),
+            "brokerEpoch", call -> metadataCache().currentImage().cluster().broker(config().brokerId()).epoch()));
     }
 
     @Override

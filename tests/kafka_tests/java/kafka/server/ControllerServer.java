@@ -43,6 +43,7 @@ public class ControllerServer {
         this.sharedServer = sharedServer;
         this.configSchema = configSchema;
         this.bootstrapMetadata = bootstrapMetadata;
+        sharedServer.node().bootstrap(bootstrapMetadata);
     }
 
     public SharedServer sharedServer() {
