@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from . import suite as kafka
 
-CLASSES = 8
+CLASSES = 5
 """As many classes as a JVM runs."""
 
 

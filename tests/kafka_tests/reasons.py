@@ -16,12 +16,22 @@ KINDS: Final = {
     FAILED: "fails",
 }
 
+CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
+
 PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"fencepost\.NeedsInternals: ([\w.$]+)", INTERNALS, "{0}"),
     (r"NoSuchMethodError: .*?(\w+Server)\.(\w+)\(", INTERNALS, "{0}.{1}"),
     (r"fencepost\.NotOffered: fencepost serve: ([\w.-]+)=", NOT_OFFERED, "the config {0}"),
     (r"fencepost\.NotOffered: (.+)", NOT_OFFERED, "{0}"),
+    (r"NoClassDefFoundError: \S*(?:org/apache/directory|MiniKdc|SaslSetup)", NOT_OFFERED, "SASL"),
+    (r"does not support the new CONSUMER group protocol", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"UnsupportedVersionException.*CONSUMER_GROUP_HEARTBEAT", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"groupProtocol=consumer", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"UnsupportedVersionException.*SHARE_", NOT_OFFERED, "share groups (KIP-932)"),
+    (r"UnsupportedVersionException.*STREAMS_", NOT_OFFERED, "streams groups (KIP-1071)"),
+    (r"Resources of type 16 have no configs", NOT_OFFERED, "client metrics (KIP-714)"),
     (r"not offered: (.+)", NOT_OFFERED, "{0}"),
+    (r"Resources of type 32 have no configs", NOT_OFFERED, "configs of groups"),
 )
 """What an error says, the kind that it makes, and the reason."""
 

@@ -120,7 +120,8 @@ public class BrokerServer implements KafkaBroker {
     @Override
     public KafkaApis dataPlaneRequestProcessor() {
         return StandIns.of(KafkaApis.class, Map.of(
-            "metadataCache", call -> metadataCache(), "authorizerPlugin", call -> authorizerPlugin()));
+            "metadataCache", call -> metadataCache(), "isConsumerGroupProtocolEnabled", call -> false,
+            "authorizerPlugin", call -> authorizerPlugin()));
     }
 
     @Override
