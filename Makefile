@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop powerloss pythons soak bench lock clean
+.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop kafka-tests powerloss pythons soak bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,17 +24,17 @@ demo: setup ## flights -> brokers -> Spark -> tables and a chart; a leader dies,
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends
-	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not powerloss and not pythons"
+	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not kafka_tests and not powerloss and not pythons"
 	$(MAKE) --no-print-directory test-pure
 
 test-quick: setup ## the tests that need neither Spark nor foreign clients
-	$(PYTEST) $(PARALLEL) tests -m "not slow and not long and not spark and not clients and not interop and not powerloss and not pythons"
+	$(PYTEST) $(PARALLEL) tests -m "not slow and not long and not spark and not clients and not interop and not kafka_tests and not powerloss and not pythons"
 
 test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch -m "not same_without_c and not long"
 
 test-long: setup ## more seeds, longer lives and larger worlds than `make test` has time for
-	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not powerloss"
+	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not kafka_tests and not powerloss"
 
 check: setup ## format, lint, types (strict where it counts), import contract
 	$(BIN)/ruff format --check src tests benchmarks tools examples docs/conf.py
@@ -58,6 +58,10 @@ fuzz: ## the codec's decoders under a coverage-guided fuzzer, FENCEPOST_FUZZ_SEC
 
 interop: setup ## Apache Kafka's tools and Spark's own connector against `fencepost serve`
 	$(PYTEST) tests/interop -m interop --timeout 600
+
+kafka-tests: setup ## Apache Kafka's own integration tests on our nodes, for hours (needs Maven)
+	FENCEPOST_KAFKA_TESTS_JOBS=$${FENCEPOST_KAFKA_TESTS_JOBS:-2} $(BIN)/python -m tests.kafka_tests
+	$(PYTEST) tests/kafka_tests -m kafka_tests --timeout 3600
 
 powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
 	$(PYTEST) tests/powerloss -m powerloss --timeout 600

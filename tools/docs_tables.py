@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import kafka_tests_table
 from fencepost.broker import apis
 from fencepost.broker.config.keys import (
     ALIASES,
@@ -423,6 +424,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "sim-checks": sim_checks,
     "sim-ablations": sim_ablations,
     "sim-commands": sim_commands,
+    "kafka-tests-totals": kafka_tests_table.totals,
+    "kafka-tests-failures": kafka_tests_table.failures,
+    "kafka-tests-not-offered": kafka_tests_table.not_offered,
+    "kafka-tests-internals": kafka_tests_table.internals,
+    "kafka-tests-classes": kafka_tests_table.by_class,
 }
 
 

@@ -20,6 +20,7 @@ GUIDES = (
     "ARCHITECTURE",
     "GLOSSARY",
     "TESTING",
+    "KAFKA_TESTS",
     "SIMULATOR",
     "PERFORMANCE",
     "SCALE",

@@ -167,6 +167,15 @@ def test_active_producers(node, hosted):
     ] == [(4, 0, 0, 5, -1, 9), (9, 1, 2, 9, -1, -1)]
 
 
+def test_a_follower_tells_them_too(node, hosted):
+    """As Kafka's does: a tool asks a replica of its choice (KIP-664)."""
+    node.produce(hosted, [7], producer_id=9, producer_epoch=1, base_sequence=0)
+    (led,) = producers(node, 0)
+    node.follow(hosted, 1)
+    (followed,) = producers(node, 0)
+    assert (followed.error_code, followed.active_producers) == (0, led.active_producers)
+
+
 def test_nobody_wrote_with_an_id(node, hosted):
     (answer,) = producers(node, 0)
     assert (answer.error_code, answer.active_producers) == (0, [])
@@ -184,8 +193,6 @@ def test_producers_that_cannot_be_told(node, hosted):
         (answer,) = producers(node, 0, topic=topic)
         assert answer.error_code == code
         assert answer.error_message
-    node.follow(hosted, 1)
-    assert producers(node, 0)[0].error_code == 6
     node.driver.disk_failed(hosted.key, "gone")
     assert producers(node, 0)[0].error_code == 56
     node.replicas.storage_failed(hosted, "gone")

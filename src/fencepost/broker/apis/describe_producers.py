@@ -1,8 +1,8 @@
-"""DescribeProducers (key 61) v0: the producers the leader of a partition remembers (KIP-664).
+"""DescribeProducers (key 61) v0: the producers a replica of a partition remembers (KIP-664).
 
-A name that no topic can have is 17 and an unknown topic 3, both with a text; then as for every
-request to a leader: 3 for an unknown partition, 56 for an offline directory, 6 where we do not
-lead. Producers come sorted by id.
+Followers answer, too, for a tool may ask a broker of its choice. A name that no topic can have is 17
+and an unknown topic 3, both with a text; then 3 for an unknown partition, 56 for an offline
+directory, 6 where there is no replica. Producers come sorted by id.
 
 Deviation: a partition that is named twice is answered once, and topics named twice are taken
 together: a partition can have a hundred thousand producers.
@@ -64,8 +64,6 @@ def _describe(
         return _failed(index, hosted)
     if hosted.machine.is_offline:
         return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
-    if not hosted.machine.is_leader:
-        return _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     states = sorted(hosted.log.producers.active(), key=lambda state: state.producer_id)
     return PartitionResponse(
         partition_index=index,

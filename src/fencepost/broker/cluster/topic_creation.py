@@ -38,6 +38,8 @@ LOGGED_EVERY_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 1_000
 """Topics that are being created at a time; what is asked for beyond them is to be asked for again.
 """
+AS_CONTROLLER_SAYS: Final = -1
+"""In place of a number of partitions or replicas (KIP-464)."""
 WITHOUT_CONFIGS = 4
 """The last version of CreateTopics whose answer is without the configs in force."""
 
@@ -69,11 +71,17 @@ def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
                 "unclean.leader.election.enable": "false",
             },
         )
+    # What this broker's file does not say, the controller's may.
     return CreatableTopic(
         name=name,
-        num_partitions=get("num.partitions"),
-        replication_factor=get("default.replication.factor"),
+        num_partitions=_if_set(config, "num.partitions"),
+        replication_factor=_if_set(config, "default.replication.factor"),
     )
+
+
+def _if_set(config: BrokerConfig, key: str) -> int:
+    """The value that was set, or what asks the controller for its own."""
+    return int(config.get(key)) if config.is_set(key) else AS_CONTROLLER_SAYS
 
 
 def _internal(name: str, partitions: int, replicas: int, configs: dict[str, str]) -> CreatableTopic:

@@ -1,0 +1,62 @@
+"""Why an execution of one of Apache Kafka's tests did not pass: a kind, and a reason in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+INTERNALS: Final = "internals"
+NOT_OFFERED: Final = "not offered"
+SKIPPED: Final = "skipped"
+FAILED: Final = "failed"
+KINDS: Final = {
+    INTERNALS: "asks for objects inside of Kafka's process",
+    NOT_OFFERED: "needs what Fencepost does not offer",
+    SKIPPED: "is switched off in Kafka, or skips itself",
+    FAILED: "fails",
+}
+
+CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
+
+PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
+    (r"fencepost\.NeedsInternals: ([\w.$]+)", INTERNALS, "{0}"),
+    (r"NoSuchMethodError: .*?(\w+Server)\.(\w+)\(", INTERNALS, "{0}.{1}"),
+    (r"fencepost\.NotOffered: fencepost serve: ([\w.-]+)=", NOT_OFFERED, "the config {0}"),
+    (r"fencepost\.NotOffered: (.+)", NOT_OFFERED, "{0}"),
+    (r"NoClassDefFoundError: \S*(?:org/apache/directory|MiniKdc|SaslSetup)", NOT_OFFERED, "SASL"),
+    (r"does not support the new CONSUMER group protocol", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"UnsupportedVersionException.*CONSUMER_GROUP_HEARTBEAT", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"groupProtocol=consumer", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"UnsupportedVersionException.*SHARE_", NOT_OFFERED, "share groups (KIP-932)"),
+    (r"UnsupportedVersionException.*STREAMS_", NOT_OFFERED, "streams groups (KIP-1071)"),
+    (r"Resources of type 16 have no configs", NOT_OFFERED, "client metrics (KIP-714)"),
+    (r"not offered: (.+)", NOT_OFFERED, "{0}"),
+    (r"Resources of type 32 have no configs", NOT_OFFERED, "configs of groups"),
+)
+"""What an error says, the kind that it makes, and the reason."""
+
+KNOWN: Final[dict[str, tuple[str, str]]] = {}
+"""What no error says by itself: `Class` or `Class#method`, without its package."""
+
+LETTERS: Final = 160
+
+
+def of(name: str, execution: str, status: str, error: str) -> tuple[str, str]:
+    """The kind and the reason of what did not pass."""
+    simple, method = name.rpartition(".")[2], execution.partition("#")[0]
+    for key in (f"{simple}#{method}", simple):
+        if key in KNOWN:
+            return KNOWN[key]
+    for pattern, kind, reason in PATTERNS:
+        found = re.search(pattern, error)
+        if found is not None:
+            return kind, reason.format(*found.groups())
+    if status in ("skipped", "aborted"):
+        return SKIPPED, _first_line(error)
+    return FAILED, _first_line(error)
+
+
+def _first_line(error: str) -> str:
+    """What an error says first, without its class's package."""
+    line = error.strip().split("\n", 1)[0]
+    return re.sub(r"\b(?:[a-z]\w*\.)+(?=[A-Z])", "", line)[:LETTERS]
