@@ -154,7 +154,7 @@ def call_off(
     replicas = before_move(partition)
     isr = tuple(id_ for id_ in partition.isr if id_ in replicas)
     if not isr:
-        if not replicas or not policies.is_unclean_allowed(topic.name):
+        if not policies.is_unclean_allowed(topic.name):
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "only replicas that were coming are in sync: to call the move off would lose data",
