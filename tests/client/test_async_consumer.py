@@ -321,6 +321,23 @@ def test_what_is_paused_waits(served: str, parts: list[TopicPartition], topic: s
     play(served, topic, story)
 
 
+def test_so_many_records_are_handed_out_of_all_partitions_together(
+    served: str, parts: list[TopicPartition], topic: str
+):
+    produce(served, parts[:2], 0, 3)
+
+    async def story(world: World) -> None:
+        consumer = await world.by_hand(*parts[:2])
+        found = [(await consumer.getone()).value or b""]
+        while len(found) < 6:
+            more = await consumer.getmany(max_records=3, timeout_ms=1_000)
+            assert 0 < sum(map(len, more.values())) <= 3
+            found += [one.value or b"" for records in more.values() for one in records]
+        assert sorted(found) == [b"%d-%d" % (at, index) for at in (0, 1) for index in range(3)]
+
+    play(served, topic, story)
+
+
 def test_batches_as_they_were_fetched(served: str, parts: list[TopicPartition], topic: str):
     produce(served, parts[:1], 0, 3)
 

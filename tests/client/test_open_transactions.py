@@ -11,8 +11,12 @@ import pytest
 from fencepost.client.conversation import Connect, ExchangeAll, Pause, drive
 from fencepost.client.errors import ConnectionFailed, DeadlineExceeded, ProducerFenced
 from fencepost.client.metadata import Node
-from fencepost.client.open_transactions import OpenTransaction, end_all
+from fencepost.client.open_transactions import OpenTransaction, Outcome, end_all, outcomes
 from fencepost.client.retry import Backoff, Deadline
+from fencepost.wire.api.describe_transactions import (
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.wire.errors import ErrorCode
 
@@ -104,6 +108,73 @@ def test_what_is_not_ended_in_time_is_said() -> None:
     assert list(failed) == ["a"] and isinstance(failed["a"], DeadlineExceeded)
     with pytest.raises(DeadlineExceeded, match="a was not ended within 50 ms"):
         raise failed["a"]
+
+
+class Coordinators:
+    """A cluster whose one coordinator describes every transaction as `state`."""
+
+    def __init__(self, **state: Any) -> None:
+        self.state = TransactionState(transactional_id="a", **state)
+
+    def deadline(self) -> Deadline:
+        return Deadline(1e6)
+
+    def backoff(self) -> Backoff:
+        return Backoff()
+
+    def find_coordinator(self, key: str, key_type: int) -> Node:
+        return Node(1, "one", 1)
+
+    def connection(self, node: Node) -> Any:
+        response = DescribeTransactionsResponse(transaction_states=[self.state])
+        return SimpleNamespace(request=lambda message: response)
+
+
+@pytest.mark.parametrize("ended", ["Prepare", "Complete"])
+@pytest.mark.parametrize(
+    ("is_tv2", "epoch", "now", "is_ours"),
+    [
+        (True, 3, (7, 4), True),
+        (True, 3, (7, 3), False),
+        (True, 3, (7, 5), False),
+        (True, 3, (8, 4), False),
+        (False, 3, (7, 3), True),
+        (False, 3, (7, 4), False),
+        (True, 32_765, (7, 32_766), True),
+        (True, 32_765, (8, 0), False),
+        # The epochs have run out: the marker has the last one, and the id another producer then.
+        (True, 32_766, (7, 32_767), True),
+        (True, 32_766, (8, 0), True),
+        (True, 32_766, (7, 32_766), False),
+        (True, 32_766, (8, 1), False),
+        (True, 32_766, (8, 32_767), False),
+        (False, 32_766, (7, 32_766), True),
+    ],
+)
+def test_whose_commit_it_is_that_a_coordinator_knows_of(
+    ended: str, is_tv2: bool, epoch: int, now: tuple[int, int], is_ours: bool
+) -> None:
+    one = OpenTransaction("a", 7, epoch, is_tv2)
+    producer_id, producer_epoch = now
+    described = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+    cluster: Any = Coordinators(transaction_state=f"{ended}Commit", **described)
+    assert outcomes(cluster, [one]) == {one: Outcome.COMMITTED if is_ours else Outcome.ABORTED}
+    cluster = Coordinators(transaction_state=f"{ended}Abort", **described)
+    assert outcomes(cluster, [one]) == {one: Outcome.ABORTED}
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [((7, 3), Outcome.OPEN), ((7, 4), Outcome.ABORTED), ((8, 3), Outcome.ABORTED)],
+)
+def test_an_open_transaction_is_ours_in_our_epoch_alone(
+    now: tuple[int, int], outcome: Outcome
+) -> None:
+    one = OpenTransaction("a", 7, 3, True)
+    cluster: Any = Coordinators(
+        transaction_state="Ongoing", producer_id=now[0], producer_epoch=now[1]
+    )
+    assert outcomes(cluster, [one]) == {one: outcome}
 
 
 def test_nothing_is_sent_for_nothing() -> None:

@@ -177,7 +177,9 @@ def compiled() -> Path:
         command += map(str, sources)
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
-            raise AssertionError(f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
         (draft / "keys").write_text(keys)
         draft.rename(classes)
     return classes
@@ -224,8 +226,9 @@ def _run_once(chosen: Sequence[Suite]) -> None:
         words += [f"-Dlog4j2.configurationFile={classes / 'log4j2.xml'}"]
         words += ["-cp", os.pathsep.join((str(classes), JARS.class_path())), "fencepost.Run"]
         words += [str(BUILD), str(plan)]
-        with (BUILD / f"{chosen[0].name}.log").open("ab") as log, contextlib.suppress(
-            subprocess.TimeoutExpired
+        with (
+            (BUILD / f"{chosen[0].name}.log").open("ab") as log,
+            contextlib.suppress(subprocess.TimeoutExpired),
         ):
             subprocess.run(
                 words, cwd=ROOT, stdout=log, stderr=log, timeout=JVM_LIMIT_S, check=False

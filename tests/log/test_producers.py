@@ -182,7 +182,7 @@ def test_silent_producers_expire_unless_in_a_transaction():
     states = ProducerStates()
     states.update(header(producer_id=1, timestamp_ms=1000), 0)
     states.update(header(producer_id=2, timestamp_ms=2000), 1)
-    states.update(header(producer_id=3, timestamp_ms=1000, transactional=True), 2)
+    states.update(header(producer_id=3, timestamp_ms=1000, transactional=True), 0)
     assert states.remove_expired(1000 + PRODUCER_ID_EXPIRATION_MS - 1) == 0
     assert states.remove_expired(1000 + PRODUCER_ID_EXPIRATION_MS) == 1
     assert states.get(1) is None

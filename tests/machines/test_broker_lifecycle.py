@@ -414,6 +414,19 @@ def test_a_failed_directory_that_no_controller_hears_of_ends_the_broker(
     assert broker.machine.state is BrokerState.SHUTTING_DOWN and not broker.timers
 
 
+def test_a_directory_that_fails_while_another_is_reported_has_a_deadline_of_its_own(
+    broker: LifecycleFixture,
+) -> None:
+    broker.running()
+    broker.step(LogDirFailed(DIRECTORY))
+    broker.step(LogDirFailed(OTHER_DIRECTORY))
+    (beat,) = broker.answer(alive())
+    assert set(beat.offline_log_dirs) == {DIRECTORY, OTHER_DIRECTORY}
+    broker.advance(CONFIG.log_dir_failure_timeout_ms)
+    (reason,) = broker.failures
+    assert str(OTHER_DIRECTORY) in reason
+
+
 def test_a_failed_directory_waits_for_the_registration(broker: LifecycleFixture) -> None:
     broker.step(LogDirFailed(DIRECTORY))
     request = broker.start(replace(OWN, offline_log_dirs=(Uuid(b"directory-old-00"),)))
@@ -461,6 +474,22 @@ def test_a_hand_over_that_takes_too_long_is_given_up(broker: LifecycleFixture) -
     assert broker.sent[-1].request.want_fence is True  # type: ignore[attr-defined]
     broker.answer(alive(is_fenced=True, should_shut_down=True))
     assert broker.replies[2:] == [("stop", OK)]
+
+
+def test_a_broker_that_has_given_up_its_hand_over_stops_though_no_controller_lets_it_go(
+    broker: LifecycleFixture,
+) -> None:
+    broker.running()
+    broker.step(MetadataApplied(image(60, broker_image(1, EPOCH), broker_image(2, 55))))
+    broker.step(BeginControlledShutdown("stop"))
+    stops_ms = broker.now_ms + CONFIG.hand_over_timeout_ms + CONFIG.shutdown_request_timeout_ms
+    while broker.now_ms < stops_ms:
+        assert broker.machine.state is not BrokerState.SHUTTING_DOWN
+        broker.answer(alive())
+        broker.advance(50)
+    ((token, outcome),) = broker.replies[2:]
+    assert (token, outcome.error) == ("stop", ErrorCode.REQUEST_TIMED_OUT)
+    assert broker.machine.state is BrokerState.SHUTTING_DOWN and not broker.timers
 
 
 def test_who_stops_twice_is_told_twice_and_waits_no_longer(broker: LifecycleFixture) -> None:

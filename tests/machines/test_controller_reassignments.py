@@ -186,12 +186,13 @@ def test_a_move_is_called_off(bench: Bench) -> None:
     assert moves(bench, ("t", 0, None)) == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
-def only_new_in_sync(bench: Bench, **configs: str) -> None:
-    """A partition that moves from 1 to 2 and 3, with 2 alone in sync and leading."""
-    bench.create("n", assignments=[(0, [1])], configs={**configs})
+def only_new_in_sync(bench: Bench, before: tuple[int, ...] = (1,), **configs: str) -> None:
+    """A partition that moves from 1, or more, to 2 and 3, with 2 alone in sync and leading."""
+    bench.create("n", assignments=[(0, [*before])], configs={**configs})
     moves(bench, ("n", 0, [2, 3]))
-    bench.alter_partition("n", [(1, -1), (2, -1)])
-    bench.fence(1)
+    bench.alter_partition("n", [(id_, -1) for id_ in (*before, 2)])
+    for id_ in before:
+        bench.fence(id_)
     assert (bench.partition("n").leader, bench.partition("n").isr) == (2, (2,))
 
 
@@ -217,6 +218,22 @@ def test_unless_the_topic_allows_that(bench: Bench, is_back: bool) -> None:
     assert after.leader == (1 if is_back else NO_LEADER)
     if is_back:
         assert after.leader_recovery_state == RECOVERING
+
+
+@pytest.mark.parametrize("back", [None, 1, 4])
+def test_of_several_replicas_before_the_move_one_that_is_there_leads(
+    bench: Bench, back: int | None
+) -> None:
+    """A partition that could be led must not wait for the first of them."""
+    only_new_in_sync(bench, (1, 4), **{"unclean.leader.election.enable": "true"})
+    if back is not None:
+        bench.heartbeat(back)
+    assert moves(bench, ("n", 0, None)) == [0]
+    after = bench.partition("n")
+    assert (after.replicas, after.isr) == ((1, 4), (back or 1,))
+    assert after.leader == (NO_LEADER if back is None else back)
+    if back is not None:
+        assert after.leader_recovery_state == RECOVERING, "it was not in sync"
 
 
 def test_a_new_target_replaces_the_one_before(bench: Bench) -> None:

@@ -167,6 +167,7 @@ def test_a_follower_out_of_the_leaders_range_cuts_or_starts_over(
     _, machine = follower(*LOG)
     assert machine.step(FetchedOutOfRange(EPOCH, start, end), 0, 0) == effects
     if start == 30:
+        assert machine.durable_offset == 30, "it waits for no flush: there is nothing to flush"
         assert machine.high_watermark == 30, "KAFKA-9491: it is lifted with the log's start"
 
 

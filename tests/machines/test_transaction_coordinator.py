@@ -66,6 +66,13 @@ def test_what_is_refused_whoever_asks(asked: dict[str, object], error: ErrorCode
     assert not world.log and not world.coordinator.transactions
 
 
+@pytest.mark.parametrize("timeout_ms", [1, 900_000])
+def test_the_shortest_and_the_longest_timeout_are_granted(timeout_ms: int) -> None:
+    world = TransactionWorld()
+    assert world.init(timeout_ms=timeout_ms) == Granted(NONE, 1_001, 0)
+    assert world.present.timeout_ms == timeout_ms
+
+
 def test_the_id_is_written_before_the_producer_has_it() -> None:
     world = TransactionWorld()
     granted = world.init()

@@ -312,6 +312,31 @@ def test_what_is_sent_anew_takes_the_place_of_what_was_sent() -> None:
     assert world.written == [("t5", {("orders", 1)})]
 
 
+def test_answers_for_what_was_sent_before_count_for_nothing() -> None:
+    """The partitions that are left are those of the end that was sent last."""
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1, 3))
+    world.sender.begin(9, 18, ending(5, 1, 3))
+    for node_id in (THERE, ELSEWHERE):
+        world.answer(node_id)
+    assert not world.written and world.sender.waiting == 1
+    world.answer(THERE)
+    world.answer(ELSEWHERE)
+    assert world.written == [("t5", {("orders", 1)}), ("t5", {("orders", 3)})]
+    assert world.sender.waiting == 0
+
+
+def test_what_was_refused_before_is_not_asked_for_again() -> None:
+    world = World()
+    world.sender.begin(9, 17, ending(5, 1))
+    world.answer(THERE, {1: ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+    world.sender.begin(9, 18, ending(5, 1))
+    world.timers.pass_ms(2 * REFUSED_RETRY_MS)
+    ((_, request, *_),) = world.asked
+    assert [marker.coordinator_epoch for marker in request.markers] == [18]
+    assert world.sender.refused == 0
+
+
 def test_a_leader_that_is_fenced_is_not_asked() -> None:
     world = World()
     there = world.image.brokers[THERE]

@@ -73,8 +73,14 @@ class Writes:
     def is_asking(self, claim: Claim) -> bool:
         return claim in self.asked_about
 
-    def begin(self, *places: Any, asking: Asking = Asking.VERIFIES, epoch: int = 0) -> None:
-        writes = [Write(KEY, place, 0) for place in places]
+    def begin(
+        self,
+        *places: Any,
+        asking: Asking = Asking.VERIFIES,
+        epoch: int = 0,
+        first_sequence: int = 0,
+    ) -> None:
+        writes = [Write(KEY, place, first_sequence) for place in places]
         self.writes.begin("tx", PRODUCER, epoch, asking, writes, self.permissions.append)
 
 
@@ -90,6 +96,17 @@ def test_the_coordinator_is_asked_once_about_all(asking: Asking) -> None:
     [[first, second]] = world.permissions
     assert first.error_code is NONE and first.ticket > NO_TICKET
     assert second.error_code is ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_a_batch_behind_the_first_one_that_asked_is_out_of_order() -> None:
+    """The partition's ticket is for the lowest sequence that was asked for."""
+    world = Writes()
+    world.begin(T0, first_sequence=3)
+    [(_, on_outcome)] = world.claims
+    on_outcome({T0: NONE})
+    [[permission]] = world.permissions
+    assert world.leader.write(permission.ticket, first=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert world.leader.write(permission.ticket, first=3) is NONE
 
 
 @pytest.mark.parametrize("asking", [Asking.VERIFIES, Asking.KNOWS_ABORTABLE])

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
 from fencepost.sim.checks import Check
 from fencepost.sim.cleaned_batches import KeyedRecord, LogLook
@@ -37,8 +38,8 @@ KEY = (Uuid(b"a topic's own id"), 0)
 
 def batch(offset: int, epoch: int = 1, crc: int = 0, **changes: Any) -> PartitionBatch:
     """One record's batch; by default its content follows from its place."""
-    values = {"crc": crc or offset * 1_000 + epoch, **changes}
-    return PartitionBatch(offset, offset + 1, epoch, **values)
+    values = {"crc": crc or offset * 1_000 + epoch, "next_offset": offset + 1, **changes}
+    return PartitionBatch(offset, epoch=epoch, **values)
 
 
 LOG = [batch(0), batch(1), batch(2)]
@@ -54,6 +55,14 @@ def partitions_of(*logs: list[PartitionBatch], visible: int = 0, durable: bool =
         if durable:
             known.flushed(known.end_offset)
     oracle.partitions.visible[KEY] = list(logs[0][:visible])
+    return oracle
+
+
+def durable_to(*offsets: int) -> Oracle:
+    """Brokers 1, 2, ... have LOG, each durably as far as is said."""
+    oracle = partitions_of(*[LOG] * len(offsets), durable=False)
+    for broker_id, offset in enumerate(offsets, 1):
+        oracle.partitions.log(broker_id, KEY).flushed(offset)
     return oracle
 
 
@@ -107,8 +116,7 @@ def show_all(check: Check, log: list[PartitionBatch], start_offset: int) -> None
     """Broker 1 shows all of LOG while broker 2, in sync, has this log from that offset on."""
     oracle = partitions_of(LOG, log)
     oracle.partitions.log(2, KEY).start_offset = start_offset
-    shown = LEADS_ALL._replace(high_watermark=3, isr=frozenset({1, 2}))
-    follow(oracle, check, LEADS_ALL, shown)
+    follow(oracle, check, LEADS_ALL, SHOWS_ALL)
 
 
 def change(old: PartitionImage | None, new: PartitionImage | None) -> PartitionDelta:
@@ -216,6 +224,20 @@ def pass_by(
     check.batch_passed(partitions_of(LOG), Passed(place, broker_id, KEY, passing, is_sound))
 
 
+def produce(check: Check, *written: tuple[int, int | None], records: int = 1) -> None:
+    """Batches of producer 9 become visible: (epoch, first sequence), which a marker has not."""
+    oracle = Oracle()
+    for number, (epoch, sequence) in enumerate(written):
+        of_producer = {"producer_id": 9, "producer_epoch": epoch}
+        if sequence is None:
+            of_producer["commits"] = True
+        else:
+            of_producer["base_sequence"] = sequence
+        begins = number * records
+        one = batch(begins, next_offset=begins + records, **of_producer)
+        check.became_visible(oracle, KEY, one)
+
+
 def write_down(check: Check, seen: Checkpoints, durable_offset: int = 3) -> None:
     """Broker 1, which has LOG and so much of it durably, has these checkpoints."""
     oracle = partitions_of(LOG, durable=False)
@@ -227,6 +249,7 @@ Wrong = Callable[[Check], object]
 
 OTHER = [LOG[0], batch(1, crc=7), LOG[2]]
 LEADS_ALL = leader(end_offset=3, durable_offset=3)
+SHOWS_ALL = LEADS_ALL._replace(high_watermark=3, isr=frozenset({1, 2}))
 LEADS_TWO = leader(min_isr=2, isr=frozenset({1, 2}), maximal_isr=frozenset({1, 2}))
 
 WRONG: list[tuple[str, str, Wrong]] = [
@@ -234,6 +257,18 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I01",
         "a gap",
         lambda check: check.replica_appended(partitions_of(LOG[:1]), 1, KEY, LOG[2]),
+    ),
+    (
+        "I01",
+        "an overlap",
+        lambda check: check.replica_appended(partitions_of(LOG[:2]), 1, KEY, LOG[1]),
+    ),
+    (
+        "I01",
+        "an empty batch",
+        lambda check: check.replica_appended(
+            partitions_of(LOG[:1]), 1, KEY, LOG[1]._replace(next_offset=1)
+        ),
     ),
     (
         "I02",
@@ -253,6 +288,21 @@ WRONG: list[tuple[str, str, Wrong]] = [
         lambda check: check.epochs_seen(partitions_of(LOG), 1, KEY, [(1, 0), (2, 2)]),
     ),
     ("I03", "another batch below a common one", lambda c: c.at_end(partitions_of(LOG, OTHER))),
+    (
+        "I03",
+        "another batch where the last common one is",
+        lambda check: check.at_end(partitions_of(LOG, [*LOG[:2], batch(2, crc=7)])),
+    ),
+    (
+        "I03",
+        "another batch where both logs start",
+        lambda check: check.at_end(partitions_of(LOG, [batch(0, crc=7), *LOG[1:]])),
+    ),
+    (
+        "I03",
+        "a batch that one log lacks below the last common one",
+        lambda check: check.at_end(partitions_of(LOG, [LOG[0], LOG[2]])),
+    ),
     (
         "I04",
         "two replicas that do not agree on what both know to be committed",
@@ -397,6 +447,11 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ),
     (
         "I13",
+        "acks=1 when all before it is durable",
+        lambda check: check.produced(durable_to(2), 1, KEY, 2, 1),
+    ),
+    (
+        "I13",
         "acks=all before it is visible",
         lambda check: check.produced(partitions_of(LOG, visible=2), 1, KEY, 2, -1),
     ),
@@ -404,6 +459,11 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I13",
         "an acknowledgement of something else",
         lambda check: check.acknowledged(partitions_of(LOG, visible=3), KEY, 1, 7, 0),
+    ),
+    (
+        "I13",
+        "an acknowledgement of what is not visible",
+        lambda check: check.acknowledged(partitions_of(LOG, visible=1), KEY, 1, LOG[1].crc, 0),
     ),
     (
         "I14",
@@ -469,8 +529,18 @@ WRONG: list[tuple[str, str, Wrong]] = [
             partitions_of(LOG, LOG[:1]),
             check,
             LEADS_ALL,
-            LEADS_ALL._replace(high_watermark=3, isr=frozenset({1, 2})),
+            SHOWS_ALL,
         ),
+    ),
+    (
+        "I17",
+        "something shown that a follower has in memory alone",
+        lambda check: follow(durable_to(3, 2), check, LEADS_ALL, SHOWS_ALL),
+    ),
+    (
+        "I17",
+        "something shown that the leader has in memory alone",
+        lambda check: follow(durable_to(2, 3), check, LEADS_ALL, SHOWS_ALL),
     ),
     (
         "I17",
@@ -504,25 +574,34 @@ WRONG: list[tuple[str, str, Wrong]] = [
             leader(2, end_offset=3, leader_epoch=2, high_watermark=3),
         ),
     ),
+    ("I36", "a batch twice", lambda check: produce(check, (0, 0), (0, 0))),
+    ("I36", "a gap", lambda check: produce(check, (0, 0), (0, 2))),
+    ("I36", "a first sequence that no producer begins with", lambda check: produce(check, (0, 1))),
     (
         "I36",
-        "a batch twice",
-        lambda check: [
-            check.became_visible(
-                Oracle(), KEY, batch(offset, producer_id=9, producer_epoch=0, base_sequence=0)
-            )
-            for offset in (0, 1)
-        ],
+        "an epoch that falls and goes on with the sequences",
+        lambda check: produce(check, (1, 0), (0, 1)),
+    ),
+    ("I36", "a new epoch that goes on", lambda check: produce(check, (0, 0), (1, 1))),
+    (
+        "I36",
+        "a sequence that does not go on after a marker",
+        lambda check: produce(check, (0, 0), (0, None), (0, 0)),
     ),
     (
         "I36",
-        "a gap",
-        lambda check: [
-            check.became_visible(
-                Oracle(), KEY, batch(seq, producer_id=9, producer_epoch=0, base_sequence=seq)
-            )
-            for seq in (0, 2)
-        ],
+        "a new epoch that goes on after a marker of it",
+        lambda check: produce(check, (0, 0), (1, None), (1, 1)),
+    ),
+    (
+        "I36",
+        "an epoch that falls behind a marker",
+        lambda check: produce(check, (0, 0), (1, None), (0, 1)),
+    ),
+    (
+        "I36",
+        "a sequence above the highest one",
+        lambda check: produce(check, (0, SEQUENCE_MAX - 20), (0, SEQUENCE_MAX + 1), records=21),
     ),
     (
         "I40",

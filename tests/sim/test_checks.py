@@ -100,6 +100,14 @@ def test_i13_a_promise_of_what_is_not_committed() -> None:
         Acknowledgements().told_committed(oracle, 2, LOG[2].crc)
 
 
+def test_i13_a_promise_of_an_offset_within_a_batch() -> None:
+    """What is told is where the batch begins: offset 1 is another record's."""
+    oracle = truth_of(LOG)
+    oracle.committed = [LOG[0]._replace(next_offset=2)]
+    with violates("I13"):
+        Acknowledgements().told_committed(oracle, 1, LOG[0].crc)
+
+
 def test_i21_an_epoch_has_one_leader_even_after_that_is_gone() -> None:
     oracle, check = truth_of(LOG, LOG), OneLeader()
     check.stepped(oracle, leader(1))

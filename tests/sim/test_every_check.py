@@ -18,6 +18,7 @@ from msgspec.structs import replace
 import fencepost
 from fencepost.batch.records import build_batch
 from fencepost.log import quorum_state
+from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller
 from fencepost.machines.effects import Effect, TimerFired
@@ -30,11 +31,19 @@ from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.sim import observer as observer
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.checks import Check, load_checks
+from fencepost.sim.clients.population import BrokerClients
 from fencepost.sim.faults import fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Oracle, Violation
-from fencepost.sim.partition_oracle import NO_BROKER, Checkpoints, Place, passed
+from fencepost.sim.partition_oracle import (
+    NO_BROKER,
+    Checkpoints,
+    PartitionKey,
+    PartitionOracle,
+    Place,
+    passed,
+)
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Plan, run_seed
 from fencepost.sim.tape import Tape
@@ -157,6 +166,36 @@ def test_i17_a_follower_need_not_have_what_it_has_deleted() -> None:
     partition_histories.show_all(check, partition_histories.LOG[1:], start_offset=1)
 
 
+def test_i36_sequences_begin_again_at_0_behind_the_highest_and_in_a_new_epoch() -> None:
+    check, first = check_of("I36"), SEQUENCE_MAX - 20
+    partition_histories.produce(check, (0, first), (0, 0), (1, 0), (2, None), (2, 0), records=21)
+
+
+def test_i01_the_first_batch_may_begin_below_the_log_where_records_were_deleted() -> None:
+    check, key = check_of("I01"), partition_histories.KEY
+    oracle = partition_histories.partitions_of([])
+    log = oracle.partitions.log(1, key)
+    log.start_offset = 2
+    below, above = (partition_histories.batch(base, next_offset=4) for base in (1, 3))
+    with pytest.raises(Violation):
+        check.replica_appended(oracle, 1, key, below)
+    oracle.partitions.cleaned(key).without_records |= {1, 3}
+    check.replica_appended(oracle, 1, key, below)
+    with pytest.raises(Violation):
+        check.replica_appended(oracle, 1, key, above)
+    log.entries.append(partition_histories.batch(1))
+    with pytest.raises(Violation):
+        check.replica_appended(oracle, 1, key, below)
+
+
+def test_i03_a_damaged_disk_is_not_compared() -> None:
+    check = check_of("I03")
+    for damaged in (1, 2):
+        oracle = truth_of(LOG, [LOG[0], entry(1, crc=7), LOG[2]])
+        oracle.disks[damaged].is_damaged = True
+        check.at_end(oracle)
+
+
 class Breathless(QuorumRules):
     """Never votes in a second epoch."""
 
@@ -221,10 +260,18 @@ def _in_vain(decide: Any) -> Any:
     return decide_in_vain
 
 
+def _another_was_acknowledged(self: PartitionOracle, key: PartitionKey, base_offset: int) -> None:
+    """Remembers a batch that no replica has."""
+    batch = self.visible_batch(key, base_offset)
+    assert batch is not None
+    self.acknowledged.setdefault(key, {})[base_offset] = batch._replace(crc=batch.crc ^ 1)
+
+
 def _rules(target: Any, name: str, replacement: Any) -> Rules:
     return Rules(patches=((target, name, replacement),))
 
 
+ONE_BROKER = Options(voters=1, brokers=1, producers=1, consumers=1, faults=(), safety_ms=3_000)
 BROKEN: dict[str, tuple[Rules, Options]] = {
     "liveness-start": (Rules(), Options(faults=(), warm_up_ms=500)),
     "liveness-leader": (Rules(quorum=Breathless()), Options(faults=("kill",))),
@@ -255,6 +302,14 @@ BROKEN: dict[str, tuple[Rules, Options]] = {
     r"I13: topic \w+ was deleted, and is there": (
         _rules(Controller, "decide_delete_topics", _in_vain(Controller.decide_delete_topics)),
         Options(faults=()),
+    ),
+    "I13: partition .* was written to, and is gone": (
+        _rules(BrokerClients, "partitions", lambda self: []),
+        ONE_BROKER,
+    ),
+    r"I13: \d+ has not what was acknowledged at": (
+        _rules(PartitionOracle, "note_acknowledged", _another_was_acknowledged),
+        ONE_BROKER,
     ),
 }
 """For each thing that a run insists on by itself, a product or a world that does not have it."""

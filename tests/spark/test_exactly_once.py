@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -308,6 +309,70 @@ def test_abort_ends_what_it_knows(make_world: MakeWorld, is_tv2: bool):
         world.commit(cluster, results, 0)
         SinkDriver(cluster, world.sink).abort(results)  # it is decided: nothing happens
     assert world.committed() == world.expected()
+
+
+def test_a_commit_that_is_late_decides_nothing_once_an_abort_has_looked(
+    make_world: MakeWorld, is_tv2: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """An abort fences the driver before it looks whether the batch is decided."""
+    world = make_world(is_tv2=is_tv2, batches=1)
+    with world.cluster() as first, world.cluster() as second:
+        results = world.written(first, world.open(first), 0)
+        refused: list[Exception] = []
+
+        def look(cluster: Cluster, sink: str) -> Any:
+            found = read_decision(cluster, sink)
+            monkeypatch.setattr(exactly_once, "read_decision", read_decision)
+            try:
+                world.commit(second, results, 0)
+            except SinkFencedError as error:
+                refused.append(error)
+            return found
+
+        monkeypatch.setattr(exactly_once, "read_decision", look)
+        SinkDriver(first, world.sink).abort(results)
+        assert len(refused) == 1 and world.still_open() == []
+    assert world.committed() == []
+
+
+@pytest.mark.parametrize(
+    ("told", "expected_ms"),
+    [
+        ({1: 900_000, 2: 60_000, 3: 120_000}, 60_000),
+        ({1: 7_200_000}, 7_200_000),
+        ({1: 1}, exactly_once.LEAST_TIMEOUT_MS),
+        ({1: None}, exactly_once.LEAST_TIMEOUT_MS),
+        ({}, exactly_once.DEFAULT_MAX_TIMEOUT_MS),
+        (None, exactly_once.DEFAULT_MAX_TIMEOUT_MS),
+    ],
+)
+def test_the_longest_timeout_that_every_broker_allows(
+    monkeypatch: pytest.MonkeyPatch, told: dict[int, int | None] | None, expected_ms: int
+):
+    """`told`: what brokers have for `transaction.max.timeout.ms`; None if it may not be read."""
+
+    class Settings:
+        def __init__(self, cluster: Any) -> None:
+            pass
+
+        def describe_configs(self, kind: int, node: str, names: list[str]) -> list[Any]:
+            if told is None:
+                raise ClientError("refused")
+            value = told[int(node)]
+            text = None if value is None else str(value)
+            other = SimpleNamespace(name="transaction.timeout.ms", value="1")
+            return [other, *(SimpleNamespace(name=name, value=text) for name in names)]
+
+    monkeypatch.setattr(exactly_once, "Admin", Settings)
+    monkeypatch.setattr(exactly_once, "_timeouts", {})
+    cluster: Any = SimpleNamespace(
+        config=SimpleNamespace(bootstrap_servers="here:9092"),
+        metadata=SimpleNamespace(nodes=told or ({} if told is not None else {1: None})),
+        describe=lambda topics: None,
+    )
+    assert SinkDriver(cluster, "s")._longest_timeout_ms() == expected_ms
+    exactly_once._timeouts["here:9092"] = 5_000
+    assert SinkDriver(cluster, "s")._longest_timeout_ms() == 5_000, "what a coordinator took"
 
 
 def test_a_batch_that_is_decided_is_not_given_up(

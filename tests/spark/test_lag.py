@@ -223,6 +223,15 @@ def test_bytes_behind_are_a_share_of_the_leaders_log(
     assert measure_lag(cluster, stored)[T1].bytes_behind is None
 
 
+def test_a_log_of_one_record_is_behind_as_a_whole(
+    fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lag_module, "Admin", LogDirs)
+    fake.partition("t", 0).append(batch(b"a"))
+    assert measure_lag(cluster, at(0), with_bytes=True)[T0].bytes_behind == 1000
+    assert measure_lag(cluster, at(1), with_bytes=True)[T0].bytes_behind == 0
+
+
 def test_an_empty_log_has_no_bytes_behind(
     fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ):

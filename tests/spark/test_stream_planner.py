@@ -239,6 +239,45 @@ def test_available_now_goes_on_while_a_high_watermark_lags(
     assert query.read == [(0, 0, 4), (0, 4, 6), (0, 6, 10)]
 
 
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where brokers say that partition 0 ends, once something is in it."""
+    ends, said = Survey._latest, []
+
+    def latest(self: Survey, partitions: Any) -> Any:
+        found = ends(self, partitions)
+        return found | {P0: found[P0]._replace(offset=said[-1])} if said else found
+
+    monkeypatch.setattr(Survey, "_latest", latest)
+    return said
+
+
+def test_an_idle_query_waits_on_while_a_high_watermark_lags(
+    fake: FakeCluster, options: Any, cut_off: list[int]
+):
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    assert not query.trigger()
+    cut_off.append(6)
+    assert not query.trigger()
+    assert query.sleeps > 5, "its epoch says that the log was not cut"
+
+
+def test_an_idle_query_without_epochs_notices_a_log_that_ends_below_it(
+    fake: FakeCluster, options: Any, cut_off: list[int]
+):
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest", plainOffsets="true"))
+    query.trigger()
+    query.restart()
+    assert not query.trigger()
+    cut_off.append(6)
+    with pytest.raises(DataLossError, match="t-0: truncated"):
+        query.trigger()
+    assert query.sleeps == 0
+
+
 def test_a_restart_goes_on_where_it_was(fake: FakeCluster, options: Any):
     fill(fake, 10)
     query = Query(options(startingOffsets="earliest"))

@@ -230,4 +230,4 @@ def _share(lag: PartitionLag, size_bytes: int) -> int | None:
     if lag.records_behind is None or lag.end_offset is None or lag.start_offset is None:
         return None
     there = lag.end_offset - lag.start_offset
-    return size_bytes * min(lag.records_behind, there) // there if there > 0 else 0
+    return size_bytes * lag.records_behind // there if there > 0 else 0

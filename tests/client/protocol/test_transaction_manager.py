@@ -358,6 +358,20 @@ def test_a_lost_answer_leaves_in_doubt_whether_there_is_a_transaction_to_abort(t
         assert manager.state is State.READY
 
 
+def test_the_doubt_outlasts_an_abort_without_an_answer(tv1: Driven):
+    """Otherwise the transaction, if there is one, would stay open until it times out."""
+    manager = tv1.begun()
+    manager.add_partition(P0)
+    manager.on_failure(tv1.ask(Kind.ADD_PARTITIONS), ConnectionFailed("gone"))
+    manager.end(commit=False)
+    for _ in range(2):
+        ask = tv1.ask(Kind.ABORT)
+        assert manager.on_failure(ask, ConnectionFailed("gone")) is Reaction.FIND_COORDINATOR
+        assert manager.is_started
+    assert tv1.answers() is Kind.ABORT
+    assert manager.state is State.READY and not manager.is_started
+
+
 def test_a_commit_can_be_given_up_until_it_was_asked_for(tv1: Driven, tv2: Driven):
     """Offsets of a topic that is not there are refused for as long as the application waits."""
     for driven in (tv1, tv2):
@@ -400,6 +414,19 @@ def test_an_abort_that_is_refused_for_good_is_fatal(tv1: Driven):
     manager.end(commit=False)
     tv1.answers(E.INVALID_TXN_STATE)
     with pytest.raises(FatalTransactionError, match="INVALID_TXN_STATE"):
+        manager.check()
+
+
+def test_an_abort_whose_coordinator_cannot_be_found_for_good_is_fatal(tv1: Driven):
+    """An abort that asks for an abort would be repeated for ever."""
+    manager = tv1.begun()
+    manager.add_partition(P0)
+    tv1.answers()
+    manager.end(commit=False)
+    refused = BrokerError.of(E.TRANSACTION_ABORTABLE, "no coordinator")
+    manager.on_failure(tv1.ask(Kind.ABORT), refused)
+    assert manager.state is State.FATAL_ERROR
+    with pytest.raises(FatalTransactionError, match="no coordinator"):
         manager.check()
 
 

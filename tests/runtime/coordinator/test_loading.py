@@ -297,6 +297,17 @@ def test_a_load_for_an_old_epoch_changes_nothing(world: CoordinatorWorld) -> Non
     assert world.toy is toy and world.coordinator.leader_epoch == 3
 
 
+def test_a_late_unload_does_not_make_a_load_for_an_old_epoch_count() -> None:
+    world = CoordinatorWorld()
+    world.start(1)
+    world.follow(4)
+    world.runtime.unload(INDEX, 2)
+    world.load(3)
+    assert world.runtime.get(INDEX) is None
+    world.lead(5)
+    assert world.runtime.get(INDEX) is not None
+
+
 def test_whoever_leads_on_in_the_next_epoch_keeps_what_is_loaded(world: CoordinatorWorld) -> None:
     toy = world.start(1)
     waiting, held = world.wait("a"), world.set("b", "1")

@@ -380,6 +380,26 @@ def test_what_a_timer_decided_and_the_log_refused_is_decided_again(world: Coordi
     assert len(world.toy.fired) == 5
 
 
+def test_a_timer_that_was_set_again_is_not_brought_forward_by_a_refused_write(
+    world: CoordinatorWorld,
+) -> None:
+    world.set("a", "1", expires_ms=1_000)
+    world.commit()
+
+    def work() -> None:
+        world.set("a", "2", expires_ms=60_000)
+        world.ask(lambda toy, token: setattr(toy, "cannot_apply", "a") or Decision())
+        world.advance(1_000)  # the first timer fires, and its decision waits behind both
+
+    world.within_a_step(work)
+    assert world.toy.fired == [("expire", "a")] and world.toy.texts["a"][0] == "2"
+    world.toy.cannot_apply = None
+    world.advance(59_000)
+    assert len(world.toy.fired) == 1
+    world.advance(1_000)
+    assert len(world.toy.fired) == 2 and "a" not in world.toy.texts
+
+
 def test_what_nobody_asked_for_and_the_log_refused_is_decided_again(
     world: CoordinatorWorld,
 ) -> None:
@@ -447,8 +467,10 @@ def test_only_so_many_bytes_may_wait_for_their_commit() -> None:
     assert world.replies == {refused: (NOT_AVAILABLE, None)}
     world.commit()
     assert [world.replies[token] for token in tokens] == [(NONE, "set")] * 2
-    world.set("a", "y")
-    assert world.records()[-1] == ("a", "y")
+    again = [world.set("a", "y" * 1_000) for _ in range(3)]
+    assert world.replies[again[2]] == (NOT_AVAILABLE, None), "all of the room was free again"
+    world.commit()
+    assert [world.replies[token] for token in again[:2]] == [(NONE, "set")] * 2
 
 
 def test_notes_are_given_to_whoever_writes_the_log(world: CoordinatorWorld) -> None:

@@ -574,6 +574,16 @@ def test_files_of_a_compaction_at_work_are_no_damage(replicas):
     assert {one.check for one in problems(*replicas)} == {"leftover"}
 
 
+def test_files_left_outside_of_what_is_missing_are_told_of(replicas):
+    """Those within it are what remains of the segment that is missing."""
+    segment(replicas[1], "orders-0", 6).unlink()
+    told = {f"{3:020d}.log.cleaned", f"{13:020d}.log.cleaned", "leader-epoch-checkpoint.tmp"}
+    for name in (*told, f"{6:020d}.log.cleaned", f"{12:020d}.log.cleaned"):
+        (replicas[1] / "orders-0" / name).write_bytes(b"half")
+    found = [one for one in problems(*replicas) if one.check == "leftover"]
+    assert {Path(one.path).name for one in found} == told
+
+
 # ---- hostile files
 
 

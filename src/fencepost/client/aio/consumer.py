@@ -281,7 +281,6 @@ class AsyncConsumer(ConsumerCore):
             return []
         limit_ms = self.config.fetch_max_wait_ms if timeout_ms is None else timeout_ms
         async with self._turns:
-            self._unread.clear()  # it comes again
             found = await self.cluster.run(self.reading(limit_ms))
             for fetched in found:
                 self._take(fetched)

@@ -155,7 +155,7 @@ def call_off(
     replicas = before_move(partition)
     isr = tuple(id_ for id_ in partition.isr if id_ in replicas)
     if not isr:
-        if not replicas or not policies.is_unclean_allowed(topic.name):
+        if not policies.is_unclean_allowed(topic.name):
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:"
