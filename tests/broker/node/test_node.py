@@ -385,7 +385,7 @@ def test_a_deleted_partition_is_emptied_after_the_delay(node_factory, monkeypatc
             return len([path for path in data_dir.iterdir() if path.name.endswith("-delete")])
 
         if is_kept:
-            running.call(lambda: list(running.node.housekeeping._remove_deleted(0)))
+            running.call(list, running.node.housekeeping._remove_deleted(0))
             assert left() == 30
         else:
             eventually(lambda: left() == 0)
