@@ -323,3 +323,54 @@ def test_faults_and_crash_points():
     file.write_at(b"x", 0)
     with pytest.raises(Crash):
         file.write_at(b"y", 1)
+
+
+def test_what_is_made_is_for_the_owner_and_the_group(tmp_path: Path):
+    """Whatever the umask lets others do; what is there keeps its modes."""
+    disk = OsDisk()
+    before = os.umask(0)
+    try:
+        disk.mkdir(f"{tmp_path}/made")
+        disk.open(f"{tmp_path}/made/00.log", create=True).close()
+        disk.write_atomic(f"{tmp_path}/made/checkpoint", b"0")
+        disk.lock(f"{tmp_path}/made/.lock").release()
+        old = tmp_path / "old"
+        old.mkdir(0o755)
+        (old / "00.log").touch(0o644)
+        disk.mkdir(str(old))
+        disk.open(f"{old}/00.log", create=True).close()
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "made").iterdir()}
+    assert modes == dict.fromkeys(["00.log", "checkpoint", ".lock"], 0o640)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o750
+    assert [path.stat().st_mode & 0o777 for path in (old, old / "00.log")] == [0o755, 0o644]
+
+
+def test_a_link_in_the_place_of_a_new_file_is_not_followed(tmp_path: Path):
+    disk = OsDisk()
+    other = tmp_path / "other"
+    other.write_bytes(b"of somebody else")
+    for name in ("checkpoint.tmp", "00.log"):
+        (tmp_path / name).symlink_to(other)
+    disk.write_atomic(f"{tmp_path}/checkpoint", b"0")
+    assert (tmp_path / "checkpoint").read_bytes() == b"0"
+    assert not (tmp_path / "checkpoint").is_symlink()
+    with pytest.raises(OSError) as refused:
+        disk.open(f"{tmp_path}/00.log", create=True)
+    assert refused.value.errno == errno.ELOOP
+    assert other.read_bytes() == b"of somebody else"
+
+
+def test_a_temporary_file_is_never_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Not even one that comes between the removal of an old one and the making of ours."""
+    disk = OsDisk()
+    (tmp_path / "checkpoint.tmp").write_bytes(b"left by a crash")
+    disk.write_atomic(f"{tmp_path}/checkpoint", b"0")
+    (tmp_path / "checkpoint.tmp").write_bytes(b"of somebody else")
+    monkeypatch.setattr(disk, "unlink", lambda path: None)
+    with pytest.raises(FileExistsError):
+        disk.write_atomic(f"{tmp_path}/checkpoint", b"1")
+    assert (tmp_path / "checkpoint").read_bytes() == b"0"

@@ -603,3 +603,17 @@ def test_a_log_that_was_given_up_syncs_its_own_name(disk):
     disk.operations.clear()
     create(log_dir)
     assert ("sync_dir", "/data") in disk.operations
+
+
+def test_the_delay_counts_from_the_deletion_or_for_what_was_left_from_the_first_look(disk):
+    log_dir = open_dir(disk)
+    for name in ("t", "left"):
+        append(create(log_dir, name))
+    assert log_dir.first_deleted_ms is None
+    log_dir.note_deleted(log_dir.delete(log_dir.get("t", 0)), 500)
+    log_dir.delete(log_dir.get("left", 0))
+    assert log_dir.first_deleted_ms == 500
+    assert [log_dir.remove_deleted(now_ms, 1000) for now_ms in (1499, 1500)] == [0, 1]
+    assert log_dir.first_deleted_ms == 1499
+    assert [log_dir.remove_deleted(now_ms, 1000) for now_ms in (2498, 2499)] == [0, 1]
+    assert log_dir.first_deleted_ms is None

@@ -270,9 +270,52 @@ def test_leaders_are_spread_evenly() -> None:
     assert set(Counter(id_ for replicas in placed for id_ in replicas).values()) == {30}
     placed = place_replicas(brokers, 90, 3, 5)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
-    assert set(Counter(id_ for replicas in placed for id_ in replicas).values()) <= set(
-        range(28, 33)
-    )
+
+
+@pytest.mark.parametrize("start", range(40))
+def test_replicas_are_spread_evenly_wherever_placement_starts(start: int) -> None:
+    brokers = [broker(n, rack) for n, rack in enumerate("ABBACC")]
+    placed = place_replicas(brokers, 18, 3, start)
+    assert Counter(id_ for replicas in placed for id_ in replicas) == dict.fromkeys(range(6), 9)
+    assert Counter(replicas[0] for replicas in placed) == dict.fromkeys(range(6), 3)
+
+
+def spread(placed: list[list[int]], ids: list[int]) -> int:
+    """By how many replicas the brokers differ at most."""
+    counts = Counter(id_ for replicas in placed for id_ in replicas)
+    return max(counts[id_] for id_ in ids) - min(counts[id_] for id_ in ids)
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(1, 60),
+    st.integers(0, 10_000),
+)
+def test_brokers_of_equal_racks_differ_by_one_replica_at_most(
+    racks: int, size: int, factor: int, partitions: int, start: int
+) -> None:
+    brokers = [broker(n, str(n % racks)) for n in range(racks * size)]
+    placed = place_replicas(brokers, partitions, min(factor, len(brokers)), start)
+    assert spread(placed, [b.broker_id for b in brokers]) <= 1
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    st.integers(1, 5),
+    st.integers(1, 60),
+    st.integers(0, 10_000),
+)
+def test_brokers_of_one_rack_differ_by_one_replica_at_most(
+    sizes: list[int], factor: int, partitions: int, start: int
+) -> None:
+    """Also where racks have different numbers of brokers."""
+    racks = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    brokers = [broker(n, str(rack)) for n, rack in enumerate(racks)]
+    placed = place_replicas(brokers, partitions, min(factor, len(brokers)), start)
+    for rack in range(len(sizes)):
+        assert spread(placed, [n for n, of in enumerate(racks) if of == rack]) <= 1
 
 
 @pytest.mark.parametrize(("racks", "heirs"), [(1, 29), (2, 15), (3, 20), (5, 24), (30, 29)])

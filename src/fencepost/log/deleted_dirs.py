@@ -21,19 +21,30 @@ class DeletedDirs:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
-        self._seen_ms: dict[str, int] = {}
+        self._since_ms: dict[str, int] = {}
         self._left: set[str] = set()
 
+    def add(self, name: str, now_ms: int) -> None:
+        """A partition was deleted now; its directory has this name."""
+        self._since_ms[name] = now_ms
+
     def due(self, now_ms: int, delay_ms: int) -> list[str]:
-        """Names of those that were seen `delay_ms` ago or earlier. OSError."""
+        """Names of those that were deleted `delay_ms` ago or earlier; of those that an earlier
+        process left, that were seen so long ago. OSError."""
         names = [name for name in self._disk.list(self._path) if is_deleted_dir(name)]
-        self._seen_ms = {name: self._seen_ms.get(name, now_ms) for name in names}
-        return [name for name in names if now_ms - self._seen_ms[name] >= delay_ms]
+        self._since_ms = {name: self._since_ms.get(name, now_ms) for name in names}
+        return [name for name in names if now_ms - self._since_ms[name] >= delay_ms]
+
+    @property
+    def first_ms(self) -> int | None:
+        """When the first of those was deleted that are still there; None if there are none."""
+        return min(self._since_ms.values(), default=None)
 
     def remove(self, names: Iterable[str]) -> int:
         """Remove these; how many. Links go without what they point to. OSError."""
         removed = 0
         for name in names:
+            self._since_ms.pop(name, None)
             directory = f"{self._path}/{name}"
             if self._disk.is_link(directory):
                 log.warning("%s is a link: it is removed, what it points to is left", directory)

@@ -184,12 +184,18 @@ class Disk(Protocol):
         ...
 
 
+FILE_MODE: Final = 0o640
+DIRECTORY_MODE: Final = 0o750
+"""Of what is made here: records are for who runs the node, and for the group. What is there keeps
+its modes."""
+
+
 def open_regular(path: str, flags: int) -> int:
     """A descriptor of a regular file. OSError for whatever else there is.
 
     Opening a pipe would wait for its other end, and reading a device need not end.
     """
-    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, FILE_MODE)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):  # for which O_NONBLOCK means nothing
         return descriptor
@@ -421,7 +427,7 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `Disk`."""
-        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT | os.O_NOFOLLOW if create else 0)
         return OsFile(path, self._open(path, flags), self.page_cache)
 
     def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
@@ -440,7 +446,9 @@ class OsDisk:
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
         """See `Disk`."""
         temporary = path + ".tmp"
-        file = OsFile(temporary, self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        self.unlink(temporary)  # what a crash has left, or somebody else has put there
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        file = OsFile(temporary, self._open(temporary, flags))
         try:
             file.write_at(data, 0)
             file.sync()
@@ -484,7 +492,7 @@ class OsDisk:
 
     def mkdir(self, path: str) -> None:
         """See `Disk`."""
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         """See `Disk`."""

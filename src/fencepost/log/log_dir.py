@@ -376,14 +376,24 @@ class LogDir:
         self._lower(key, offset, offset)
         self._given_up.add(key)
 
-    def delete(self, partition_log: PartitionLog, unique: str | None = None) -> None:
-        """Close the log and delete it: its directory is renamed now and emptied later. OSError.
+    def delete(self, partition_log: PartitionLog, unique: str | None = None) -> str:
+        """Close the log and delete it: its directory is renamed now, to the name that is returned,
+        and emptied later. OSError.
 
         `unique` sets the directory's new name apart from others; drawn if not given.
         """
         key = partition_log.topic, partition_log.partition
         self.logs.pop(key, None)
-        partition_log.delete(unique or uuid4().hex)
+        return partition_log.delete(unique or uuid4().hex).rpartition("/")[2]
+
+    def note_deleted(self, name: str, now_ms: int) -> None:
+        """A directory got the name of a deleted one now: the delay of its removal counts."""
+        self._deleted.add(name, now_ms)
+
+    @property
+    def first_deleted_ms(self) -> int | None:
+        """When the first partition was deleted whose directory is still there, if any is."""
+        return self._deleted.first_ms
 
     def rename_stray(self, topic: str, partition: int) -> str:
         """Rename the directory of a partition that is not open; its new name. OSError.
@@ -414,7 +424,8 @@ class LogDir:
     def remove_deleted(self, now_ms: int = 0, delay_ms: int = 0, most: int | None = None) -> int:
         """Remove the directories of partitions deleted `delay_ms` ago, up to `most`; how many.
 
-        The delay counts from the first call after the deletion. OSError.
+        The delay counts from the deletion (`note_deleted`), for directories that an earlier process
+        left from the first call. OSError.
         """
         due = self._deleted.due(now_ms, delay_ms)
         if due:

@@ -43,7 +43,7 @@ def receive(sock: socket.socket) -> bytes:
 
 def get(port: int, path: str, method: str = "GET") -> Response:
     """The response to a request."""
-    with send(port, f"{method} {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode()) as sock:
+    with send(port, f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) as sock:
         return Response(receive(sock))
 
 

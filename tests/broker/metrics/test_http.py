@@ -20,7 +20,7 @@ from ..listener_fixtures import LoopThread
 from .scraping import Response, get, receive, send
 
 LARGE = [bytes([number]) * 100_000 for number in range(200)]
-GET = b"GET /fast HTTP/1.1\r\nHost: h\r\n\r\n"
+GET = b"GET /fast HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Served:
@@ -98,6 +98,57 @@ def test_a_long_answer_is_whole(served):
     ],
 )
 def test_what_is_not_well_formed_or_not_there(served, request_bytes, status):
+    with send(served.port, request_bytes) as sock:
+        received = receive(sock)
+    assert Response(received).status == status
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+def asked(*hosts):
+    lines = [b"GET /fast HTTP/1.1", *(b"Host: " + host for host in hosts)]
+    return b"\r\n".join([*lines, b"Accept: */*", b"", b""])
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (asked(b"localhost"), 200),
+        (asked(b"LocalHost.:9404"), 200),
+        (asked(b"127.0.0.1:9404"), 200),
+        (asked(b"10.1.2.3"), 200),
+        (asked(b"[::1]:9404"), 200),
+        (asked(b"[fe80::1%eth0]"), 200),
+        (asked(b"Broker-1.example:9404"), 200),
+        (asked(b"broker-1.example."), 200),
+        (asked(), 200),
+        (asked(b"evil.example"), 421),
+        (asked(b"evil.example:9404"), 421),
+        (asked(b"localhost.evil.example"), 421),
+        (asked(b"127.0.0.1.evil.example"), 421),
+        (asked(b"127.0.0.1@evil.example"), 421),
+        (asked(b"evil.example#localhost"), 421),
+        (asked(b"[localhost]"), 421),
+        (asked(b"[127.0.0.1]"), 421),
+        (asked(b"[::1"), 421),
+        (asked(b"[::1]evil.example"), 421),
+        (asked(b"::1"), 421),
+        (asked(b"localhost:port"), 421),
+        (asked("localhost:\u0663".encode()), 421),
+        (asked(b""), 421),
+        (asked(b"\xff\x00"), 421),
+        (asked(b"x" * 4000), 421),
+        (asked(b"localhost", b"evil.example"), 400),
+        (asked(b"evil.example", b"localhost"), 400),
+        (b"GET /fast HTTP/1.1\nhOST :evil.example\n\n", 421),
+        (b"GET /fast HTTP/1.1\r\n\tHost: evil.example\r\n\r\n", 421),
+        (b"GET /nowhere HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"GET http://localhost/fast HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /fast HTTP/1.1\r\nX: Host: evil.example\r\n\r\nHost: evil.example\r\n\r\n", 200),
+    ],
+)
+def test_only_who_knows_the_node_by_a_name_of_its_own_is_answered(served, request_bytes, status):
+    """A page whose name resolves to this machine (DNS rebinding) has another name."""
+    served.server.names = frozenset({"broker-1.example"})
     with send(served.port, request_bytes) as sock:
         received = receive(sock)
     assert Response(received).status == status

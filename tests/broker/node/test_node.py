@@ -385,10 +385,34 @@ def test_a_deleted_partition_is_emptied_after_the_delay(node_factory, monkeypatc
             return len([path for path in data_dir.iterdir() if path.name.endswith("-delete")])
 
         if is_kept:
-            running.call(running.node.housekeeping._delete_files)
+            running.call(list, running.node.housekeeping._remove_deleted(0))
             assert left() == 30
         else:
             eventually(lambda: left() == 0)
+
+
+def test_the_delay_of_a_deleted_partition_counts_from_its_deletion(node_factory):
+    """And nothing else has to come by first: it is over when a timer of its own is."""
+    delay_ms = 5_000
+    running = node_factory(log_segment_delete_delay_ms=delay_ms)
+    storage, housekeeping = running.node.storage, running.node.housekeeping
+    eventually(lambda: housekeeping._removal is None, "what an earlier process left is looked for")
+    with running.connect() as client:
+        make_topic(client, name="gone", partitions=2)
+        before_ms = housekeeping._core.now_ms()
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=60_000)
+        assert client.ask(request, 6).responses[0].error_code == 0
+    removal = eventually(lambda: housekeeping._removal)
+    after_ms = housekeeping._core.now_ms()
+
+    def remove(after_deletion_ms: int) -> int:
+        first_ms = storage.first_deleted_ms
+        assert before_ms <= first_ms <= after_ms
+        assert removal.deadline_ms - delay_ms <= after_ms
+        return storage.remove_deleted(first_ms + after_deletion_ms, delay_ms, 1)
+
+    assert running.call(remove, delay_ms - 1) == 0
+    assert running.call(remove, delay_ms) == 1
 
 
 def test_a_producer_that_wrote_nothing_for_too_long_is_forgotten_at_the_start(node_factory):
@@ -523,6 +547,7 @@ def test_high_watermarks_are_written_when_one_has_moved_and_not_before(node_fact
 
 
 def test_only_logs_with_deleted_files_are_looked_at_for_them(node_factory, monkeypatch):
+    monkeypatch.setattr("fencepost.broker.node.housekeeping.DELETED_FILES_INTERVAL_MS", 1_000_000)
     running = node_factory(log_segment_delete_delay_ms=0)
     with running.connect() as client:
         topic = make_topic(client, name="t", partitions=2, internal_segment_bytes=2000)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from time import perf_counter
 from typing import Final
@@ -67,8 +67,10 @@ class MetricsEndpoint:
             },
         )
 
-    async def start(self, endpoint: Endpoint) -> Endpoint:
-        """Listen; where. BindError."""
+    async def start(self, endpoint: Endpoint, names: Iterable[str] = ()) -> Endpoint:
+        """Listen; where. Clients may call the node by these names. BindError."""
+        called = (endpoint.host, *names)
+        self.server.names = frozenset(name.lower().removesuffix(".") for name in called)
         return await self.server.start(endpoint)
 
     def close(self) -> None:

@@ -3,8 +3,12 @@
 Theory of operation
 -------------------
 It answers GET and HEAD, one request per connection, with `Connection: close`: of a request nothing
-counts but its first line, so what else a client sends cannot confuse it. An answer is given at once
-or later, by whoever has the path.
+counts but its first line and `Host`, so what else a client sends cannot confuse it. An answer is
+given at once or later, by the handler of the path.
+
+`Host` must be an address, `localhost`, or one of the node's `names`, or be missing, as no browser
+has it. A page on the Web may have its own name resolve to this machine (DNS rebinding); the
+browser then sends that name, and would let the page read the answer.
 
 A stranger can take little: `CONNECTIONS_MAX` connections, `REQUEST_BYTES_MAX` bytes of each, and
 `REQUEST_TIMEOUT_S` to send them. Whoever comes when all connections are taken gets the place of
@@ -20,8 +24,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, cast
 
 from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint, bind
@@ -63,6 +68,8 @@ class HttpServer:
     def __init__(self, loop: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]) -> None:
         self.loop = loop
         self.handlers = handlers
+        self.names: frozenset[str] = frozenset()
+        """What this node is called, in lower case, besides `localhost` and addresses."""
         self._open: dict[_Connection, None] = {}  # in the order in which they came
         self._servers: list[asyncio.AbstractServer] = []
 
@@ -145,7 +152,7 @@ class _Connection(asyncio.Protocol):
         received = self._received
         received += data
         if any(end in received for end in _ENDS):
-            self._asked(bytes(received.split(b"\n", 1)[0].rstrip(b"\r")))
+            self._asked(bytes(received))
         elif len(received) > REQUEST_BYTES_MAX:
             self.has_asked = True
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -155,16 +162,21 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _asked(self, first_line: bytes) -> None:
+    def _asked(self, received: bytes) -> None:
         """The request is here: have it answered."""
         self.has_asked = True
         self._received.clear()
         self._abort_after(ANSWER_TIMEOUT_S)
         assert self._transport is not None, "it has just received something"
         self._transport.pause_reading()
+        first_line, *headers = received.replace(b"\r\n", b"\n").split(b"\n")
         words = first_line.decode("latin-1").split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        hosts = _hosts(headers)
+        if len(words) != 3 or not words[2].startswith("HTTP/1.") or len(hosts) > 1:
             self._refuse(HTTPStatus.BAD_REQUEST)
+            return
+        if not all(is_known_host(host, self._server.names) for host in hosts):
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
             return
         method, target, _ = words
         if method not in ("GET", "HEAD"):
@@ -231,3 +243,33 @@ class _Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._server.loop.call_later(delay_s, self.abort)
+
+
+def _hosts(headers: Sequence[bytes]) -> list[str]:
+    """What `Host` says, once for each time that it comes before the headers end."""
+    found = []
+    for line in headers:
+        if not line:
+            break
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"host":
+            found.append(value.strip().decode("latin-1").lower())
+    return found
+
+
+def is_known_host(host: str, names: Collection[str]) -> bool:
+    """Whether a value of `Host`, with or without a port, is of a node with these names."""
+    if host.startswith("["):
+        name, bracket, port = host[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            return False
+        port = port[1:]
+    else:
+        name, _, port = host.partition(":")
+    if port and not (port.isascii() and port.isdigit()):
+        return False
+    try:
+        return isinstance(ip_address(name), IPv6Address) == host.startswith("[")
+    except ValueError:
+        known = name.removesuffix(".")
+        return not host.startswith("[") and (known == "localhost" or known in names)

@@ -15,6 +15,7 @@ from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.log.configdef import LONG_MAX
+from fencepost.log.log_dir import LogDir
 from fencepost.machines.partition import AdvanceLogStart
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.halted import LOOK_EVERY_MS
@@ -28,7 +29,10 @@ log = logging.getLogger(__name__)
 
 TRIM_INTERVAL_MS = 5_000
 DEFAULTS_INTERVAL_MS = 2_000
-DELETED_FILES_INTERVAL_MS = 10_000
+DELETED_FILES_INTERVAL_MS = 2_000
+REMOVAL_INTERVAL_MS = 10_000
+"""How long directories of deleted partitions are not looked at, at most: the delay may change, and
+one that could not be removed is tried again."""
 REMOVED_AT_A_TIME = 10
 """Directories of deleted partitions that are emptied in one piece of work."""
 
@@ -42,6 +46,7 @@ class Housekeeping:
         self._timers: dict[str, Timer] = {}
         self._running = False
         self._work = core.ports.scheduler.lane()
+        self._removal: Timer | None = None
         self._memory_trim: MemoryTrim | None = None
         self._defaults: TopicDefaults | None = None
         self._written_moves = -1
@@ -84,12 +89,16 @@ class Housekeeping:
         self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
         assert self._broker is not None, "only brokers have partitions"
         self._every("halted replicas", LOOK_EVERY_MS, self._broker.halted.look)
+        self._core.storage.on_deleted = self._note_deleted
+        self._remove_deleted_after(1)
 
     def stop(self) -> None:
         """Do nothing any more."""
         self._running = False
         for timer in self._timers.values():
             timer.cancel()
+        if self._removal is not None:
+            self._removal.cancel()
 
     def _every(
         self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
@@ -168,15 +177,32 @@ class Housekeeping:
         self._work.begin(
             self._for_each("deleting files", lambda one: one.log.delete_old_files(now_ms), due)
         )
-        self._work.begin(self._remove_deleted(now_ms))
+
+    def _note_deleted(self, logs: LogDir, name: str) -> None:
+        """A partition was deleted: its directory goes when its delay is over."""
+        logs.note_deleted(name, self._core.now_ms())
+        if self._removal is None:
+            self._remove_deleted_after(self._core.settings.get("log.segment.delete.delay.ms"))
+
+    def _remove_deleted_after(self, delay_ms: int) -> None:
+        def remove() -> None:
+            if self._running and self._core.failure is None:
+                self._work.begin(self._remove_deleted(self._core.now_ms()))
+
+        after_ms = max(1, min(delay_ms, REMOVAL_INTERVAL_MS))
+        self._removal = self._core.ports.timers.after(after_ms, remove)
 
     def _remove_deleted(self, now_ms: int) -> Pieces[None]:
-        """Empty the directories of deleted partitions, a few at a time."""
-        delay_ms = self._core.settings.get("log.segment.delete.delay.ms")
-        while self._running and self._core.storage.remove_deleted(
-            now_ms, delay_ms, REMOVED_AT_A_TIME
-        ):
+        """Empty the directories of deleted partitions that are due, a few at a time."""
+        core = self._core
+        delay_ms = core.settings.get("log.segment.delete.delay.ms")
+        while self._running and core.storage.remove_deleted(now_ms, delay_ms, REMOVED_AT_A_TIME):
             yield None
+        self._removal = None
+        first_ms = core.storage.first_deleted_ms
+        if self._running and first_ms is not None:
+            left_ms = first_ms + delay_ms - core.now_ms()
+            self._remove_deleted_after(left_ms if left_ms > 0 else REMOVAL_INTERVAL_MS)
 
     def _expire(self) -> None:
         wall_ms = self._core.wall_ms()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from socket import gethostname
 from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -76,7 +77,9 @@ class Observation:
 
     async def start(self, endpoint: Endpoint) -> None:
         """Listen. BindError. Until the node's parts are there, it is not ready."""
-        self.bound = bound = await self._endpoint.start(endpoint)
+        told = (*self._core.config.listeners, *self._core.config.advertised)
+        names = [gethostname(), *(one.host for one in told)]
+        self.bound = bound = await self._endpoint.start(endpoint, names)
         log.info("metrics on http://%s/metrics", bound)
         if not is_loopback(bound.host):
             log.warning(

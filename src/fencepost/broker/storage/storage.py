@@ -110,6 +110,8 @@ class Storage:
         """Where partitions go that are not here yet: somebody has asked for it."""
         self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
         """Called with a directory that has failed, and why; has to take it offline."""
+        self.on_deleted: Callable[[LogDir, str], None] = lambda logs, name: None
+        """Called with what a deleted partition's directory is called now."""
 
     @property
     def data_dirs(self) -> list[DataDir]:
@@ -291,7 +293,8 @@ class Storage:
         data_dir = self.dir_of(partition_log)
         data_dir.partitions.discard((partition_log.topic, partition_log.partition))
         if data_dir.is_online:
-            data_dir.logs.delete(partition_log)
+            name = data_dir.logs.delete(partition_log)
+            self.on_deleted(data_dir.logs, name)
         else:
             partition_log.close(clean=False)
 
@@ -365,6 +368,13 @@ class Storage:
         removed: list[int] = []
         self._on_each(lambda logs: removed.append(logs.remove_deleted(now_ms, delay_ms, most)))
         return sum(removed)
+
+    @property
+    def first_deleted_ms(self) -> int | None:
+        """When the first partition was deleted whose directory is still there, if any is."""
+        online = (one.logs for one in self._dirs.all if one.is_online)
+        found = [logs.first_deleted_ms for logs in online]
+        return min((since_ms for since_ms in found if since_ms is not None), default=None)
 
     def _on_each(self, task: Callable[[LogDir], None]) -> bool:
         """Whether there was no shortage, for which it would have to be done again."""

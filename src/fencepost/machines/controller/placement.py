@@ -13,6 +13,10 @@ Whenever every broker has had its turn as leader, a new lap begins, and the whee
 replicas are turned against that of the leaders. Were they not, the partitions that a broker leads
 would all have the same followers, and one of those would inherit all of them.
 
+Stripes leave some brokers with a few replicas more than others of their rack, depending on `start`
+and on how many partitions there are. So at the end followers move from brokers with more replicas
+to those with fewer, until they differ by one at most, where no partition loses a rack by that.
+
     racks A: 0 1 2, B: 3 4 5, three replicas, start 0:
     partition 0: 0 3 1    partition 1: 3 0 4    partition 2: 1 4 2    partition 3: 4 1 5
     partition 4: 2 5 0    partition 5: 5 2 3    partition 6: 0 4 2    partition 7: 3 1 5
@@ -20,7 +24,8 @@ would all have the same followers, and one of those would inherit all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from fencepost.machines.controller.decision import Refused
@@ -83,7 +88,87 @@ def place_replicas(
             " broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     ordered = [racks[name] for name in sorted(racks)]
-    return [_place_one(ordered, start + index, replication_factor) for index in range(partitions)]
+    placed = [_place_one(ordered, start + index, replication_factor) for index in range(partitions)]
+    _Levelling(ordered, placed).level()
+    return placed
+
+
+class _Levelling:
+    """Moves followers until brokers have equally many replicas."""
+
+    def __init__(self, racks: Sequence[_Rack], placed: list[list[int]]) -> None:
+        self._racks = racks
+        self._placed = placed
+        self._rack_of = {
+            id_: place for place, rack in enumerate(racks) for id_ in rack.active + rack.fenced
+        }
+        self._fenced = {id_ for rack in racks for id_ in rack.fenced}
+        self._replicas = Counter(id_ for replicas in placed for id_ in replicas)
+        self._pairs = Counter((ids[0], id_) for ids in placed for id_ in ids[1:])
+        self._followed: dict[int, list[int]] = defaultdict(list)
+        """The partitions in which a broker is a follower."""
+        for index, replicas in enumerate(placed):
+            for id_ in replicas[1:]:
+                self._followed[id_].append(index)
+
+    def level(self) -> None:
+        """Within each rack, and across racks if they have equally many brokers: small racks have
+        more replicas for each of theirs, since partitions are to be on different racks."""
+        for rack in self._racks:
+            self._level_among(rack.active + rack.fenced)
+        if len({(len(rack.active), len(rack.fenced)) for rack in self._racks}) == 1:
+            self._level_among(list(self._rack_of))
+
+    def _level_among(self, ids: list[int]) -> None:
+        while self._move_one(sorted(ids, key=self._replicas.__getitem__)):
+            """Until there is none to move."""
+
+    def _move_one(self, ids: list[int]) -> bool:
+        """Move a follower from a broker with many replicas, the last, to one with few; by way of
+        a third one if that is the only way between the two extremes."""
+        for few in ids:
+            for many in reversed(ids):
+                if self._replicas[many] - self._replicas[few] < 2:
+                    break
+                if self._move(many, few):
+                    return True
+        few, many = ids[0], ids[-1]
+        if self._replicas[many] - self._replicas[few] < 2:
+            return False
+        between = (id_ for id_ in ids[1:-1] if self._movable(id_, few))
+        return any(self._move(many, id_) and self._move(id_, few) for id_ in between)
+
+    def _move(self, many: int, few: int) -> bool:
+        """Move the follower of a leader that has fewest followers there; whether there was one."""
+        movable = self._movable(many, few)
+        if movable:
+            pairs, placed = self._pairs, self._placed
+            self._move_in(min(movable, key=lambda at: pairs[placed[at][0], few]), many, few)
+        return bool(movable)
+
+    def _movable(self, many: int, few: int) -> list[int]:
+        if few in self._fenced and many not in self._fenced:
+            return []
+        return [index for index in self._followed[many] if self._may(index, many, few)]
+
+    def _may(self, index: int, many: int, few: int) -> bool:
+        """Whether the partition is not on the broker yet, and on as many racks afterwards."""
+        replicas, rack_of = self._placed[index], self._rack_of
+        if few in replicas:
+            return False
+        racks = [rack_of[id_] for id_ in replicas]
+        before, after = rack_of[many], rack_of[few]
+        return before == after or after not in racks or racks.count(before) > 1
+
+    def _move_in(self, index: int, many: int, few: int) -> None:
+        replicas = self._placed[index]
+        replicas[replicas.index(many, 1)] = few
+        self._followed[many].remove(index)
+        self._followed[few].append(index)
+        self._replicas[many] -= 1
+        self._replicas[few] += 1
+        self._pairs[replicas[0], many] -= 1
+        self._pairs[replicas[0], few] += 1
 
 
 def _place_one(racks: list[_Rack], turn: int, replication_factor: int) -> list[int]:
