@@ -173,3 +173,18 @@ def test_a_directory_that_fails_is_replaced_while_the_broker_serves_the_other(wo
         bad.unlink()
         world.restart()
         eventually(lambda: world.isr(client) == [{STAYS, REPLACED}] * PARTITIONS)
+
+
+@pytest.mark.long
+def test_a_broker_of_another_cluster_says_so(world: World) -> None:
+    world.node.stop()
+    for disk in world.disks:
+        shutil.rmtree(disk)
+    other = ["format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg"]
+    assert main([*other, "--config", str(world.node.config_path)]) == 0
+    world.node.start()
+    said = "belongs to another cluster"
+    eventually(lambda: said in world.node.log_text)
+    assert said in world.ready()
+    assert scrape(world.metrics_port).value("fencepost_ready") == 0
+    world.node.kill()
