@@ -38,7 +38,8 @@ class Brokers:
         return self.dirs
 
     def halted(self, *partitions: dict[str, Any], **known: Any) -> list[tuple[int, int, str]]:
-        found = halted_replicas(self, "t", partitions, known.get("unreachable", {}))  # type: ignore[arg-type]
+        admin: Any = self
+        found = halted_replicas(admin, "t", partitions, known.get("unreachable", {}))
         return [tuple(one) for one in found]
 
 
