@@ -173,3 +173,47 @@ def test_a_directory_that_fails_is_replaced_while_the_broker_serves_the_other(wo
         bad.unlink()
         world.restart()
         eventually(lambda: world.isr(client) == [{STAYS, REPLACED}] * PARTITIONS)
+
+
+@pytest.mark.long
+def test_a_broker_of_another_cluster_says_so(world: World) -> None:
+    world.node.stop()
+    for disk in world.disks:
+        shutil.rmtree(disk)
+    other = ["format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg"]
+    assert main([*other, "--config", str(world.node.config_path)]) == 0
+    world.node.start()
+    said = "belongs to another cluster"
+    eventually(lambda: said in world.node.log_text)
+    assert said in world.ready()
+    assert scrape(world.metrics_port).value("fencepost_ready") == 0
+    world.node.kill()
+
+
+@pytest.mark.long
+def test_an_unclean_election_ends_the_wait_for_an_only_copy(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other replica was not in sync when the disk with all of the records went."""
+    stays = world.cluster.brokers[STAYS]
+    with Cluster(world.cluster.bootstrap_servers) as client:
+        world.fill(client)
+        lost = world.partitions_in(world.disks[1], "copied")
+        stays.stop()
+        eventually(lambda: world.isr(client) == [{REPLACED}] * PARTITIONS)
+        with Producer(client) as producer:
+            for partition in lost:
+                producer.send("copied", b"not on the other", partition=partition)
+        world.node.stop()
+        shutil.rmtree(world.disks[1])
+        world.disks[1].mkdir()
+        stays.start()
+        stays.wait_until_ready()
+        world.restart()
+        eventually(lambda: world.ready().count("fencepost.accept.loss"))
+        for partition in lost:
+            told = described(capsys, world, "copied")
+            assert f"partition {partition}, replica {REPLACED}: {NO_LOG}" in told
+        named = [f"copied:{partition}" for partition in lost]
+        assert main(["elect", "unclean", *named, "-b", world.cluster.bootstrap_servers]) == 0
+        eventually(lambda: world.isr(client) == [{STAYS, REPLACED}] * PARTITIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.wire.errors import ErrorCode
@@ -27,11 +27,15 @@ class HaltedReplica(NamedTuple):
 
 
 def halted_replicas(
-    admin: Admin, topic: str, partitions: Iterable[Mapping[str, Any]]
+    admin: Admin,
+    topic: str,
+    partitions: Sequence[Mapping[str, Any]],
+    unreachable: dict[int, str],
 ) -> list[HaltedReplica]:
     """The replicas of a topic that are not in sync or cannot be used, and why.
 
-    `partitions` are as `topics describe` shows them. Only brokers that have such are asked.
+    `partitions` are as `topics describe` shows them. Only brokers that have such are asked,
+    and none again that has not answered: why is in `unreachable`, by broker.
     """
     wanted: dict[int, list[int]] = {}
     for one in partitions:
@@ -42,23 +46,31 @@ def halted_replicas(
     return sorted(
         HaltedReplica(number, broker_id, why)
         for broker_id, numbers in wanted.items()
-        for number, why in _of_broker(admin, broker_id, topic, numbers, leaderless)
+        for number, why in _of_broker(admin, broker_id, topic, numbers, leaderless, unreachable)
     )
 
 
 def _of_broker(
-    admin: Admin, broker_id: int, topic: str, numbers: list[int], leaderless: set[int]
+    admin: Admin,
+    broker_id: int,
+    topic: str,
+    numbers: list[int],
+    leaderless: set[int],
+    unreachable: dict[int, str],
 ) -> Iterator[tuple[int, str]]:
     from fencepost.client.errors import ClientError
     from fencepost.client.metadata import TopicPartition
 
     if broker_id not in admin.cluster.metadata.nodes:
-        yield from ((number, NOT_THERE) for number in numbers)
-        return
+        unreachable[broker_id] = NOT_THERE
     try:
-        states = admin.describe_log_dirs(broker_id, [TopicPartition(topic, n) for n in numbers])
+        if broker_id not in unreachable:
+            wanted = [TopicPartition(topic, number) for number in numbers]
+            states = admin.describe_log_dirs(broker_id, wanted)
     except ClientError as error:
-        yield from ((number, f"the broker does not answer: {error}") for number in numbers)
+        unreachable[broker_id] = f"the broker does not answer: {error}"
+    if broker_id in unreachable:
+        yield from ((number, unreachable[broker_id]) for number in numbers)
         return
     for number in numbers:
         yield number, _why(states, TopicPartition(topic, number), number in leaderless)

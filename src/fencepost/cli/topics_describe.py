@@ -71,13 +71,14 @@ def describe_topics(arguments: argparse.Namespace) -> int:
 
     chosen = [choose for name, (_, choose) in FILTERS.items() if getattr(arguments, name)]
     described = []
+    unreachable: dict[int, str] = {}
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         names = arguments.names or [
             topic.name for topic in admin.list_topics(include_internal=bool(chosen))
         ]
         for name in names:
-            entry = _topic(admin, name, chosen)
+            entry = _topic(admin, name, chosen, unreachable)
             if entry["partitions"] or not chosen:
                 described.append(entry)
     if arguments.json:
@@ -94,7 +95,9 @@ def describe_topics(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _topic(admin: Admin, name: str, chosen: list[Chosen]) -> dict[str, Any]:
+def _topic(
+    admin: Admin, name: str, chosen: list[Chosen], unreachable: dict[int, str]
+) -> dict[str, Any]:
     """One topic, with those of its partitions that are chosen; with all if nothing chooses."""
     from fencepost.client.admin import TOPIC_RESOURCE
 
@@ -112,7 +115,7 @@ def _topic(admin: Admin, name: str, chosen: list[Chosen]) -> dict[str, Any]:
         "internal": topic.is_internal,
         "configs": {c.name: c.value for c in configs if c.source == "topic"},
         "partitions": partitions,
-        "halted": [one._asdict() for one in halted_replicas(admin, name, partitions)],
+        "halted": [one._asdict() for one in halted_replicas(admin, name, partitions, unreachable)],
     }
 
 

@@ -103,6 +103,25 @@ def test_answers_come_back_with_the_very_request():
     run(test)
 
 
+def test_a_controller_of_another_cluster_is_logged_once_until_it_answers_otherwise(caplog):
+    async def test(world: World) -> None:
+        def answer(error: ErrorCode) -> int:
+            world.channel.send(KEY, 2, FetchRequest())
+            world.peers.sent[-1].on_response(FetchResponse(error_code=error))
+            return caplog.text.count("belongs to another cluster")
+
+        assert answer(ErrorCode.NONE) == 0
+        assert answer(ErrorCode.INCONSISTENT_CLUSTER_ID) == 1
+        assert answer(ErrorCode.INCONSISTENT_CLUSTER_ID) == 1
+        assert world.channel.of_other_clusters == {("two", 9093)}
+        assert "controller at two:9093" in caplog.text
+        assert answer(ErrorCode.NONE) == 1
+        assert world.channel.of_other_clusters == set()
+        assert answer(ErrorCode.INCONSISTENT_CLUSTER_ID) == 2
+
+    run(test)
+
+
 def test_failures_are_told_before_the_machine_gives_up_by_itself():
     async def test(world: World) -> None:
         request = FetchRequest()

@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.metrics.health import Report
+from fencepost.broker.node import housekeeping
 from fencepost.broker.node.node import Node, StartError
 from fencepost.broker.node.observation import NO_LEADER
 from fencepost.machines.partition import BecomeFollower
@@ -85,6 +86,19 @@ def test_a_directory_of_several_that_fails_is_a_warning(node_factory, tmp_path):
     assert found.value("fencepost_replicas_halted", cause="no_leader") == 0
     strays = "fencepost_log_directory_strays"
     assert [found.value(strays, logDirectory=str(one)) for one in dirs] == [0, 0]
+
+
+def test_replicas_of_a_directory_that_fails_are_named_in_the_log(
+    node_factory, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(housekeeping, "LOOK_EVERY_MS", 50)
+    running = node_factory(log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    with running.connect() as client:
+        name = make_topic(client, partitions=2).name
+    lost = running.node.storage.data_dirs[1]
+    running.call(running.node.broker.replicas.dir_failed, lost, "no such device")
+    said = f"1 halted replica ({name}-1): the log directory {lost.path} is offline"
+    eventually(lambda: any(said in one.getMessage() for one in caplog.records))
 
 
 def test_a_replica_without_a_leader_is_halted(node_factory):

@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 PURPOSE: Final = "quorum"
 FIRST_SERVER_ID: Final = -2
+OTHER_CLUSTER_ADVICE: Final = (
+    "compare cluster.id in the meta.properties of both nodes, and the addresses of the controllers"
+)
 
 
 class QuorumChannel:
@@ -55,6 +58,8 @@ class QuorumChannel:
         self._timeout_ms = max(1, request_timeout_ms * 9 // 10)
         self._unsupported: set[tuple[int, type[Message]]] = set()
         self._told = (0, NOBODY)
+        self.of_other_clusters: set[Address] = set()
+        """Controllers whose last answer was that this node belongs to another cluster."""
 
     def address_of(self, node_id: int) -> Address | None:
         """Where the node is reached, as far as that is known."""
@@ -68,6 +73,8 @@ class QuorumChannel:
         """Send the machine's request; the machine hears what becomes of it."""
 
         def on_response(response: Any) -> None:
+            assert address is not None, "it was asked there"
+            self._note_cluster(address, response)
             self._driver.feed(key, answered(to, request, response))
 
         def on_failure(reason: str) -> None:
@@ -102,6 +109,18 @@ class QuorumChannel:
         if seen[1] != NOBODY and seen != self._told:
             self._told = seen
             log.info("controller %d leads the quorum, epoch %d", machine.leader_id, machine.epoch)
+
+    def _note_cluster(self, address: Address, response: Any) -> None:
+        """A node of another cluster is refused for ever: say so once, until it is answered."""
+        if getattr(response, "error_code", 0) != ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self.of_other_clusters.discard(address)
+        elif address not in self.of_other_clusters:
+            self.of_other_clusters.add(address)
+            log.error(
+                "the controller at %s:%d belongs to another cluster (INCONSISTENT_CLUSTER_ID): %s",
+                *address,
+                OTHER_CLUSTER_ADVICE,
+            )
 
     def _report_unsupported(self, to: int, request: Message, reason: str) -> None:
         """Once for each peer and request: it will not be otherwise the next time."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.peers import Peers
+from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.config.settings import Settings
@@ -33,6 +34,7 @@ class NodeCore:
     storage: Storage
     metadata: MetadataHost
     channel: ControllerChannel
+    quorum: QuorumChannel
     registrations: Registrations
 
     def __init__(

@@ -198,7 +198,7 @@ class Node(NodeCore):
         self.metadata = self.storage.metadata_host(ports, config, bound)
         # In front of everybody who acts on the image with the configs that are in force then.
         self.metadata.on_image(lambda image, delta: self.settings.apply(image))
-        quorum = QuorumChannel(
+        quorum = self.quorum = QuorumChannel(
             self.peers,
             ports.driver,
             self.metadata.machine,

@@ -176,6 +176,8 @@ class Observation:
             return
         if self._broker is None and not self._has_leader():
             yield NO_LEADER
+        for host, port in sorted(core.quorum.of_other_clusters):
+            yield f"the controller at {host}:{port} belongs to another cluster"
         controller = None if self._controller is None else self._controller.listener
         if controller is not None and controller.names and not controller.is_open:
             yield "other nodes are not accepted"

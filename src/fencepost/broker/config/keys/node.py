@@ -59,7 +59,8 @@ _NODE = (
         LIST,
         (),
         None,
-        "Partitions (topic-index) that may be opened although durable records of theirs are lost.",
+        "Partitions (topic-index) that may be opened although durable records of theirs are lost,"
+        " or made again, empty, although their only copy is.",
     ),
     honoured(
         "fencepost.event.loop",
