@@ -14,7 +14,6 @@ from fencepost.broker.cluster.forwarding import ANONYMOUS, Envelope, Forwarder, 
 from fencepost.broker.net.registry import CONTROLLER_ROUTES
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire import api
-from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -25,6 +24,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
@@ -157,7 +157,7 @@ def test_a_controller_that_is_not_active_says_so_outside(request_inside: Message
 
 
 @pytest.mark.parametrize(
-    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(AlterClientQuotasRequest(), 1)]
+    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(UnregisterControllerRequest(), 0)]
 )
 def test_what_is_not_served_here_the_active_controller_may_serve(data: bytes) -> None:
     node = a_controller()
