@@ -17,6 +17,7 @@ from types import ModuleType
 
 import pytest
 
+from fencepost.cli.command_line import cluster_options_last
 from fencepost.cli.main import build_parser
 from fencepost.spark import options as spark_options
 
@@ -233,6 +234,7 @@ def accepted(words: list[str]) -> bool:
     """Whether the command line takes these words; in prose an action may stand alone."""
     if words == ["--version"] or (len(words) > 1 and words[1:] == ["--help"]):
         return True
+    words = cluster_options_last(words)
     parser = build_parser(words[0])
     try:
         parser.parse_args(words)

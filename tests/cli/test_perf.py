@@ -29,6 +29,7 @@ def test_records_are_sent_and_counted(run: Fencepost, topic: str):
     match = re.fullmatch(TOTAL, ran.lines[-1])
     assert match is not None, ran.out
     assert match[1] == "2000"
+    assert re.search(r" \d+\.\d{6} records/sec ", ran.lines[-1]), "as many digits as Kafka's"
     found = run("consume", topic).lines
     assert len(found) == 2000
     assert {len(value) for value in found} == {50}
@@ -53,6 +54,7 @@ def test_records_are_read_and_counted(run: Fencepost, topic: str):
     assert header == COLUMNS
     cells = dict(zip(header.split(", "), row.split(", "), strict=True))
     assert cells["data.consumed.in.nMsg"] == "500"
+    assert run("perf", "consume", topic, "--num-records", "7", "--json").json["records"] == 7
     assert cells["data.consumed.in.MB"] == f"{500_000 / (1 << 20):.4f}"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", cells["start.time"])
     detailed = run(

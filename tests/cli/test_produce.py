@@ -362,9 +362,7 @@ def test_lines_become_records():
             list(records_of([text], None, True))
 
 
-def test_progress_is_drawn_where_somebody_looks_and_nowhere_else(
-    served: str, topic: str, tmp_path: Path
-):
+def test_progress_is_drawn_on_a_terminal_alone(served: str, topic: str, tmp_path: Path):
     path = tmp_path / "lines"
     path.write_text(f"{'x' * 99}\n" * 3_000)
     command = [sys.executable, "-m", "fencepost.cli.main", "produce", topic, str(path)]

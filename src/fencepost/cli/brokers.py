@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.cli.brokers_state import check_unregistrable, counts, quorum_of
 from fencepost.cli.cluster_options import (
     INT32_MAX,
     check_number,
     client_config,
     command,
-    connect_limit_ms,
     finish_cluster_command,
     open_cluster,
 )
 from fencepost.cli.commands import add_actions
-from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.failures import UsageError
 from fencepost.cli.output import counted, print_json, print_table
 from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from fencepost.client.admin import Admin, ClusterDescription
-    from fencepost.client.metadata import Node, TopicInfo
+    from fencepost.client.admin import Admin
+    from fencepost.client.metadata import Node
     from fencepost.client.quorum import QuorumDescription
 
 EXAMPLES = """\
@@ -157,42 +154,15 @@ def _states(admin: Admin, quorum: QuorumDescription | None) -> list[BrokerState]
     ]
 
 
-def counts(topics: Iterable[TopicInfo]) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """By broker: its replicas, the partitions that it leads, its replicas that are out of sync."""
-    replicas: Counter[int] = Counter()
-    leads: Counter[int] = Counter()
-    out_of_sync: Counter[int] = Counter()
-    for topic in topics:
-        for partition in topic.partitions.values():
-            replicas.update(partition.replicas)
-            leads[partition.leader_id] += 1
-            out_of_sync.update(set(partition.replicas) - set(partition.isr))
-    return replicas, leads, out_of_sync
-
-
-def quorum_of(arguments: argparse.Namespace) -> QuorumDescription | None:
-    """The metadata quorum; None where the cluster cannot describe it."""
-    from fencepost.client.quorum import QuorumAdmin
-
-    config = client_config(arguments, arguments.bootstrap_server)
-    with QuorumAdmin(config) as admin:
-        try:
-            admin.connect(connect_limit_ms(arguments, config))
-            return admin.describe()
-        except ClientError:
-            return None
-
-
 def _epochs(arguments: argparse.Namespace, quorum: QuorumDescription | None) -> dict[int, int]:
-    """Broker epochs, where a controller is reached from here."""
+    """Broker epochs; none where no controller is reached from here, as of a node that is alone."""
     from fencepost.client.registrations import broker_epochs
 
     if quorum is None:
         return {}
     try:
         return broker_epochs(client_config(arguments, arguments.bootstrap_server), quorum)
-    except ClientError as error:
-        print(f"fencepost brokers: broker epochs are not known: {error}", file=sys.stderr)
+    except ClientError:
         return {}
 
 
@@ -287,21 +257,3 @@ def unregister(arguments: argparse.Namespace) -> int:
     else:
         print(f"broker {arguments.broker} is unregistered")
     return 0
-
-
-def check_unregistrable(admin: Admin, broker_id: int) -> None:
-    """Whether nothing is lost, and the broker does not register again. InputError."""
-    replicas, _, _ = counts(admin.list_topics(include_internal=True))
-    if replicas[broker_id]:
-        raise InputError(
-            f"{counted(replicas[broker_id], 'replica')} assigned to broker {broker_id}:"
-            f" `fencepost brokers decommission {broker_id}` moves them away first"
-        )
-    if is_running(admin.describe_cluster(include_fenced=True), broker_id):
-        raise InputError(f"broker {broker_id} runs, and would register again: stop it first")
-
-
-def is_running(found: ClusterDescription, broker_id: int) -> bool:
-    """Whether the broker is registered and not fenced."""
-    known = {node.node_id for node in found.brokers}
-    return broker_id in known and broker_id not in found.fenced

@@ -1,4 +1,4 @@
-"""`fencepost brokers decommission`: from a broker with replicas to one that nothing knows of.
+"""`fencepost brokers decommission`: a broker without replicas, stopped and unregistered.
 
 Three steps, each of which looks first at what is so already, so the command can be interrupted and
 given again: replicas are reassigned to other brokers (KIP-455), the broker is stopped by its
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.cli.brokers_state import check_unregistrable, is_running, quorum_of
 from fencepost.cli.cluster_options import (
     INT32_MAX,
     INT64_MAX,
@@ -228,8 +229,6 @@ class _Leaving:
 
     def wait_for_stop(self) -> None:
         """Say that the broker may be stopped, if it runs, and wait until it does not."""
-        from fencepost.cli.brokers import is_running
-
         is_told = False
         while is_running(self._admin.describe_cluster(include_fenced=True), self._id):
             if not is_told:
@@ -239,8 +238,6 @@ class _Leaving:
 
     def _vote(self) -> str:
         """A combined node votes in the metadata quorum, and its vote would be missed."""
-        from fencepost.cli.brokers import quorum_of
-
         quorum = quorum_of(self._arguments)
         if quorum is None or self._id not in {voter.node_id for voter in quorum.voters}:
             return ""
@@ -251,8 +248,6 @@ class _Leaving:
 
     def unregister(self) -> bool:
         """Have the cluster forget the broker; whether it knew it. InputError."""
-        from fencepost.cli.brokers import check_unregistrable
-
         check_unregistrable(self._admin, self._id)
         try:
             self._admin.unregister_broker(self._id)

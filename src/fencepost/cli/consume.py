@@ -4,7 +4,6 @@ group."""
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from fencepost.cli.cluster_options import (
     command,
     open_cluster,
 )
+from fencepost.cli.consume_topics import matching_topics, topics_of
 from fencepost.cli.failures import UsageError
 from fencepost.cli.times import parse_time_ms
 from fencepost.client.config import ISOLATION_LEVELS
@@ -135,33 +135,6 @@ def _take_isolation(arguments: argparse.Namespace) -> None:
         raise UsageError("--isolation and -X isolation.level are the same: give one of them")
     chosen = f"isolation.level={arguments.isolation}"
     arguments.properties = [*arguments.properties, chosen]
-
-
-def topics_of(cluster: Cluster, arguments: argparse.Namespace) -> list[str]:
-    """The topics that the command line names, all of which exist. UsageError, UnknownTopic,
-    ClientError if no topic matches."""
-    from fencepost.client.errors import ClientError
-
-    if arguments.include is None:
-        names = list(dict.fromkeys(arguments.topics))
-        for name in names:
-            cluster.topic(name)
-        return names
-    found = matching_topics(cluster, arguments.include)
-    if not found and (arguments.group is not None or not arguments.follow):
-        raise ClientError(f"--include {arguments.include!r}: no topic has such a name")
-    return found
-
-
-def matching_topics(cluster: Cluster, include: str) -> list[str]:
-    """The topics, but for internal ones, whose whole names match. UsageError."""
-    from fencepost.client.admin import Admin
-
-    try:
-        pattern = re.compile(include)
-    except re.error as error:
-        raise UsageError(f"--include {include!r}: {error}") from None
-    return [one.name for one in Admin(cluster).list_topics() if pattern.fullmatch(one.name)]
 
 
 class _Reader:

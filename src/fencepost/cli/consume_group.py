@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import open_cluster
-from fencepost.cli.consume import topics_of
+from fencepost.cli.consume_topics import topics_of
 from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import terminated_like_interrupted
 from fencepost.cli.record_printer import Printer

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
-from fencepost.cli.groups_offsets import add_offsets
+from fencepost.cli.groups_offsets import add_offsets, ends_of
 from fencepost.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from fencepost.client.cluster import Cluster
     from fencepost.client.groups import CommittedOffset, GroupDescription
     from fencepost.client.metadata import TopicPartition
 
@@ -152,23 +151,6 @@ def _group_document(group: GroupDescription, partitions: list[dict[str, Any]]) -
         ],
         "partitions": partitions,
     }
-
-
-def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where logs end, of the partitions that exist and have a leader: a group keeps the offsets of
-    a deleted topic for a while."""
-    from fencepost.client.offsets import LATEST, list_offsets
-
-    wanted = list(partitions)
-    if not wanted:
-        return {}
-    infos = {info.name: info for info in cluster.describe({one.topic for one in wanted})}
-    led = [
-        one
-        for one in wanted
-        if (found := infos[one.topic].partitions.get(one.partition)) and found.leader_id >= 0
-    ]
-    return {p: at.offset for p, at in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
 
 
 @command

@@ -81,7 +81,6 @@ def add_offsets(actions: Any) -> None:
 @command
 def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
-    from fencepost.cli.groups import ends_of
     from fencepost.client.admin import Admin
 
     is_reset = any(getattr(arguments, way) is not None for way in WAYS)
@@ -107,6 +106,23 @@ def group_offsets(arguments: argparse.Namespace) -> int:
     else:
         _print_committed(arguments, committed, ends)
     return 0
+
+
+def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where logs end, of the partitions that exist and have a leader: a group keeps the offsets of
+    a deleted topic for a while."""
+    from fencepost.client.offsets import LATEST, list_offsets
+
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    infos = {info.name: info for info in cluster.describe({one.topic for one in wanted})}
+    led = [
+        one
+        for one in wanted
+        if (found := infos[one.topic].partitions.get(one.partition)) and found.leader_id >= 0
+    ]
+    return {p: at.offset for p, at in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
 
 
 def _print_committed(

@@ -232,7 +232,7 @@ def consume(arguments: argparse.Namespace) -> int:
                     idle_since = now
                 for fetched in found:
                     for records in fetched.read_lists():
-                        figures.add(records)
+                        figures.add(records[: arguments.num_records - figures.records])
                         idle_since = now
                 if (now - idle_since) * 1000 > arguments.idle_timeout_ms:
                     break

@@ -69,14 +69,15 @@ class ProduceFigures:
         self._last = now = time.monotonic()
         if now - self._window.began >= self._interval_s:
             if not self._is_quiet:
-                line = _produce_line(self._window, now, average="%.1f")
+                line = _produce_line(self._window, now, rate="%.1f", average="%.1f")
                 print(f"{line % self._window.highest_ms}.", flush=True)
             self._window = _Window(now)
 
     def total_line(self) -> str:
         """All records, with percentiles."""
         shares = [int(percentile(self._latencies, share)) for share in _PERCENTILES.values()]
-        line = _produce_line(self._all, self._last, average="%.2f") % self._all.highest_ms
+        line = _produce_line(self._all, self._last, rate="%f", average="%.2f")
+        line %= self._all.highest_ms
         return f"{line}, %d ms 50th, %d ms 95th, %d ms 99th, %d ms 99.9th." % tuple(shares)
 
     def document(self) -> dict[str, Any]:
@@ -92,11 +93,12 @@ class ProduceFigures:
         }
 
 
-def _produce_line(window: _Window, now: float, average: str) -> str:
+def _produce_line(window: _Window, now: float, *, rate: str, average: str) -> str:
     """All but the highest latency, whose place is left open."""
     records_per_s, mib_per_s = window.rates(now)
     return (
-        f"{window.records} records sent, {records_per_s:.1f} records/sec ({mib_per_s:.2f} MB/sec),"
+        f"{window.records} records sent, {rate % records_per_s} records/sec"
+        f" ({mib_per_s:.2f} MB/sec),"
         f" {average % window.average_ms} ms avg latency, {average} ms max latency"
     )
 

@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _progress(source: IO[bytes]) -> Rates:
-    """How far it is, on standard error if somebody looks at that and does not type the records."""
+    """How far it is, on standard error if that is a terminal and the records are not typed."""
     status = os.fstat(source.fileno())
     total = status.st_size if stat.S_ISREG(status.st_mode) else None
     return Rates(total, quiet=not sys.stderr.isatty() or source.isatty())

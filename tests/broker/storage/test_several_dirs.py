@@ -161,7 +161,7 @@ def test_a_directory_that_fails_takes_its_partitions_along_and_no_others(dirs):
         described_as = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
         (topic,) = client.ask(described_as, 0).topics
         (partition,) = [one for one in topic.partitions if one.partition_index == 1]
-        assert partition.eligible_leader_replicas == [1], "nobody else has the records"
+        assert partition.eligible_leader_replicas == [1], "no other replica has the records"
         assert (parts[0].error_code, parts[0].leader_id, parts[0].offline_replicas) == (0, 1, [])
         create(client, "later", 4)
         assert {dirs.place(index, "later") for index in range(4)} == {"a", "c"}
