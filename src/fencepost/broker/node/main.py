@@ -38,7 +38,8 @@ log = logging.getLogger("fencepost")
 EXIT_FORCED = 130
 PARENT_POLL_S = 0.5
 GC_THRESHOLD = 20_000
-"""Requests leave no reference cycles behind, so the collector need not look often."""
+"""Requests leave no reference cycles behind, and closed connections small ones, so the collector
+need not look often."""
 LINE_CHARACTERS_MAX = 2_000
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
