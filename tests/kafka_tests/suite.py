@@ -2,8 +2,8 @@
 
 The tests come compiled from Maven Central and run unchanged. First on their class path stand our
 `BrokerServer`, `ControllerServer` and `SharedServer` (`java/kafka/server`), which start a Fencepost
-node with the properties that the test made for Kafka's. What asks for objects inside Kafka's process
-fails with `NeedsInternals`, what needs a part that Fencepost has not with `NotOffered`.
+node with the properties that the test made for Kafka's. What asks for objects inside Kafka's
+process fails with `NeedsInternals`, what needs a part that Fencepost has not with `NotOffered`.
 
 A JVM runs some classes, since its own start takes longer than most tests. What it leaves, because a
 test did not end or ended it, the next JVM runs, without the methods that have had their turn.
@@ -177,7 +177,9 @@ def compiled() -> Path:
         command += map(str, sources)
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
-            raise AssertionError(f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
         (draft / "keys").write_text(keys)
         draft.rename(classes)
     return classes
@@ -224,8 +226,9 @@ def _run_once(chosen: Sequence[Suite]) -> None:
         words += [f"-Dlog4j2.configurationFile={classes / 'log4j2.xml'}"]
         words += ["-cp", os.pathsep.join((str(classes), JARS.class_path())), "fencepost.Run"]
         words += [str(BUILD), str(plan)]
-        with (BUILD / f"{chosen[0].name}.log").open("ab") as log, contextlib.suppress(
-            subprocess.TimeoutExpired
+        with (
+            (BUILD / f"{chosen[0].name}.log").open("ab") as log,
+            contextlib.suppress(subprocess.TimeoutExpired),
         ):
             subprocess.run(
                 words, cwd=ROOT, stdout=log, stderr=log, timeout=JVM_LIMIT_S, check=False
