@@ -75,12 +75,14 @@ def prose(path: Path) -> str:
 
 
 def tool(name: str) -> ModuleType:
-    """A script of tools/ as a module."""
+    """A script of tools/ as a module; it finds its neighbours as when it is run."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        spec.loader.exec_module(module)
     return module
 
 

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import kafka_tests_table
+
 from fencepost.broker import apis
 from fencepost.broker.config.keys import (
     ALIASES,

@@ -29,6 +29,7 @@ def main() -> None:
         if pid == 0:
             _serve(config, ready, log)
         running.add(pid)
+        _reap(running)  # it may have ended before it was known
         print(pid, flush=True)
     for pid in tuple(running):
         os.kill(pid, signal.SIGKILL)
@@ -46,7 +47,11 @@ def _load() -> None:
 def _reap(running: set[int]) -> None:
     """Forget the nodes that have ended; until then their ids would look alive."""
     for pid in tuple(running):
-        if os.waitpid(pid, os.WNOHANG)[0]:
+        try:
+            has_ended = os.waitpid(pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:  # the signal came while this function was at work
+            has_ended = True
+        if has_ended:
             running.discard(pid)
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.kafka_tests.ledger      (after make kafka-tests: takes over what has been run)
 
-For each class: the executions that passed, and for each other one its kind and reason. A kind is one
-of `KINDS`; `reasons.py` finds it in the error.
+For each class: the executions that passed, and for each other one its kind and reason. A kind is
+one of `KINDS`; `reasons.py` finds it in the error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def save(ledger: dict[str, Any]) -> None:
 
 def outcome(suite: kafka.Suite, lines: list[dict[str, Any]]) -> dict[str, Any]:
     """What the lines of a class come to."""
-    passed: list[str] = []
+    passed: set[str] = set()
     others: dict[str, list[str]] = {}
     open_tests = {execution(line): line for line in lines if line["status"] == "began"}
     for line in lines:
@@ -41,8 +41,9 @@ def outcome(suite: kafka.Suite, lines: list[dict[str, Any]]) -> dict[str, Any]:
         name = execution(line)
         open_tests.pop(name, None)
         if line["status"] == "successful":
-            passed.append(name)
-        else:
+            passed.add(name)
+            others.pop(name, None)
+        elif name not in passed:
             others[name] = list(reasons.of(suite.name, name, line["status"], line.get("error", "")))
     for name in open_tests:
         others[name] = list(reasons.of(suite.name, name, "killed", "it did not end"))

@@ -16,6 +16,7 @@ KINDS: Final = {
     FAILED: "fails",
 }
 
+CLIENT_METRICS: Final = "client metrics (KIP-714)"
 CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
 
 PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
@@ -23,20 +24,52 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"NoSuchMethodError: .*?(\w+Server)\.(\w+)\(", INTERNALS, "{0}.{1}"),
     (r"fencepost\.NotOffered: fencepost serve: ([\w.-]+)=", NOT_OFFERED, "the config {0}"),
     (r"fencepost\.NotOffered: (.+)", NOT_OFFERED, "{0}"),
-    (r"NoClassDefFoundError: \S*(?:org/apache/directory|MiniKdc|SaslSetup)", NOT_OFFERED, "SASL"),
+    (
+        r"NoClassDefFoundError: \S*(?:apache/directory|MiniKdc|SaslSetup|oauth2)",
+        NOT_OFFERED,
+        "SASL",
+    ),
+    (r"NoSuchFieldException: (\w+)", INTERNALS, "the field {0}"),
+    (r"Unable to find metric (\w+)", INTERNALS, "metrics in the JVM"),
+    (r"Streams app did not reach RUNNING", NOT_OFFERED, "streams groups (KIP-1071)"),
+    (r"does not support the STREAMS group protocol", NOT_OFFERED, "streams groups (KIP-1071)"),
+    (r"SHARE group protocol|share groups? (?:is|are) not", NOT_OFFERED, "share groups (KIP-932)"),
     (r"does not support the new CONSUMER group protocol", NOT_OFFERED, CONSUMER_GROUPS),
     (r"UnsupportedVersionException.*CONSUMER_GROUP_HEARTBEAT", NOT_OFFERED, CONSUMER_GROUPS),
     (r"groupProtocol=consumer", NOT_OFFERED, CONSUMER_GROUPS),
     (r"UnsupportedVersionException.*SHARE_", NOT_OFFERED, "share groups (KIP-932)"),
     (r"UnsupportedVersionException.*STREAMS_", NOT_OFFERED, "streams groups (KIP-1071)"),
-    (r"Resources of type 16 have no configs", NOT_OFFERED, "client metrics (KIP-714)"),
+    (r"Resources of type 16 have no configs", NOT_OFFERED, CLIENT_METRICS),
     (r"not offered: (.+)", NOT_OFFERED, "{0}"),
     (r"Resources of type 32 have no configs", NOT_OFFERED, "configs of groups"),
 )
 """What an error says, the kind that it makes, and the reason."""
 
-KNOWN: Final[dict[str, tuple[str, str]]] = {}
+KNOWN: Final[dict[str, tuple[str, str]]] = {
+    "BrokerApiVersionsCommandTest#testBrokerApiVersionsCommandOutput": (
+        NOT_OFFERED,
+        "all of Kafka's APIs, SaslHandshake first",
+    ),
+    "ClientTelemetryTest#testClientInstanceId": (NOT_OFFERED, CLIENT_METRICS),
+    "ClientTelemetryTest#testIntervalMsParser": (NOT_OFFERED, CLIENT_METRICS),
+    "DescribeFeaturesTest#testUnstableApiVersions": (
+        NOT_OFFERED,
+        "the features group, share and streams",
+    ),
+    "MetadataVersionIntegrationTest#testDefaultIsLatestVersion": (
+        NOT_OFFERED,
+        "a metadata.version that is not released (4.4-IV0)",
+    ),
+    "ProducerFailureHandlingTest#testCannotSendToInternalTopic": (
+        FAILED,
+        "it waits for the deletion of a topic that it has just created, which ends well only where"
+        " it looks before the topic is there",
+    ),
+}
 """What no error says by itself: `Class` or `Class#method`, without its package."""
+
+ASYNC: Final = re.compile(r"rebalance|timed out|did not consume|Condition not met")
+"""How a test waits for a group of the consumer protocol that it never gets."""
 
 LETTERS: Final = 160
 
@@ -51,6 +84,8 @@ def of(name: str, execution: str, status: str, error: str) -> tuple[str, str]:
         found = re.search(pattern, error)
         if found is not None:
             return kind, reason.format(*found.groups())
+    if "Async" in method and ASYNC.search(error):
+        return NOT_OFFERED, CONSUMER_GROUPS
     if status in ("skipped", "aborted"):
         return SKIPPED, _first_line(error)
     return FAILED, _first_line(error)

@@ -2,8 +2,8 @@
 
 The tests come compiled from Maven Central and run unchanged. First on their class path stand our
 `BrokerServer`, `ControllerServer` and `SharedServer` (`java/kafka/server`), which start a Fencepost
-node with the properties that the test made for Kafka's. What asks for objects inside Kafka's process
-fails with `NeedsInternals`, what needs a part that Fencepost has not with `NotOffered`.
+node with the properties that the test made for Kafka's. What asks for objects inside Kafka's
+process fails with `NeedsInternals`, what needs a part that Fencepost has not with `NotOffered`.
 
 A JVM runs some classes, since its own start takes longer than most tests. What it leaves, because a
 test did not end or ended it, the next JVM runs, without the methods that have had their turn.

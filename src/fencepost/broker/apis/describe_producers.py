@@ -1,7 +1,7 @@
 """DescribeProducers (key 61) v0: the producers a replica of a partition remembers (KIP-664).
 
-Followers answer, too, for a tool may ask a broker of its choice. A name that no topic can have is 17
-and an unknown topic 3, both with a text; then 3 for an unknown partition, 56 for an offline
+Followers answer, too, for a tool may ask a broker of its choice. A name that no topic can have is
+17 and an unknown topic 3, both with a text; then 3 for an unknown partition, 56 for an offline
 directory, 6 where there is no replica. Producers come sorted by id.
 
 Deviation: a partition that is named twice is answered once, and topics named twice are taken
