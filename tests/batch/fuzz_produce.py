@@ -39,6 +39,9 @@ ROUNDS_MIN = 2_000
 def hostile_batch(rng: random.Random) -> bytes:
     """A batch in which little or much is wrong, mostly under a sound CRC."""
     batch = bytearray(rng.choice([BATCH, TRANSACTIONAL]))
+    if rng.random() < 0.1:  # the last offset delta, or how many records there are
+        at = rng.choice([26, 60])
+        batch[at] = (batch[at] + rng.choice([-1, 1])) & 0xFF
     for _ in range(rng.choice([0, 0, 1, 2])):
         at = rng.randrange(8, len(batch))
         batch[at : at + rng.randrange(2)] = rng.randbytes(rng.randrange(2))

@@ -130,6 +130,9 @@ def test_the_search_ends_where_nothing_more_can_come():
     assert [one.producer_id for one in index.collect(0, 7).transactions] == [1, 2]
     assert index.collect(0, 7).is_complete
     assert index.collect(0, 2).is_complete  # by the first entry's stable offset
+    alone = TxnIndex([entry(1, 0, 4, 2)])
+    assert alone.collect(0, 2).is_complete, "all that is below 2 has ended by then"
+    assert not alone.collect(0, 3).is_complete
     assert [one.producer_id for one in index.collect(5, 100).transactions] == [2, 3]
     assert not index.collect(5, 100).is_complete
     assert index.collect(10, 12).transactions == []

@@ -80,8 +80,34 @@ def hostile_body(rng: random.Random, version: int) -> bytes:
 def read(rng: random.Random) -> bool:
     """Read one request; whether it was a usual one."""
     version = rng.randrange(12, 19)
-    before = rng.randbytes(rng.randrange(9))
     body = rng.randbytes(rng.randrange(90)) if rng.random() < 0.05 else hostile_body(rng, version)
+    return read_body(rng.randbytes(rng.randrange(9)), body, version)
+
+
+def read_every_cut() -> int:
+    """Read usual requests of every version that end at any byte; how many were usual."""
+    usual = 0
+    for version in range(12, 19):
+        names = {"topic_id": Uuid(b"i" * 16)} if version >= 13 else {"topic": "t"}
+        others = {"topic_id": Uuid(b"j" * 16)} if version >= 13 else {"topic": "u"}
+        wanted = [FetchTopic(**one, partitions=[FetchPartition()] * 1) for one in (names, others)]
+        forgotten = [ForgottenTopic(**one, partitions=[1, 2]) for one in (names, others)]
+        for session, dropped in (((0, -1), []), ((7, 1), forgotten)):
+            request = FetchRequest(
+                max_wait_ms=1,
+                min_bytes=1,
+                session_id=session[0],
+                session_epoch=session[1],
+                topics=wanted,
+                forgotten_topics_data=dropped,
+            )
+            body = bytes(request.encode(version))
+            usual += sum(read_body(b"", body[:end], version) for end in range(len(body) + 1))
+    return usual
+
+
+def read_body(before: bytes, body: bytes, version: int) -> bool:
+    """Read what stands behind `before`; whether it is a usual request."""
     frame = memoryview(np.frombuffer(before + body, np.uint8).copy())
     compiled = read_usual(frame, len(before), version)
     python = fetch_bytes._read_usual(frame, len(before), version)
@@ -112,7 +138,9 @@ def main() -> None:
     backend.fetch_kernel = sanitized.load("fencepost.wire._fetch", sys.argv[1])
     rng = random.Random(int(sys.argv[2]))
     deadline = time.monotonic() + float(sys.argv[3])
-    rounds = usual = 0
+    usual = read_every_cut()
+    assert usual == 14, usual
+    rounds = 0
     while rounds < ROUNDS_MIN or time.monotonic() < deadline:
         rounds += 1
         usual += read(rng)

@@ -37,6 +37,14 @@ def test_a_hostile_fetch_is_not_read_past_its_end(tmp_path: Path) -> None:
 
 PLANTED = {
     "a topic": ("size >= LENGTH_MAX or size >= self.end - self.at", "size >= LENGTH_MAX"),
+    "a topic's last byte": ("size >= self.end - self.at:", "size > self.end - self.at:"),
+    "a topic's tags": (
+        "if self.end - self.at <= <Py_ssize_t>count[0]",
+        "if self.end - self.at < <Py_ssize_t>count[0]",
+    ),
+    "the next topic": ("        if self.at >= self.end:", "        if self.at > self.end:"),
+    "what is forgotten": ("wanted) or cursor.at >= cursor.end:", "wanted):"),
+    "the replica": ("if cursor.end - at < 4 or", "if cursor.end - at < 3 or"),
     "its partitions": ("<Py_ssize_t>count[0] * partition_bytes + 1:", "0:"),
     "the head": ("if cursor.end - at < HEAD_BYTES:", "if cursor.end - at < HEAD_BYTES - 1:"),
     "an answer": ("+ records_size + 1\n", "+ records_size - 40\n"),

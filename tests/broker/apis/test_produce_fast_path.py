@@ -197,6 +197,9 @@ def made(kind: str, producer: tuple[int, int, int] = (-1, -1, -1), **fields: Any
     elif kind == "count":
         data[60] += 1
         stamp_crc(data)
+    elif kind.startswith("last offset"):
+        data[26] += 1 if kind.endswith("above") else -1
+        stamp_crc(data)
     return {"null": None, "empty": b"", "two": bytes(data) * 2}.get(kind, bytes(data))
 
 
@@ -211,7 +214,8 @@ ATTRIBUTES = {
 }
 KINDS = [
     *("plain", "gzip", "lz4", "zstd", "snappy", "no key", "old", "crc", "max timestamp"),
-    *("offset", "magic", "count", "null", "empty", "two", *ATTRIBUTES),
+    *("offset", "magic", "count", "last offset above", "last offset below"),
+    *("null", "empty", "two", *ATTRIBUTES),
 ]
 USUAL = st.sampled_from(["plain", "plain", "gzip", "lz4", "zstd", "snappy"])
 PRODUCERS = st.one_of(
@@ -544,6 +548,38 @@ def test_every_cut_of_a_request_is_unusual(both) -> None:
         assert kernel.read_request(frame, start, version) is not None
         for end in range(len(frame)):
             assert kernel.read_request(frame[:end], min(start, end), version) is None
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", ["last offset above", "last offset below", "count"])
+def test_a_batch_whose_last_offset_is_not_that_of_its_last_record_is_unusual(kind) -> None:
+    """Offsets would be given to no record, or one to two of them."""
+    kernel: Any = backend.produce_kernel
+    batch = made(kind)
+    assert batch is not None
+    rules = ProduceRules(1 << 20)
+    assert kernel.check_batch(BatchHeader, batch, 0, len(batch), rules, NOW_MS, False) is None
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("last_byte", "is_usual"), [(0x00, True), (0x10, False), (0x20, False), (0x7F, False)]
+)
+def test_a_length_of_more_than_32_bits_is_unusual(last_byte, is_usual) -> None:
+    """Four bytes have 28 bits of it, so that four are left for the fifth."""
+    kernel: Any = backend.produce_kernel
+    frame = framed(9, [("t", [(0, made("plain"))])])
+    start = read_request_header(frame)[1]
+    (_, _, _, topics) = kernel.read_request(frame, start, 9)
+    ((_, ((_, at, size),)),) = topics
+    told = bytes([0x80 | (size + 1) & 0x7F, 0x80 | (size + 1) >> 7, 0x80, 0x80, last_byte])
+    length = frame[:at].rindex(bytes([0x80 | (size + 1) & 0x7F, (size + 1) >> 7]))
+    assert length == at - 2
+    longer = frame[:length] + told + frame[at:]
+    found = kernel.read_request(longer, start, 9)
+    assert (found is not None) is is_usual
+    if is_usual:
+        assert found[3] == [(b"t", [(0, at + 3, size)])]
 
 
 @needs_kernel

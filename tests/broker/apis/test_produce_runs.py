@@ -358,6 +358,15 @@ def test_producers_with_ids_are_taken_and_judged(both) -> None:
 
 
 @needs_kernel
+@pytest.mark.parametrize("third", [(9, 0, 2), (9, 0, 0), (9, 0, 6), (9, 0, 4), (9, 1, 0)])
+def test_a_batch_is_judged_by_the_last_one_of_its_producer_in_the_run(both, third) -> None:
+    """The one before it is in the block and in no log."""
+    served_alike(both, [[(0, request(plain()))]])
+    run = request(plain((9, 0, 0))) + request(plain((9, 0, 2))) + request(plain(third))
+    assert served_alike(both, [[(0, run)], [(0, request(plain((9, 0, 4))))]]) == 4
+
+
+@needs_kernel
 def test_what_is_not_plain_is_left_to_others_and_keeps_its_place(both) -> None:
     served_alike(both, [[(0, request(plain()))]])
     for kind in KINDS[1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fencepost.spark.archive import compaction, layout as layouts
 from fencepost.spark.archive.batches import recover
 from fencepost.spark.archive.checking import status, verify
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import ArchiveError
+from fencepost.spark.archive.layout import ArchiveError, DataFile
 from fencepost.spark.archive.running import here
 
 from .worlds import World, expected, record
@@ -57,6 +58,34 @@ def test_files_are_no_larger_than_the_target(world: World):
     assert verify(world.layout).all_problems == []
     compact(world.layout, target_bytes=size)  # what is half as large stays
     assert verify(world.layout).all_problems == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([4, 4], [[4, 4]]),
+        ([4], []),
+        ([4, 3, 3], [[4, 3, 3]]),  # as large as the target together
+        ([4, 3, 4], [[4, 3]]),
+        ([4, 3, 4, 4, 3, 4], [[4, 3], [4, 4], [3, 4]]),
+        ([1, 5, 1], []),  # half of the target stays as it is, and ends what was begun
+        ([1, 1, 5, 1, 1], [[1, 1], [1, 1]]),
+        ([1, 1, 20, 1], [[1, 1]]),
+        ([4, 4, 4, 4], [[4, 4], [4, 4]]),
+    ],
+)
+def test_neighbours_are_merged_up_to_the_target(
+    tmp_path: Path, sizes: list[int], groups: list[list[int]]
+):
+    files = []
+    for number, size in enumerate(sizes):
+        path = tmp_path / str(number)
+        path.write_bytes(bytes(size))
+        files.append(DataFile("t", "2026-01-01", 0, "", number, number, path))
+    found = list(compaction._groups(files, 10))
+    assert [[one.path.stat().st_size for one in group] for group in found] == groups
+    other = [replace(one, tag="other") if one.first % 2 else one for one in files]
+    assert list(compaction._groups(other, 10)) == []
 
 
 def test_topics_of_one_name_are_kept_apart(world: World):
