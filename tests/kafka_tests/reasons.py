@@ -17,6 +17,8 @@ KINDS: Final = {
 }
 
 CLIENT_METRICS: Final = "client metrics (KIP-714)"
+LOGGERS: Final = "the loggers of Kafka's classes"
+DELETION: Final = "the directory of a deleted partition goes later than the test waits for it"
 CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
 
 PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
@@ -31,6 +33,9 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (r"NoSuchFieldException: (\w+)", INTERNALS, "the field {0}"),
     (r"Unable to find metric (\w+)", INTERNALS, "metrics in the JVM"),
+    (r"Failed to hard-delete the delete directory", FAILED, DELETION),
+    (r"ConsumerGroupHeartbeatResponseData.*errorCode=35", NOT_OFFERED, CONSUMER_GROUPS),
+    (r"does not support (ALTER_CLIENT_QUOTAS|DESCRIBE_CLIENT_QUOTAS)", NOT_OFFERED, "quotas"),
     (r"Streams app did not reach RUNNING", NOT_OFFERED, "streams groups (KIP-1071)"),
     (r"does not support the STREAMS group protocol", NOT_OFFERED, "streams groups (KIP-1071)"),
     (r"SHARE group protocol|share groups? (?:is|are) not", NOT_OFFERED, "share groups (KIP-932)"),
@@ -45,7 +50,29 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 """What an error says, the kind that it makes, and the reason."""
 
+
 KNOWN: Final[dict[str, tuple[str, str]]] = {
+    "ApiVersionsRequestTest": (NOT_OFFERED, "all of Kafka's APIs and features"),
+    "ConsumerBounceTest#testClassicConsumerConsumptionWithBrokerFailures": (
+        FAILED,
+        "it allows unclean elections with sessions of 300 ms, and loses commits on a busy machine",
+    ),
+    "FetchRequestTest#testBrokerRespectsPartitionsOrderAndSizeLimits": (
+        FAILED,
+        "Kafka fills what a partition may have with the first bytes of a batch that does not fit,"
+        " ours sends whole batches",
+    ),
+    "PlaintextAdminIntegrationTest#testDescribeConfigsForLog4jLogLevels": (NOT_OFFERED, LOGGERS),
+    "PlaintextAdminIntegrationTest#testIncrementalAlterConfigsForLog4jLogLevels": (
+        NOT_OFFERED,
+        LOGGERS,
+    ),
+    "PlaintextAdminIntegrationTest"
+    "#testIncrementalAlterConfigsForLog4jLogLevelsDoesNotWorkWithInvalidConfigs": (
+        NOT_OFFERED,
+        LOGGERS,
+    ),
+    "ProduceRequestTest#testCorruptLz4ProduceRequest": (INTERNALS, "metrics in the JVM"),
     "BrokerApiVersionsCommandTest#testBrokerApiVersionsCommandOutput": (
         NOT_OFFERED,
         "all of Kafka's APIs, SaslHandshake first",
@@ -69,6 +96,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
 """What no error says by itself: `Class` or `Class#method`, without its package."""
 
 ASYNC: Final = re.compile(r"rebalance|timed out|did not consume|Condition not met")
+ASYNC_METHODS: Final = re.compile("Async|GroupProtocolConsumer|testRackAwareAssignment")
 """How a test waits for a group of the consumer protocol that it never gets."""
 
 LETTERS: Final = 160
@@ -84,7 +112,7 @@ def of(name: str, execution: str, status: str, error: str) -> tuple[str, str]:
         found = re.search(pattern, error)
         if found is not None:
             return kind, reason.format(*found.groups())
-    if "Async" in method and ASYNC.search(error):
+    if ASYNC_METHODS.search(method) and ASYNC.search(error):
         return NOT_OFFERED, CONSUMER_GROUPS
     if status in ("skipped", "aborted"):
         return SKIPPED, _first_line(error)
