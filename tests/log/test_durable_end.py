@@ -1,4 +1,4 @@
-"""The file that says how far a log was durable, over a loss of power that keeps nothing unsynced."""
+"""The file that says how far a log was durable, after a power loss that keeps nothing unsynced."""
 
 from __future__ import annotations
 
