@@ -19,6 +19,9 @@ KINDS: Final = {
 CLIENT_METRICS: Final = "client metrics (KIP-714)"
 LOGGERS: Final = "the loggers of Kafka's classes"
 DELETION: Final = "the directory of a deleted partition goes later than the test waits for it"
+SHARE_GROUPS: Final = "share groups (KIP-932)"
+STREAMS_GROUPS: Final = "streams groups (KIP-1071)"
+UNRELEASED: Final = "a metadata.version that is not released (4.4-IV0)"
 CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
 
 PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
@@ -33,26 +36,34 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (r"NoSuchFieldException: (\w+)", INTERNALS, "the field {0}"),
     (r"Unable to find metric (\w+)", INTERNALS, "metrics in the JVM"),
+    (r"(?:min_version_level:31|expected: <31>)", NOT_OFFERED, UNRELEASED),
+    (r"Invalid broker logger|There is no logger", NOT_OFFERED, LOGGERS),
+    (r"listener\.name\.\S*ssl\.", NOT_OFFERED, "TLS"),
+    (r"share group protocol", NOT_OFFERED, SHARE_GROUPS),
     (r"Failed to hard-delete the delete directory", FAILED, DELETION),
     (r"ConsumerGroupHeartbeatResponseData.*errorCode=35", NOT_OFFERED, CONSUMER_GROUPS),
     (r"does not support (ALTER_CLIENT_QUOTAS|DESCRIBE_CLIENT_QUOTAS)", NOT_OFFERED, "quotas"),
-    (r"Streams app did not reach RUNNING", NOT_OFFERED, "streams groups (KIP-1071)"),
-    (r"does not support the STREAMS group protocol", NOT_OFFERED, "streams groups (KIP-1071)"),
-    (r"SHARE group protocol|share groups? (?:is|are) not", NOT_OFFERED, "share groups (KIP-932)"),
+    (r"Streams app did not reach RUNNING", NOT_OFFERED, STREAMS_GROUPS),
+    (r"does not support the STREAMS group protocol", NOT_OFFERED, STREAMS_GROUPS),
+    (r"SHARE group protocol|share groups? (?:is|are) not", NOT_OFFERED, SHARE_GROUPS),
     (r"does not support the new CONSUMER group protocol", NOT_OFFERED, CONSUMER_GROUPS),
     (r"UnsupportedVersionException.*CONSUMER_GROUP_HEARTBEAT", NOT_OFFERED, CONSUMER_GROUPS),
     (r"groupProtocol=consumer", NOT_OFFERED, CONSUMER_GROUPS),
-    (r"UnsupportedVersionException.*SHARE_", NOT_OFFERED, "share groups (KIP-932)"),
-    (r"UnsupportedVersionException.*STREAMS_", NOT_OFFERED, "streams groups (KIP-1071)"),
-    (r"Resources of type 16 have no configs", NOT_OFFERED, CLIENT_METRICS),
+    (r"UnsupportedVersionException.*SHARE_", NOT_OFFERED, SHARE_GROUPS),
+    (r"UnsupportedVersionException.*STREAMS_", NOT_OFFERED, STREAMS_GROUPS),
+    (r"[Rr]esources of type 16 have no configs", NOT_OFFERED, CLIENT_METRICS),
     (r"not offered: (.+)", NOT_OFFERED, "{0}"),
-    (r"Resources of type 32 have no configs", NOT_OFFERED, "configs of groups"),
+    (r"[Rr]esources of type 32 have no configs", NOT_OFFERED, "configs of groups"),
 )
 """What an error says, the kind that it makes, and the reason."""
 
 
 KNOWN: Final[dict[str, tuple[str, str]]] = {
     "ApiVersionsRequestTest": (NOT_OFFERED, "all of Kafka's APIs and features"),
+    "ConfigCommandIntegrationTest#testDescribeNonExistentConfigResource": (
+        NOT_OFFERED,
+        CLIENT_METRICS,
+    ),
     "ConsumerBounceTest#testClassicConsumerConsumptionWithBrokerFailures": (
         FAILED,
         "it allows unclean elections with sessions of 300 ms, and loses commits on a busy machine",
@@ -85,7 +96,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "MetadataVersionIntegrationTest#testDefaultIsLatestVersion": (
         NOT_OFFERED,
-        "a metadata.version that is not released (4.4-IV0)",
+        UNRELEASED,
     ),
     "ProducerFailureHandlingTest#testCannotSendToInternalTopic": (
         FAILED,
@@ -95,9 +106,12 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
 }
 """What no error says by itself: `Class` or `Class#method`, without its package."""
 
-ASYNC: Final = re.compile(r"rebalance|timed out|did not consume|Condition not met")
-ASYNC_METHODS: Final = re.compile("Async|GroupProtocolConsumer|testRackAwareAssignment")
+ASYNC: Final = re.compile(r"rebalance|[Tt]imed out|did not consume|Condition not met")
+ASYNC_METHODS: Final = re.compile("Async|Re2J|GroupProtocolConsumer|testRackAwareAssignment")
 """How a test waits for a group of the consumer protocol that it never gets."""
+
+OF_METHODS: Final = {"ShareGroup": SHARE_GROUPS, "StreamsGroup": STREAMS_GROUPS}
+"""What a method is about that has it in its name."""
 
 LETTERS: Final = 160
 
@@ -112,6 +126,9 @@ def of(name: str, execution: str, status: str, error: str) -> tuple[str, str]:
         found = re.search(pattern, error)
         if found is not None:
             return kind, reason.format(*found.groups())
+    for part, groups in OF_METHODS.items():
+        if part in method:
+            return NOT_OFFERED, groups
     if ASYNC_METHODS.search(method) and ASYNC.search(error):
         return NOT_OFFERED, CONSUMER_GROUPS
     if status in ("skipped", "aborted"):

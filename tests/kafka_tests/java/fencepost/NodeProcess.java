@@ -38,6 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /** A Fencepost node with the properties that a test gave to a node of Apache Kafka. */
 public final class NodeProcess {
     private static final long START_LIMIT_S = 60;
+    private static final int STARTS_MAX = 20;
     private static final String APPLIED = "kafka_server_brokermetadatametrics_last_applied_record_offset ";
     /** The features that Fencepost has, and the newest level of each. */
     private static final Map<String, Integer> FEATURES = Map.of("metadata.version", 30,
@@ -73,19 +74,40 @@ public final class NodeProcess {
             for (Endpoint endpoint : endpoints()) {
                 choosePort(endpoint);
             }
-            metricsPort = freePort();
             writeBootstrap();
-            Path file = Files.writeString(home.resolve("node.properties"), properties());
-            Path ready = home.resolve("ready-" + ++starts);
-            Path log = home.resolve("node.log");
-            process = Launcher.start(file.toString(), ready.toString(), log.toString());
+            while (!launch()) {
+                Thread.sleep(200);
+            }
             InetSocketAddress controller = config.processRoles().contains(ProcessRole.ControllerRole)
                 ? new InetSocketAddress("127.0.0.1", ports.get(controllerListener())) : null;
             Observer.of(shared.clusterId()).join(controller);
             joined = true;
-            waitFor(ready, log);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while a node started", error);
+        }
+    }
+
+    /**
+     * Start the process and wait until it takes requests; false if another program has taken one of
+     * its ports in between, which may be a connection that is soon gone.
+     */
+    private boolean launch() throws IOException {
+        metricsPort = freePort();
+        Path file = Files.writeString(home.resolve("node.properties"), properties());
+        Path ready = home.resolve("ready-" + ++starts);
+        Path log = home.resolve("node-" + starts + ".log");
+        process = Launcher.start(file.toString(), ready.toString(), log.toString());
+        try {
+            waitFor(ready, log);
+            return true;
+        } catch (IllegalStateException error) {
+            if (starts < STARTS_MAX && error.getMessage().contains("Address already in use")) {
+                return false;
+            }
+            throw error;
         }
     }
 
