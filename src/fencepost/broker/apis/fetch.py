@@ -125,7 +125,8 @@ def _begin(
     answering = _Fetch(parts, context, request, session, replica)
     if session.session is not None:
         fetches.arrived(session.session, Asker.of(answering.terms))
-        context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
+        # Fewer than were named where the request forgets some of them.
+        context.add_buffered(PARTITION_BYTES * (len(session.partitions) - len(wanted)))
     return answering.begin()
 
 
