@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import alerts_table
 import kafka_tests_table
 
 from fencepost.broker import apis
@@ -410,6 +411,7 @@ def metrics() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "metrics": metrics,
+    "alerts": alerts_table.alerts,
     "broker-configs": broker_configs,
     "topic-configs": topic_configs,
     "different-defaults": different_defaults,

@@ -1,8 +1,8 @@
 """Runs the procedures of docs/OPERATIONS.md: its property files and commands, on nodes of its own.
 
 A machine of the page is a directory here, and an address HOST:PORT of the page a free port of
-loopback. `systemctl` starts and stops the node with the machine's property file; every other command
-is given to bash as the page has it.
+loopback. `systemctl` starts and stops the node with the machine's property file; every other
+command is given to bash as the page has it.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Site:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        (directory / "backup").mkdir()
         self.format_options = ""
         """Added to each `fencepost format`."""
         self._launcher = Launcher()

@@ -14,6 +14,7 @@ START = "index.md"
 GUIDES = (
     "README",
     "GUIDE",
+    "OPERATIONS",
     "SPARK",
     "CODEC",
     "FORMATS",
