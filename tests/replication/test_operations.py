@@ -162,7 +162,7 @@ def empty(disk: Path) -> None:
 
 
 def test_a_backup_is_restored_as_it_was(cluster: Site) -> None:
-    cluster.carry_out("## Backup and restore")
+    cluster.carry_out("### Directories of stopped nodes")
     cluster.run(procedure("### Restore")[-1])
     produce(cluster, "lost")
     cluster.carry_out("### Restore")
@@ -170,6 +170,14 @@ def test_a_backup_is_restored_as_it_was(cluster: Site) -> None:
     assert replicas(cluster) == {1, 2, 3}
     produce(cluster, "again")
     assert values(cluster) == ["again", "first"]
+
+
+@pytest.mark.spark
+def test_a_topic_is_archived_into_files_and_replayed(cluster: Site) -> None:
+    produce(cluster, "second", "third")
+    cluster.carry_out("### Topics as files")
+    read = "fencepost consume orders-again --isolation-level read_committed"
+    assert sorted(cluster.command("h1", read).split()) == values(cluster)
 
 
 def test_a_disk_that_was_full_is_whole_again(cluster: Site) -> None:
