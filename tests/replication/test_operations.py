@@ -176,7 +176,7 @@ def test_a_backup_is_restored_as_it_was(cluster: Site) -> None:
 def test_a_topic_is_archived_into_files_and_replayed(cluster: Site) -> None:
     produce(cluster, "second", "third")
     cluster.carry_out("### Topics as files")
-    read = "fencepost consume orders-again --isolation-level read_committed"
+    read = "fencepost consume orders-again --isolation read_committed"
     assert sorted(cluster.command("h1", read).split()) == values(cluster)
 
 
