@@ -12,7 +12,7 @@ import pytest
 
 from .operations_guide import Site, opened, procedure
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
