@@ -23,7 +23,7 @@ from fencepost.testing.ports import LOOPBACK, free_ports
 from ..waiting import DEADLINE_S, eventually
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
-COMMAND_TIMEOUT_S = 240
+COMMAND_TIMEOUT_S = 400
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ADDRESS = re.compile(r"\b([hcb]\d):(\d+)")
 _HOSTS = re.compile(r"\b[hcb]\d\b")

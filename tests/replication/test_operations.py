@@ -173,6 +173,7 @@ def test_a_backup_is_restored_as_it_was(cluster: Site) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(1500)
 def test_a_topic_is_archived_into_files_and_replayed(cluster: Site) -> None:
     produce(cluster, "second", "third")
     cluster.carry_out("### Topics as files")
