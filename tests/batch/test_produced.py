@@ -245,6 +245,16 @@ def test_lz4_blocks_that_depend_on_each_other_are_refused(stored, size_bytes):
     assert [len(record.value) for record in read_records(batch)] == [size_bytes]
 
 
+@pytest.mark.parametrize("size_bytes", range(8))
+def test_an_lz4_frame_that_ends_in_its_head_is_damaged(size_bytes):
+    plain = build([Record(0, NOW_MS, 0, b"k", b"v")])
+    batch = plain[:HEADER_BYTES] + lz4.frame.compress(b"", block_linked=False)[:size_bytes]
+    pack_into(">i", batch, 8, len(batch) - 12)
+    pack_into(">h", batch, 21, Codec.LZ4)
+    stamp_crc(batch)
+    assert refused(batch).code is ErrorCode.INVALID_RECORD
+
+
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_inflated_records_have_a_greatest_size(codec):
     records = [Record(0, NOW_MS, 0, None, bytes(50_000), ())]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from fencepost.cli.brokers_decommission import replacements
+from fencepost.cli.brokers_decommission import _Leaving, replacements
 from fencepost.cli.failures import InputError
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as ClientCluster
-from fencepost.client.metadata import TopicPartition
+from fencepost.client.metadata import Node, PartitionInfo, TopicInfo, TopicPartition
+from fencepost.client.replicas import Outcome, Reassignment
 from fencepost.testing import Cluster
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
 from ..waiting import DEADLINE_S, eventually
 from .commands import Fencepost
@@ -195,3 +201,50 @@ def test_a_replacement_is_in_a_rack_of_its_own_and_on_the_emptiest_broker():
     assert replacements({TopicPartition("t", 0): [2, 3]}, 1, [2, 3], racks) == {}
     with pytest.raises(InputError, match="t-0, t-1, t-2 and 1 more: every broker"):
         replacements(targets, 1, [2], racks)
+
+
+class Seen:
+    """A cluster as `decommission` sees it: broker 3 is to leave, broker 4 is fenced."""
+
+    def __init__(self, replicas: list[tuple[int, ...]], moving: dict[int, Reassignment]) -> None:
+        self.replicas = replicas
+        self.moving = {TopicPartition("t", number): one for number, one in moving.items()}
+        self.deleted = False
+
+    def list_topics(self, *, include_internal: bool) -> list[TopicInfo]:
+        assert include_internal
+        partitions = {
+            number: PartitionInfo(number, ids[0], 1, ids, ids, ())
+            for number, ids in enumerate(self.replicas)
+        }
+        return [TopicInfo("t", Uuid.ZERO, False, {} if self.deleted else partitions)]
+
+    def list_reassignments(self) -> dict[TopicPartition, Reassignment]:
+        return self.moving
+
+    def describe_cluster(self, *, include_fenced: bool) -> SimpleNamespace:
+        nodes = [Node(id_, "127.0.0.1", id_) for id_ in range(1, 5)]
+        return SimpleNamespace(brokers=nodes, fenced=frozenset({4}))
+
+    def alter_reassignments(self, plan: dict[TopicPartition, list[int]]) -> dict[Any, Outcome]:
+        self.deleted = True
+        return dict.fromkeys(plan, Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    def leaving(self) -> _Leaving:
+        arguments = argparse.Namespace(broker=3, brokers=None, throttle=None, wait=1)
+        return _Leaving(cast(Admin, self), arguments)
+
+
+def test_what_is_on_its_way_already_is_not_planned_and_no_fenced_broker_is_a_target():
+    on_its_way = Reassignment(replicas=(2, 3, 1), adding=(2,), removing=(3,))
+    seen = Seen([(3, 1), (2, 3, 1), (3,)], {1: on_its_way})
+    assert seen.leaving().plan() == {TopicPartition("t", 0): [2, 1], TopicPartition("t", 2): [1]}
+
+
+def test_moves_of_other_brokers_are_not_waited_for():
+    other = Reassignment(replicas=(1, 2), adding=(2,), removing=(1,))
+    assert Seen([(1, 2)], {0: other}).leaving().move_replicas() == 0
+
+
+def test_a_topic_that_is_deleted_meanwhile_does_not_end_a_decommission():
+    assert Seen([(3, 1)], {}).leaving().move_replicas() == 1

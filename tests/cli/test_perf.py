@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from fencepost.cli.perf_figures import ConsumeFigures, ProduceFigures, percentile
+from fencepost.batch.records import Record
+from fencepost.cli import perf_figures
+from fencepost.cli.perf_figures import (
+    LATENCIES_MAX,
+    ConsumeFigures,
+    ProduceFigures,
+    percentile,
+)
 
 from .commands import Fencepost
 
@@ -105,3 +112,40 @@ def test_percentiles_are_those_of_the_records():
     assert (told["records"], told["avg_latency_ms"], told["max_latency_ms"]) == (10, 4.5, 9.0)
     assert told["p50_ms"] == 4.0  # of every second record
     assert ConsumeFigures(1, is_detailed=False, is_quiet=True).document()["records"] == 0
+
+
+def test_one_of_so_many_latencies_is_kept_as_there_is_room_for():
+    figures = ProduceFigures(LATENCIES_MAX + 1, 60_000, is_quiet=True)
+    for number in range(4):
+        figures.add(float(number), 1)
+    assert figures.document()["p99_9_ms"] == 2.0, "of records 0 and 2"
+
+
+def test_each_line_of_progress_is_of_its_own_interval(capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(perf_figures.time, "monotonic", lambda: now[0])
+    figures = ProduceFigures(4, 1_000, is_quiet=False)
+    for latency_ms in (9.0, 5.0):
+        now[0] += 1
+        figures.add(latency_ms, 1 << 20)
+    assert capsys.readouterr().out.splitlines() == [
+        f"1 records sent, 1.0 records/sec (1.00 MB/sec), {ms} ms avg latency, {ms} ms max latency."
+        for ms in ("9.0", "5.0")
+    ]
+
+
+def test_rebalances_do_not_count_as_fetching_and_belong_to_one_row(capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(perf_figures.time, "time", lambda: now[0])
+    figures = ConsumeFigures(1_000, is_detailed=True, is_quiet=False)
+    records = [Record(0, 0, 0, None, bytes(1 << 20))]
+    figures.add_rebalance(500.0)
+    for _ in range(2):
+        now[0] += 1
+        figures.add(records)
+    figures.end()
+    rows = [line.split(", ")[2:] for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["1.0000", "1.0000", "1", "1.0000", "500", "500", "2.0000", "2.0000"]
+    assert rows[1] == ["2.0000", "1.0000", "2", "1.0000", "0", "1000", "1.0000", "1.0000"]
+    told = figures.document()
+    assert (told["rebalance_ms"], told["fetch_ms"]) == (500.0, 1500.0)

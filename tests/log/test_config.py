@@ -16,6 +16,7 @@ from fencepost.log.configdef import (
     distinct,
     each_of,
     non_empty,
+    one_of,
 )
 
 LONG_MAX = (1 << 63) - 1
@@ -203,6 +204,25 @@ def test_passwords_are_never_shown():
         secret.parse("")
     assert "hidden" in str(raised.value)
     assert secret.parse(" x ") == " x "
+    with pytest.raises(ConfigError) as raised:
+        ConfigDef("ssl.key", ConfigType.PASSWORD, None, "", one_of("a")).parse("hush")
+    assert "hush" not in str(raised.value) + raised.value.answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "validator", "value", "answer"),
+    [
+        (ConfigType.DOUBLE, between(0, 1), 1e10, "1.0E10 for configuration x: Value must be no"),
+        (ConfigType.LIST, each_of("a", may_be_empty=False), "", "[] for configuration x: String"),
+        (ConfigType.LIST, each_of("a"), "a,b", "b for configuration x: String must be one of: a"),
+        (ConfigType.INT, between(1, 2), 0, "0 for configuration x: Value must be at least 1"),
+    ],
+)
+def test_a_refused_value_is_answered_as_kafka_writes_it(kind, validator, value, answer):
+    with pytest.raises(ConfigError) as raised:
+        ConfigDef("x", kind, None, "", validator).parse(value)
+    assert raised.value.answer.startswith(f"Invalid value {answer}")
+    assert raised.value.at("line 3").answer == raised.value.answer, "clients have no lines"
 
 
 def test_lists_of_the_wrong_type_are_refused():

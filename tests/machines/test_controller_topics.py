@@ -318,6 +318,32 @@ def test_brokers_of_one_rack_differ_by_one_replica_at_most(
         assert spread(placed, [n for n, of in enumerate(racks) if of == rack]) <= 1
 
 
+def test_levelling_gives_a_fenced_broker_no_replica_of_an_active_one() -> None:
+    brokers = [broker(0), broker(1), broker(2, fenced=True)]
+    assert place_replicas(brokers, 2, 2, 3) == [[1, 0], [0, 1]]
+
+
+def test_levelling_takes_no_rack_from_a_partition() -> None:
+    brokers = [broker(n, str(n % 4)) for n in range(8)]
+    placed = place_replicas(brokers, 5, 2, 30)
+    assert all(first % 4 != second % 4 for first, second in placed)
+
+
+def test_levelling_gives_each_leader_different_followers() -> None:
+    placed = place_replicas([broker(n) for n in range(4)], 6, 2, 7)
+    assert len(set(map(tuple, placed))) == 6
+
+
+def test_levelling_goes_by_way_of_a_third_broker() -> None:
+    brokers = [broker(n, str(n % 4)) for n in range(12)]
+    assert spread(place_replicas(brokers, 6, 6, 23), list(range(12))) <= 1
+
+
+def test_racks_of_different_sizes_keep_their_shares() -> None:
+    brokers = [broker(n, rack) for n, rack in enumerate("CBAC")]
+    assert place_replicas(brokers, 2, 2, 45) == [[2, 0], [1, 2]]
+
+
 @pytest.mark.parametrize(("racks", "heirs"), [(1, 29), (2, 15), (3, 20), (5, 24), (30, 29)])
 def test_what_a_broker_leads_is_inherited_by_all_in_other_racks(racks: int, heirs: int) -> None:
     """Not by the same one or two, who would have to bear all of its load."""

@@ -98,3 +98,20 @@ def test_a_line_is_written_once_for_all_of_one_reason_and_one_when_it_is_over(wo
     world.halted.look()
     assert lines(caplog)[0][1].endswith("not halted any more")
     assert world.halted.now() == []
+
+
+def test_a_replica_that_stands_still_for_another_cause_is_not_over(world, caplog):
+    world.second = [HaltedReplica("t-0", HaltCause.NO_LEADER, "no leader")]
+    world.look_for(LASTING_MS)
+    assert lines(caplog) == [(logging.WARNING, "1 halted replica (t-0): no leader")]
+    world.second = [HaltedReplica("t-0", HaltCause.FETCHING_STOPPED, "refused")]
+    world.look_for(LASTING_MS - LOOK_EVERY_MS)
+    assert lines(caplog) == []
+    world.look_for(LOOK_EVERY_MS)
+    assert lines(caplog) == [(logging.WARNING, "1 halted replica (t-0): refused")]
+
+
+def test_as_many_as_may_be_named_are_named_without_a_rest():
+    names = [f"t-{number}" for number in range(NAMED_MAX)]
+    halted = [HaltedReplica(name, HaltCause.NO_LEADER, "no leader") for name in names]
+    assert list(in_lines(halted)) == ["5 halted replicas (t-0, t-1, t-2, t-3, t-4): no leader"]

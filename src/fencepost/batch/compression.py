@@ -114,14 +114,15 @@ def decompress(codec: str | int, data: Buffer, max_bytes: int = DECOMPRESSED_BYT
     return _DECOMPRESS[codec_of(codec)](data, max_bytes)
 
 
-def check_is_portable(codec: str | int, data: Buffer) -> None:
+def check_is_portable(lz4_frame: Buffer) -> None:
     """Raise unless Java's clients read what `decompress` reads of this.
 
-    DecompressionError CORRUPT_MESSAGE for an lz4 frame with blocks that depend on each other.
+    DecompressionError CORRUPT_MESSAGE for a frame with blocks that depend on each other. What is no
+    frame is passed over: it is damaged.
     """
-    if codec_of(codec) is not Codec.LZ4 or bytes(data[:4]) != _LZ4_MAGIC:
+    if bytes(lz4_frame[:4]) != _LZ4_MAGIC:
         return
-    if len(data) < 5 or data[4] & _LZ4_INDEPENDENT:
+    if len(lz4_frame) < 5 or lz4_frame[4] & _LZ4_INDEPENDENT:
         return
     raise DecompressionError(
         ErrorCode.CORRUPT_MESSAGE,

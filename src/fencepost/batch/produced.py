@@ -280,7 +280,7 @@ def _check_records(
     payload: Buffer = b""
     try:
         if header.compression == Codec.LZ4:
-            check_is_portable(Codec.LZ4, memoryview(data)[HEADER_BYTES:])
+            check_is_portable(memoryview(data)[HEADER_BYTES:])
         payload = read_payload(data, 0, header, max_decompressed_bytes)
         return payload, walk(payload, wanted)
     except RecordError as error:

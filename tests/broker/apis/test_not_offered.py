@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from fencepost.broker.apis import list_config_resources
+from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage
+from fencepost.machines.image.persistent import PersistentMap
 from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.api_versions import ApiVersionsRequest
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.list_config_resources import ListConfigResourcesRequest
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
@@ -74,6 +82,24 @@ def test_config_resources_are_the_topics_and_brokers(
 def test_a_type_of_resources_that_does_not_exist_lists_nothing(client: Client, kind: int) -> None:
     answer = client.ask(ListConfigResourcesRequest(resource_types=[2, kind]), 1)
     assert (answer.error_code, answer.config_resources) == (35, [])
+
+
+def test_a_fenced_broker_is_listed_among_config_resources() -> None:
+    listeners = (ListenerImage("PLAINTEXT", "broker", 9, 0),)
+    fenced = BrokerImage(5, 1, Uuid.ZERO, listeners, (), None, True, False, ())
+    image = ClusterImage(brokers=PersistentMap({5: fenced}))
+    context: Any = SimpleNamespace(api_version=1, listener_name="PLAINTEXT")
+    asked = ListConfigResourcesRequest(resource_types=[4])
+    metadata: Any = SimpleNamespace(image=image)
+    with pytest.raises(StopIteration) as done:
+        next(list_config_resources.handle(context, asked, metadata=metadata))
+    assert [one.resource_name for one in done.value.value.config_resources] == ["5"]
+
+
+def test_a_token_is_refused_to_an_owner_of_the_type_that_was_sent(client: Client) -> None:
+    request = CreateDelegationTokenRequest(owner_principal_type="Group", owner_principal_name="a")
+    answer = client.ask(request, 3)
+    assert (answer.principal_type, answer.principal_name) == ("Group", "a")
 
 
 def test_client_metrics_are_none(client: Client) -> None:

@@ -58,10 +58,10 @@ class World:
         self.defaults.look()
         return [address for address, *_ in self.sent[before:]]
 
-    def register(self, *broker_ids: int, epoch: int = 5) -> None:
+    def register(self, *broker_ids: int, epoch: int = 5, is_fenced: bool = False) -> None:
         listeners = (ListenerImage("PLAINTEXT", "broker", 9, 0),)
         brokers = {
-            id_: BrokerImage(id_, epoch, Uuid.ZERO, listeners, (), None, False, False, ())
+            id_: BrokerImage(id_, epoch, Uuid.ZERO, listeners, (), None, is_fenced, False, ())
             for id_ in broker_ids
         }
         self.image = ClusterImage(brokers=PersistentMap(brokers))
@@ -119,6 +119,8 @@ def test_a_broker_asks_each_active_controller_once(logged):
     assert "num.partitions" not in line
     world.leader_id = -1
     assert world.look() == []
+    world.leader_id = 1
+    assert world.look() == [("controller", 1)], "it is active again, and may be another process"
 
 
 def test_a_node_that_does_not_answer_is_asked_again():
@@ -150,6 +152,15 @@ def test_the_active_controller_asks_each_broker_once_per_registration(logged):
     assert f"num.partitions=6 of broker {asked} counts only" in line
     assert "takes num.partitions=2 of this controller" in line
     world.register(100, epoch=6)
+    assert world.look() == [("broker", 9)]
+
+
+def test_a_fenced_broker_is_asked_when_it_is_active():
+    world = World("controller")
+    world.leader_id = NODE
+    world.register(100, is_fenced=True)
+    assert world.look() == []
+    world.register(100)
     assert world.look() == [("broker", 9)]
 
 

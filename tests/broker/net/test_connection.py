@@ -11,6 +11,7 @@ import pytest
 from fencepost.broker.net import memory_budget
 from fencepost.broker.net.connection import SMALL_FRAME_BYTES, Connection
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.turn import Turn
 
 from .test_memory_bounds import SteppedLoop
 
@@ -45,6 +46,7 @@ class Host:
 
     def __init__(self) -> None:
         self.loop = cast(asyncio.AbstractEventLoop, SteppedLoop())
+        self.turn = Turn(lambda begin: None)  # which never ends
         self.connections: list[Connection] = []
         self.memory_budget = MemoryBudget(self.loop, lambda: self.connections, FRAME_BYTES_MAX)
         self.max_frame_bytes = FRAME_BYTES_MAX

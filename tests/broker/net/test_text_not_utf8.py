@@ -132,6 +132,8 @@ def join(**fields: Any) -> JoinGroupRequest:
     ids=["group", "instance", "protocol type", "protocol", "member"],
 )
 def test_no_member_has_such_a_text(client, message, error):
+    looked_for = FindCoordinatorRequest(key="g")
+    eventually(lambda: ask(client, looked_for, 3).error_code == ErrorCode.NONE)
     eventually(lambda: ask(client, message, 5).error_code == error)
 
 

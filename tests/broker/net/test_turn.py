@@ -144,6 +144,7 @@ class Taker(asyncio.Transport):
         self.is_reading = True
 
     def write(self, data: Any) -> None:
+        assert len(data) > 0, "or who writes would write for ever"
         self.sent_bytes += len(data)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -285,6 +286,33 @@ def test_many_clients_that_fetch_much_are_written_a_quantum_at_a_time(
     assert total >= CLIENTS * BATCHES * BATCH_BYTES, "all have what they asked for"
     assert max(max(one) for one in seen) <= 2 * QUANTUM_BYTES + SMALL_BYTES, "flushed twice at most"
     assert len(seen) <= 20 * total // TURN_BYTES, "and turns are used"
+
+
+def test_who_is_disconnected_is_still_offered_all_that_was_to_be_written(
+    narrow: RunningNode,
+) -> None:
+    def disconnect() -> tuple[int, int]:
+        client = Peer(narrow)
+        output = client.connection._output
+        output.put([bytes(3 * QUANTUM_BYTES), bytes(QUANTUM_BYTES + 1)])
+        before = client.transport.sent_bytes
+        client.connection.disconnect()
+        client.connection.connection_lost(None)
+        return before, client.transport.sent_bytes
+
+    assert narrow.call(disconnect) == (0, 4 * QUANTUM_BYTES + 1)
+
+
+def test_who_does_not_wait_to_receive_is_not_counted_for_that(node: RunningNode) -> None:
+    def go_on() -> list[int]:
+        client = Peer(node)
+        counted = [client.connection.go_on()]
+        client.connection._have_received(2 * turns.TURN_BYTES)
+        counted.append(client.connection.go_on())
+        client.connection.connection_lost(None)
+        return counted
+
+    assert node.call(go_on) == [0, connections.SCRATCH_SIZE_BYTES]
 
 
 def test_what_many_fetches_read_at_once_is_bounded(

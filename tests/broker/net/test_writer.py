@@ -76,6 +76,15 @@ def test_a_vector_has_no_more_parts_than_systems_allow(pair: Any) -> None:
     assert writer.write_some(deque([b"x"] * (VECTOR_PARTS + 1)), QUANTUM_BYTES) == VECTOR_PARTS
 
 
+def test_a_vector_has_no_more_bytes_than_may_be_written(pair: Any) -> None:
+    near, far = pair
+    _, writer = over(near)
+    for most_bytes, taken in ((7, b"onetwot"), (6, b"onetwo"), (5, b"onetw"), (2, b"on")):
+        parts: deque[Any] = deque([b"one", b"two", b"three"])
+        assert writer.write_some(parts, most_bytes) == most_bytes
+        assert far.recv(100) == taken
+
+
 def test_nothing_overtakes_what_the_transport_has_left_to_write(pair: Any) -> None:
     near, _ = pair
     transport, writer = over(near, unwritten=1)

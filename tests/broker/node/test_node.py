@@ -7,6 +7,7 @@ import time
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.node.housekeeping import REMOVAL_INTERVAL_MS
 from fencepost.broker.node.node import Node, StartError
 from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
@@ -385,15 +386,18 @@ def test_a_deleted_partition_is_emptied_after_the_delay(node_factory, monkeypatc
             return len([path for path in data_dir.iterdir() if path.name.endswith("-delete")])
 
         if is_kept:
-            running.call(list, running.node.housekeeping._remove_deleted(0))
+            housekeeping = running.node.housekeeping
+            running.call(list, housekeeping._remove_deleted(0))
             assert left() == 30
+            looks_again_ms = housekeeping._removal.deadline_ms
+            assert looks_again_ms <= housekeeping._core.now_ms() + REMOVAL_INTERVAL_MS
         else:
             eventually(lambda: left() == 0)
 
 
 def test_the_delay_of_a_deleted_partition_counts_from_its_deletion(node_factory):
     """And nothing else has to come by first: it is over when a timer of its own is."""
-    delay_ms = 5_000
+    delay_ms = REMOVAL_INTERVAL_MS - 1_000
     running = node_factory(log_segment_delete_delay_ms=delay_ms)
     storage, housekeeping = running.node.storage, running.node.housekeeping
     eventually(lambda: housekeeping._removal is None, "what an earlier process left is looked for")
@@ -411,7 +415,17 @@ def test_the_delay_of_a_deleted_partition_counts_from_its_deletion(node_factory)
         assert removal.deadline_ms - delay_ms <= after_ms
         return storage.remove_deleted(first_ms + after_deletion_ms, delay_ms, 1)
 
+    def look_too_early() -> tuple[int, int]:
+        """For how long the next look is waited for, and how long that may be."""
+        now_ms, first_ms = housekeeping._core.now_ms, storage.first_deleted_ms
+        began_ms = now_ms()
+        assert list(housekeeping._remove_deleted(first_ms)) == []
+        left_ms = first_ms + delay_ms - began_ms
+        return housekeeping._removal.deadline_ms - now_ms(), left_ms
+
     assert running.call(remove, delay_ms - 1) == 0
+    waits_ms, left_ms = running.call(look_too_early)
+    assert waits_ms <= left_ms
     assert running.call(remove, delay_ms) == 1
 
 
