@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from fencepost.cli.perf_figures import ConsumeFigures, ProduceFigures, percentile
+from fencepost.batch.record import Record
+from fencepost.cli.perf_figures import (
+    LATENCIES_MAX,
+    ConsumeFigures,
+    ProduceFigures,
+    _rates,
+    percentile,
+)
 
 from .commands import Fencepost
 
@@ -105,3 +112,28 @@ def test_percentiles_are_those_of_the_records():
     assert (told["records"], told["avg_latency_ms"], told["max_latency_ms"]) == (10, 4.5, 9.0)
     assert told["p50_ms"] == 4.0  # of every second record
     assert ConsumeFigures(1, is_detailed=False, is_quiet=True).document()["records"] == 0
+
+
+def test_latencies_that_are_kept_are_bounded():
+    figures = ProduceFigures(LATENCIES_MAX + 1, 60_000, is_quiet=True)
+    for number in range(10):
+        figures.add(float(number), 1)
+    assert figures.document()["p99_9_ms"] == 8.0  # of every second record
+
+
+def test_rates_of_what_was_read():
+    assert _rates(2000, 500, 300, 3 << 20) == (1.5, 150, 500, 1500, 2.0, 200)
+    assert _rates(2000, 3000, 0, 0) == (0, 0, 3000, 0, 0, 0)
+
+
+def test_a_row_of_detail_is_of_its_own_interval(capsys: pytest.CaptureFixture[str]):
+    figures = ConsumeFigures(0, is_detailed=True, is_quiet=False)
+    figures.add_rebalance(250)
+    figures.add([Record(0, 0, 0, None, b"")] * 1000)
+    figures.add([Record(0, 0, 0, None, bytes(1 << 20))])
+    rows = [line.split(", ")[2:] for line in capsys.readouterr().out.splitlines()]
+    assert [(row[0], row[2], row[4]) for row in rows] == [
+        ("0.0000", "1000", "250"),
+        ("1.0000", "1001", "0"),
+    ]
+    assert float(rows[1][1]) == pytest.approx(float(rows[1][3]), rel=1e-3)  # one of a MiB
