@@ -129,7 +129,7 @@ def test_rates_of_the_quorum_are_of_the_last_half_minute():
     assert rate(10, 150) == 5  # of 10 s, which is all there is
     assert rate(RATE_WINDOW_S, 190) == 3
     assert rate(2 * RATE_WINDOW_S, 250) == 2  # of the last 30 s: 60 records
-    assert rate(10 * RATE_WINDOW_S, 490) == 1  # nobody looked meanwhile: of 240 s
+    assert rate(10 * RATE_WINDOW_S, 490) == 1  # no scrape meanwhile: of 240 s
 
 
 def test_connections_are_told_by_what_became_of_them():

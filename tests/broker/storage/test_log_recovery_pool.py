@@ -33,12 +33,12 @@ class Logs:
         self.pool = RecoveryPool(self, lambda: 2)  # type: ignore[arg-type]
 
     def begin_open(self, key: Any, *of: Any) -> PartitionOpening:
-        def load() -> Any:
-            assert self.go.wait(DEADLINE_S)
-            return Opened()
-
-        job = OpenJob(load, lambda: None, needs_recovery=True)  # type: ignore[arg-type, return-value]
+        job = OpenJob(self.load, self.load, needs_recovery=True)
         return PartitionOpening(self.data_dir, str(key), job)
+
+    def load(self) -> Any:
+        assert self.go.wait(DEADLINE_S)
+        return Opened()
 
     def finish_open(self, opening: PartitionOpening, running: Any) -> Any:
         running.result(DEADLINE_S)
@@ -53,9 +53,9 @@ def test_each_recovery_is_counted_by_itself(caplog: Any) -> None:
     logs = Logs()
     logs.go.set()
     for count in (3, 2):
-        openings = [logs.begin(number) for number in range(count)]
-        assert logs.begin(0) is openings[0]
-        for number, opening in enumerate(openings):
+        begun = [logs.begin(number) for number in range(count)]
+        assert logs.begin(0) is begun[0]
+        for number, opening in enumerate(begun):
             assert logs.pool.waiting_for(("t", number)) is not None
             logs.pool.finish(("t", number), opening)
     assert [record.args[0] for record in caplog.records] == [3, 2]
