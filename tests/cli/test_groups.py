@@ -257,3 +257,13 @@ def test_a_duration_has_a_bound_in_every_unit(text: str):
     assert _before_now_ms("PT2400000H") == _before_now_ms("P100000D") == 0
     with pytest.raises(UsageError, match="allowed is up to 100000 days"):
         _before_now_ms(text)
+
+
+def test_current_is_what_is_committed_or_else_the_end(
+    run: Fencepost, topic: str, produce: Callable[..., Ran]
+):
+    for partition, values in ((0, "a\nb\nc\n"), (1, "d\ne\n")):
+        produce(topic, values, "--partition", str(partition))
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    assert reset(run, group, "--topic", f"{topic}:0", "--to", "1") == {0: 1}
+    assert reset(run, group, "--topic", topic, "--to", "current") == {0: 1, 1: 2}

@@ -130,6 +130,7 @@ def test_rates_of_the_quorum_are_of_the_last_half_minute():
     assert rate(RATE_WINDOW_S, 190) == 3
     assert rate(2 * RATE_WINDOW_S, 250) == 2  # of the last 30 s: 60 records
     assert rate(10 * RATE_WINDOW_S, 490) == 1  # no scrape meanwhile: of 240 s
+    assert rate(10 * RATE_WINDOW_S + 20, 770) == 2  # 20 s are too short: of 260 s
 
 
 def test_connections_are_told_by_what_became_of_them():
