@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from fencepost.cli.epochs_drawing import Picture, Row, draw_svg, draw_text
+from fencepost.cli.epochs_drawing import (
+    DIVERGING_COLOR,
+    EPOCH_COLORS,
+    Picture,
+    Row,
+    draw_svg,
+    draw_text,
+)
 from fencepost.client.lineage import Divergence, ReplicaLineage
 from fencepost.client.offsets import EpochSpan
 
@@ -67,3 +74,20 @@ def test_svg_is_well_formed_to_scale_and_shows_what_names_hold_as_text():
     assert [float(bar.get("x", 0)) for bar in bars] == [206.0, 586.0, 776.0]
     texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"<1> & leader", "<note>", "<down>", "100", "200", "(no records)"} <= set(texts)
+
+
+def test_as_many_columns_are_drawn_as_fit_exactly():
+    picture = Picture("t-0", [Row("1 leader", lineage(1, (0, 0, 10), (1, 10, 20), (2, 20, 30)))])
+    assert draw_text(picture, 10 + 4 * 6)[1].split() == ["offset", "0", "10", "20", "30"]
+    assert draw_text(picture, 10 + 4 * 6 - 1)[1].split() == ["offset", "10", "20", "30"]
+
+
+def test_an_epoch_that_diverges_from_before_its_beginning_is_red_alone():
+    row = Row("1", lineage(1, (0, 0, 100), (2, 100, 200)), Divergence(50, 2, -1))
+    root = ElementTree.fromstring(draw_svg([Picture("t-0", [row])]))
+    bars = [one for one in root.iter("{http://www.w3.org/2000/svg}rect") if len(one)]
+    assert [(float(one.get("width", 0)), one.get("fill")) for one in bars] == [
+        (190.0, EPOCH_COLORS[0]),
+        (190.0, DIVERGING_COLOR),
+        (380.0, DIVERGING_COLOR),
+    ]

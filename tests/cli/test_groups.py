@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli.failures import UsageError
 from fencepost.cli.groups import COLUMNS, _progress
-from fencepost.cli.groups_offsets import existing
+from fencepost.cli.groups_offsets import _before_now_ms, existing
 from fencepost.cli.times import iso_time, now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
@@ -232,3 +233,37 @@ def test_offsets_of_a_deleted_topic_are_left_out_of_a_reset(
         "fencepost groups: gone-0 does not exist any more, and is left out\n"
         f"fencepost groups: {topic}-9 does not exist any more, and is left out\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "ago_ms"),
+    [
+        ("P1DT2H3M4.5S", 86_400_000 + 2 * 3_600_000 + 3 * 60_000 + 4_500),
+        ("PT1440M", 86_400_000),
+        ("pt0.25s", 250),
+        ("PT240000H", 864_000_000_000),
+        ("PT14400000M", 864_000_000_000),
+        ("PT864000000S", 864_000_000_000),
+    ],
+)
+def test_a_duration_is_counted_back_from_now(text: str, ago_ms: int):
+    earliest = now_ms()
+    found = _before_now_ms(text)
+    assert earliest - ago_ms <= found <= now_ms() - ago_ms
+
+
+@pytest.mark.parametrize("text", ["PT2400001H", "PT144000001M", "PT8640000001S", "P100000DT1S"])
+def test_a_duration_has_a_bound_in_every_unit(text: str):
+    assert _before_now_ms("PT2400000H") == _before_now_ms("P100000D") == 0
+    with pytest.raises(UsageError, match="allowed is up to 100000 days"):
+        _before_now_ms(text)
+
+
+def test_current_is_what_is_committed_or_else_the_end(
+    run: Fencepost, topic: str, produce: Callable[..., Ran]
+):
+    for partition, values in ((0, "a\nb\nc\n"), (1, "d\ne\n")):
+        produce(topic, values, "--partition", str(partition))
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    assert reset(run, group, "--topic", f"{topic}:0", "--to", "1") == {0: 1}
+    assert reset(run, group, "--topic", topic, "--to", "current") == {0: 1, 1: 2}

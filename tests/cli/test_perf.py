@@ -12,6 +12,7 @@ from fencepost.cli.perf_figures import (
     LATENCIES_MAX,
     ConsumeFigures,
     ProduceFigures,
+    _rates,
     percentile,
 )
 
@@ -149,3 +150,8 @@ def test_rebalances_do_not_count_as_fetching_and_belong_to_one_row(capsys, monke
     assert rows[1] == ["2.0000", "1.0000", "2", "1.0000", "0", "1000", "1.0000", "1.0000"]
     told = figures.document()
     assert (told["rebalance_ms"], told["fetch_ms"]) == (500.0, 1500.0)
+
+
+def test_rates_of_what_was_read():
+    assert _rates(2000, 500, 300, 3 << 20) == (1.5, 150, 500, 1500, 2.0, 200)
+    assert _rates(2000, 3000, 0, 0) == (0, 0, 3000, 0, 0, 0)

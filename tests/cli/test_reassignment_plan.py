@@ -82,3 +82,10 @@ def test_no_broker_gets_a_partition_twice_within_one_rack():
     racks = dict.fromkeys((1, 2, 3), "a")
     plan = make_plan(topic([1, 2], [1, 3], [1, 3], [1, 3]), [1, 2, 3], racks=racks)
     assert all(len(set(ids)) == 2 for ids in plan.values())
+
+
+def test_a_replica_leaves_a_rack_that_has_another_for_one_that_has_one_too():
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    plan = make_plan(topic(*[[1, 2, 3]] * 4), racks, racks=racks)
+    assert Counter(id_ for ids in plan.values() for id_ in ids) == dict.fromkeys(racks, 3)
+    assert all({racks[id_] for id_ in ids} == {"a", "b"} for ids in plan.values())

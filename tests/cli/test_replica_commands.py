@@ -8,10 +8,12 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fencepost.cli.partition_files import FILE_BYTES_MAX
+from fencepost.cli.reassign import _state
 from fencepost.cli.reassignment_throttles import (
     BROKER_KEYS,
     FOLLOWERS,
@@ -254,6 +256,23 @@ def test_who_is_throttled_on_the_way():
         other: ({1, 2}, {3}),
     }
     assert moves(current, {other: [4]}, under_way) == {other: ({1, 2}, {4})}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "moving", "state"),
+    [
+        (None, None, "no such partition"),
+        ((1, 2), Reassignment((1, 2), (2,), ()), "in progress"),
+        ((1, 2), None, "done"),
+        ((2, 1), None, "elsewhere"),  # another leader is preferred than the plan says
+        ((1, 2, 3), None, "elsewhere"),
+    ],
+)
+def test_a_move_is_done_when_the_replicas_are_those_of_the_plan_in_its_order(
+    replicas: tuple[int, ...] | None, moving: Reassignment | None, state: str
+):
+    info = None if replicas is None else SimpleNamespace(replicas=replicas)
+    assert _state([1, 2], info, moving) == state
 
 
 def test_moves_that_cannot_be(run: Fencepost, placed: str):

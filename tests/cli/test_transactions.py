@@ -7,9 +7,12 @@ import subprocess
 import pytest
 
 from fencepost.cli.main import main
+from fencepost.cli.transactions_json import as_json
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import FatalTransactionError
+from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
+from fencepost.client.transaction_admin import TransactionDescription
 
 from ..waiting import eventually
 from .commands import Fencepost
@@ -146,3 +149,20 @@ def test_a_pattern_that_is_none_is_named(run: Fencepost):
 
 def test_partitions_are_numbered_in_ascii(run: Fencepost, topic: str):
     assert run("transactions", "describe-producers", f"{topic}:\u0661").code == 2
+
+
+@pytest.mark.parametrize(("start_ms", "told"), [(-1, None), (0, 0), (7, 7)])
+def test_a_transactional_id_without_a_transaction_has_no_start(start_ms: int, told: int | None):
+    found = TransactionDescription(
+        "x", 1, 2, 3, "Ongoing", 60_000, start_ms, (TopicPartition("t", 4),)
+    )
+    assert as_json(found) == {
+        "transactional_id": "x",
+        "coordinator": 1,
+        "producer_id": 2,
+        "producer_epoch": 3,
+        "state": "Ongoing",
+        "timeout_ms": 60_000,
+        "start_ms": told,
+        "partitions": ["t:4"],
+    }

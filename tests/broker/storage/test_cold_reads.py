@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.storage.cold_reads import COLD_TRIES, RANGES_MAX, ColdReads, first_done
+from fencepost.broker.storage import cold_reads
+from fencepost.broker.storage.cold_reads import (
+    CHUNK_BYTES,
+    COLD_TRIES,
+    RANGES_MAX,
+    THREADS_PER_DIR,
+    ColdReads,
+    first_done,
+)
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.page_cache import NotCachedError, PageCache
 from fencepost.machines.partition.queries import MAX_TIMESTAMP
@@ -217,3 +225,45 @@ def test_ranges_are_bounded_and_read_once(tmp_path, disk):
     assert sorted(disk.asked) == sorted(one.path for one in missing[:RANGES_MAX])
     reads.close()
     eventually(lambda: not any(t.name == "fencepost-read" for t in threading.enumerate()))
+
+
+def test_a_range_is_read_to_its_end_or_as_far_ahead_as_is_wanted(tmp_path, monkeypatch):
+    path, read, original = tmp_path / "0.log", [], cold_reads.os.preadv
+    path.write_bytes(bytes(3 * CHUNK_BYTES))
+
+    def noting(descriptor, buffers, position):
+        read.append((position, len(buffers[0])))
+        return original(descriptor, buffers, position)
+
+    monkeypatch.setattr(cold_reads.os, "preadv", noting)
+    reads = ColdReads(PageCache(), Descriptors())
+    chunks = [(5, CHUNK_BYTES), (5 + CHUNK_BYTES, 100)]
+    for size_bytes, ahead_bytes in ((CHUNK_BYTES + 100, 0), (1, CHUNK_BYTES + 100)):
+        reads.begin(NotCachedError(str(path), 5, size_bytes), ahead_bytes).result(DEADLINE_S)
+        assert read == chunks
+        read.clear()
+    behind = NotCachedError(str(path), 3 * CHUNK_BYTES - 7, CHUNK_BYTES)  # the file was cut
+    reads.begin(behind).result(DEADLINE_S)
+    assert [position for position, _ in read] == [3 * CHUNK_BYTES - 7, 3 * CHUNK_BYTES]
+    reads.close()
+
+
+def test_a_directory_has_as_many_threads_as_it_has_use_for(tmp_path, disk):
+    before = set(threading.enumerate())
+
+    def threads():
+        new = set(threading.enumerate()) - before
+        return sum(one.name == "fencepost-read" for one in new)
+
+    disk.hung_dir = tmp_path.name
+    reads = ColdReads(PageCache(), Descriptors())
+    futures, counts = [], []
+    for at in range(THREADS_PER_DIR + 2):
+        futures.append(reads.begin(NotCachedError(f"{tmp_path}/t-0/{at}.log", 0, 1)))
+        counts.append(threads())
+    assert counts == [*range(1, THREADS_PER_DIR + 1), THREADS_PER_DIR, THREADS_PER_DIR]
+    disk.go.set()
+    for future in futures:
+        future.result(DEADLINE_S)
+    reads.close()
+    eventually(lambda: not threads())

@@ -14,7 +14,11 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import share_files
 from fencepost.broker.storage.data_dirs import open_data_dirs
-from fencepost.broker.storage.storage import open_storage
+from fencepost.broker.storage.storage import (
+    SHORTAGE_TOLD_EVERY_S,
+    ShortageLog,
+    open_storage,
+)
 from fencepost.log.disk import OsDisk, OsFile
 from fencepost.log.errors import LogError
 from fencepost.log.meta import format_log_dir, read_meta_properties
@@ -494,3 +498,60 @@ def test_a_partition_moved_by_hand_is_found_and_the_controller_is_told(dirs):
     eventually(lambda: dirs.image_directory(1) == moved)
     with dirs.running.connect() as client:
         assert produce_to(client, "t", 1, batch(b"more")).base_offset == 1
+
+
+def storage_of(tmp_path, names):
+    paths = ",".join(str(tmp_path / name) for name in names)
+    config = BrokerConfig.load(None, {"log.dirs": paths})
+    return open_storage(config, share_files(config, 4_096), lambda: 0)
+
+
+def close_storage(storage, broker_epoch=-1):
+    return storage.close(clean=True, broker_epoch=broker_epoch, high_watermarks={})
+
+
+def test_the_last_broker_epoch_is_known_if_all_directories_were_closed_with_it(tmp_path):
+    """The controller keeps a replica eligible that says so (KIP-966)."""
+    assert close_storage(storage_of(tmp_path, "ab"), 7)
+    found = storage_of(tmp_path, "ab")
+    assert found.previous_broker_epoch() == 7 and not found.may_need_recovery
+    assert close_storage(found, 8)
+    found = storage_of(tmp_path, "abc")
+    assert found.previous_broker_epoch() == -1  # there is none of the new one
+    found.data_dirs[1].fail("the disk refuses")
+    assert close_storage(found, 9)
+    found = storage_of(tmp_path, "abc")
+    assert [one.logs.was_clean for one in found.data_dirs] == [True, False, True]
+    assert found.previous_broker_epoch() == -1 and found.may_need_recovery
+    close_storage(found)
+
+
+def test_a_shortage_is_told_with_how_many_it_concerned(caplog):
+    shortages = ShortageLog()
+    for name in "abc":
+        shortages.note(name)
+    shortages._told_at -= SHORTAGE_TOLD_EVERY_S
+    shortages.note("d")
+    shortages._told_at -= SHORTAGE_TOLD_EVERY_S
+    shortages.note("e")
+    assert [record.args for record in caplog.records] == [(1, "a"), (3, "d"), (1, "e")]
+
+
+def test_the_first_deletion_of_all_directories_counts(tmp_path):
+    storage = storage_of(tmp_path, "abc")
+    assert storage.first_deleted_ms is None
+    for number, deleted_ms in enumerate((300, 100, 200)):
+        storage.data_dirs[number].logs.note_deleted("t-0.x-delete", deleted_ms)
+    assert storage.first_deleted_ms == 100
+    storage.data_dirs[1].fail("the disk refuses")
+    assert storage.first_deleted_ms == 200
+    close_storage(storage)
+
+
+def test_what_formatting_leaves_when_it_is_cut_short_is_harmless(tmp_path):
+    (tmp_path / "a" / "lost+found").mkdir(parents=True)
+    (tmp_path / "a" / "meta.properties.tmp").write_text("half")
+    (tmp_path / "a" / ".lock").write_text("")
+    found = opened(tmp_path)
+    assert all(one.is_online for one in found.all)
+    close(found)

@@ -88,6 +88,46 @@ def test_neighbours_are_merged_up_to_the_target(
     assert list(compaction._groups(other, 10)) == []
 
 
+def test_what_is_merged_between_two_exchanges_is_bounded(tmp_path: Path):
+    merge = compaction.Merge((), "")
+    counts = [compaction.PIECES_MAX - 1, 1, compaction.PIECES_MAX + 5, 2, 3]
+    plans = [
+        compaction._Plan(tmp_path, tmp_path, (), (merge,) * count, number)
+        for number, count in enumerate(counts)
+    ]
+    slices = list(compaction._slices(plans))
+    assert [[plan.size for plan in some] for some in slices] == [[0, 1], [2], [3, 4]]
+
+
+def test_large_files_are_copied_a_row_group_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(compaction, "BATCH_ROWS", 2)
+    monkeypatch.setattr(compaction, "ROW_GROUP_BYTES", 1)
+    before = world.records()
+    told: list[tuple[int, int]] = []
+    done = compact(world.layout, on_progress=lambda *shares: told.append(shares))
+    assert world.records() == before
+    groups = [pq.ParquetFile(path).metadata.num_row_groups for path in files_of(world)]
+    assert min(groups) > 2
+    sizes = [path.stat().st_size for path in files_of(world)]
+    assert (done.rows, done.bytes_after) == (60, sum(sizes))
+    assert told[-1] == (done.bytes_before, done.bytes_before) and len(told) == 2
+    assert told[0][0] < done.bytes_before
+
+
+def test_rows_that_get_lost_on_the_way_stop_it(world: World, monkeypatch: pytest.MonkeyPatch):
+    original, before = compaction._row_groups, files_of(world)
+
+    def losing(file: pq.ParquetFile, path: Path) -> Any:
+        return (table.slice(1) for table in original(file, path))
+
+    monkeypatch.setattr(compaction, "_row_groups", losing)
+    with pytest.raises(ArchiveError, match=r"has \d+ rows of \d+"):
+        compact(world.layout)
+    assert files_of(world) == before
+
+
 def test_topics_of_one_name_are_kept_apart(world: World):
     world.topic_id = "id-2"
     world.archive({0: (0, 3), 1: (0, 3)}, begins={0: 0, 1: 0})
