@@ -150,9 +150,9 @@ def test_offsets_are_shifted_and_clamped_with_a_warning(
     assert reset(run, group, "--all-topics", "--shift-by", "-2") == {0: 1}
     assert reset(run, group, "--all-topics", "--shift-by", "1") == {0: 2}
     for words, warning, offset in (
-        (("--shift-by", "50"), f"{topic}-0: 52 is behind the log's end; 5 is taken", 5),
+        (("--shift-by", "50"), f"{topic}-0: 52 is beyond the log's end; 5 is taken", 5),
         (("--shift-by", "-50"), f"{topic}-0: -45 is before the log's start; 0 is taken", 0),
-        (("--to", "99"), f"{topic}-0: 99 is behind the log's end; 5 is taken", 5),
+        (("--to", "99"), f"{topic}-0: 99 is beyond the log's end; 5 is taken", 5),
     ):
         ran = run("groups", "offsets", group, "--topic", f"{topic}:0", *words)
         assert ran.err == f"fencepost groups: {warning}\n"

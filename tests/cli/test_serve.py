@@ -73,6 +73,23 @@ def _check_it_goes(ready: Path, config: Path, controller: str) -> None:
 
 
 @pytest.mark.slow
+def test_the_ready_file_is_written_through_no_link(tmp_path: Path) -> None:
+    """It often is in a directory where other users can put links."""
+    ready, other = tmp_path / "ready", tmp_path / "other"
+    other.write_text("kept")
+    (tmp_path / "ready.tmp").symlink_to(other)
+    command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(tmp_path / "data"), "--ready-file", str(ready)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            eventually(ready.exists)
+        finally:
+            process.terminate()
+    assert other.read_text() == "kept"
+    assert not ready.is_symlink()
+
+
+@pytest.mark.slow
 def test_a_start_that_finds_the_directory_in_use_leaves_the_ready_file(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--listen", "127.0.0.1:0"]

@@ -113,6 +113,13 @@ def test_an_empty_cleanup_policy_keeps_everything():
     assert not config.is_compacted
 
 
+def test_errors_have_nothing_that_a_terminal_acts_on() -> None:
+    """A binary file that is taken for a properties file can have any key."""
+    text = str(ConfigError("a\nb\x1b[31m\0", "c\nd", "there is no such config"))
+    assert text.isprintable()
+    assert r"a\nb\x1b[31m\x00" in text
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -170,6 +170,40 @@ def test_a_resource_named_twice_is_not_changed_at_all() -> None:
     assert [r.error_code for r in reply.responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
+def test_what_is_stored_of_a_resource_is_bounded() -> None:
+    """Keys that no broker has may have any name: a stranger could fill the metadata with them."""
+    bench = cluster(1, resource_configs=TABLES)
+
+    def code(*changes: tuple[int, str, str | None]) -> ErrorCode:
+        return ErrorCode(bench.alter_config(RESOURCE_BROKER, "", *changes).error_code)
+
+    too_many, long = ErrorCode.INVALID_CONFIG, "x" * 32_000
+    assert code(*((SET, f"k{number}", "1") for number in range(1_001))) == too_many
+    assert bench.image.broker_configs() == {}
+    assert code(*((SET, f"k{number:03}", "1") for number in range(1_000))) == ErrorCode.NONE
+    assert code((SET, "another", "1")) == too_many
+    assert code((SET, "another", "1"), (DELETE, "k000", None)) == ErrorCode.NONE
+    assert code(*((SET, f"k{number:03}", long) for number in range(1, 34))) == too_many
+    assert code(*((SET, f"k{number:03}", long) for number in range(1, 33))) == ErrorCode.NONE
+    assert code((SET, "k040", long), (DELETE, "k001", None)) == ErrorCode.NONE
+    assert code((SET, "k041", "x" * 30_000)) == too_many
+
+
+def test_a_resource_that_has_too_much_may_shrink() -> None:
+    """Apache Kafka's controllers have no such bound, and their metadata is taken as it is."""
+    bench = cluster(1, resource_configs=TABLES)
+    bench.apply(
+        [
+            ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=f"k{n}", value="1")
+            for n in range(1_500)
+        ]
+    )
+    changed: list[tuple[int, str, str | None]] = [(SET, "k1", "2"), (DELETE, "k2", None)]
+    assert bench.alter_config(RESOURCE_BROKER, "", *changed).error_code == ErrorCode.NONE
+    more: list[tuple[int, str, str | None]] = [(SET, "one", "1"), (SET, "more", "1")]
+    assert bench.alter_config(RESOURCE_BROKER, "", *more).error_code == ErrorCode.INVALID_CONFIG
+
+
 # -- AlterConfigs -------------------------------------------------------------------------------
 
 

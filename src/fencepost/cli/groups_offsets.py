@@ -315,7 +315,7 @@ def _within_logs(cluster: Cluster, wanted: Offsets) -> Offsets:
     for partition, offset in wanted.items():
         chosen[partition] = min(max(offset, earliest[partition]), latest[partition])
         if offset > latest[partition]:
-            _warn(f"{partition}: {offset} is behind the log's end; {latest[partition]} is taken")
+            _warn(f"{partition}: {offset} is beyond the log's end; {latest[partition]} is taken")
         elif offset < earliest[partition]:
             _warn(
                 f"{partition}: {offset} is before the log's start; {earliest[partition]} is taken"

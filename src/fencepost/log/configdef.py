@@ -31,7 +31,8 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, key: str, value: object, allowed: str, answer: str | None = None) -> None:
-        super().__init__(f"{key}={value!r} is not allowed: {allowed}")
+        shown = key if key.isprintable() else repr(key)  # a binary file has keys for terminals
+        super().__init__(f"{shown}={value!r} is not allowed: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed

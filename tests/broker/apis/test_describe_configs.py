@@ -139,12 +139,15 @@ def test_an_empty_list_of_keys_is_all_of_them():
     assert len(result.configs) > 25
 
 
-def test_a_resource_named_twice_is_answered_twice():
-    resource = DescribeConfigsResource(
-        resource_type=TOPIC, resource_name="events", configuration_keys=["segment.bytes"]
-    )
-    answer = ask(a_node(), DescribeConfigsRequest(resources=[resource, resource]))
-    assert answer.results[0] == answer.results[1]
+def test_a_resource_named_again_is_answered_once_for_the_same_keys():
+    """Ten thousand repetitions of a broker would have been an answer of hundreds of megabytes."""
+    node = a_node()
+    asked = [
+        DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=keys)
+        for keys in [None, *[[]] * 1_000, ["log.retention.ms"], ["log.retention.ms"] * 2]
+    ]
+    results = ask(node, DescribeConfigsRequest(resources=asked), 4).results
+    assert [len(result.configs) > 1 for result in results] == [True, False]
 
 
 def test_documentation_comes_on_request_from_v3():

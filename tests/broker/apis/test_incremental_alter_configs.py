@@ -116,6 +116,14 @@ def test_a_config_that_no_broker_has_is_stored(name, caplog):
     assert node.image.broker_configs(1 if name else None) == {}
 
 
+def test_more_configs_than_a_resource_may_have_are_refused_at_once():
+    """By the broker that is asked, before it looks at each; the error is the controller's."""
+    node = a_node()
+    asked = [(f"no.such.{number}", SET, "1") for number in range(1_001)]
+    node.controller.error = ErrorCode.NOT_CONTROLLER
+    assert alter(node, resource(BROKER, "1", *asked)) == [ErrorCode.INVALID_CONFIG]
+
+
 def test_every_dynamic_config_of_kafka_can_be_set_to_what_it_is():
     node = a_node()
     for name in sorted(DYNAMIC_BROKER_KEYS):

@@ -76,9 +76,19 @@ def handle(
     metadata: MetadataCache,
     config: BrokerConfig,
 ) -> Generator[None, None, DescribeConfigsResponse]:
-    """Describe each resource of the request, in its order."""
+    """Describe each resource of the request, in its order.
+
+    One that is asked for again, with the same keys, is answered once: clients keep one answer for
+    each, and 50 KB of repetitions would otherwise make an answer of hundreds of megabytes.
+    """
     results = []
+    answered: set[tuple[int, str, frozenset[str]]] = set()
     for resource in request.resources:
+        keys = frozenset(resource.configuration_keys or ())
+        asked = (resource.resource_type, resource.resource_name, keys)
+        if asked in answered:
+            continue
+        answered.add(asked)
         results.append(_describe(_Configs(metadata.image, config), request, resource))
         yield
     return DescribeConfigsResponse(results=results)

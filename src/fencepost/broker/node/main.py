@@ -175,7 +175,9 @@ def _announce(ready_file: Path, node: Node) -> None:
     """Say in a file, whole or not at all, where clients are accepted."""
     text = "".join(f"{endpoint.local}\n" for endpoint in node.bound)
     partial = ready_file.with_name(ready_file.name + ".tmp")
-    partial.write_text(text)
+    partial.unlink(missing_ok=True)
+    with partial.open("x") as file:  # through no link that another user of /tmp has put there
+        file.write(text)
     partial.rename(ready_file)
 
 

@@ -18,6 +18,12 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 MAX_CONFIG_VALUE_CHARACTERS = 32_767
 """Longest value of a config."""
 
+MAX_CONFIGS = 1_000
+"""Most configs of one resource, and in what one request says of it: brokers' may have any names."""
+
+MAX_CONFIG_CHARACTERS = 1 << 20
+"""What the names and values of a resource's configs may come to, together."""
+
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids in the block that a broker is given."""
 

@@ -19,7 +19,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.log.config import TOPIC_CONFIGS, validate_topic_configs
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
-from fencepost.machines.controller.config import MAX_CONFIG_VALUE_CHARACTERS, ControllerConfig
+from fencepost.machines.controller.config import (
+    MAX_CONFIG_CHARACTERS,
+    MAX_CONFIG_VALUE_CHARACTERS,
+    MAX_CONFIGS,
+    ControllerConfig,
+)
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.min_isr import check_min_isr, cleared_elr
 from fencepost.machines.controller.names import check_topic_name
@@ -142,7 +147,15 @@ def _decide_each(
 
 
 def check_items(resource: Any) -> None:
-    """Refuse a resource of either API that names a config twice, or gives one null as its value."""
+    """Refuse a resource of either API that names a config twice, or gives one null as its value.
+
+    Likewise one with more configs than a resource may have: the rest is not looked at then.
+    """
+    if len(resource.configs) > MAX_CONFIGS:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"{len(resource.configs)} configs of one resource, the most is {MAX_CONFIGS}",
+        )
     names = [item.name for item in resource.configs]
     if len(set(names)) != len(names):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -169,6 +182,7 @@ def _change_records(
     merged = {**present, **changes}
     values = {name: value for name, value in merged.items() if value is not None}
     _check_values(config, kind, definitions, values, changes)
+    _check_size(present, values)
     _check_exists(image, config, kind, resource_name)
     return [
         ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=value)
@@ -272,6 +286,23 @@ def _check_values(
                 definitions[name].parse(value)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, error.answer) from None
+
+
+def _check_size(present: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """Refuse to store more configs of a resource than fit. What is too much already may shrink."""
+    for unit, most, before, after in (
+        ("configs", MAX_CONFIGS, len(present), len(values)),
+        ("characters", MAX_CONFIG_CHARACTERS, _characters(present), _characters(values)),
+    ):
+        if after > max(most, before):
+            raise Refused(
+                ErrorCode.INVALID_CONFIG,
+                f"the resource's configs would be {after} {unit}, the most is {most}",
+            )
+
+
+def _characters(values: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in values.items())
 
 
 def _check_exists(image: ClusterImage, config: ControllerConfig, kind: int, name: str) -> None:
