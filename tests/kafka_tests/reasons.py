@@ -26,6 +26,10 @@ CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
 GROUP_CONFIGS: Final = "configs of groups"
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
+CORDONED: Final = (
+    "cordoned.log.dirs is taken, and directories are shown as cordoned, at a metadata.version"
+    " before 4.3-IV0, too"
+)
 HALF_A_NODE: Final = "the end of a broker whose process goes on as the only controller"
 FEATURES: Final = "the features group, share and streams"
 
@@ -42,6 +46,7 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"NoSuchFieldException: (\w+)", INTERNALS, "the field {0}"),
     (r"ClassCastException: .*MockitoMock.* cast to class [\w.]*\.(\w+)", INTERNALS, "{0}"),
     (r"Unable to find metric (\w+)", INTERNALS, "metrics in the JVM"),
+    (r"Failed to assert cause of|Expected to halt directly", INTERNALS, "how a start of Kafka ends"),
     (r"min_version_level:31|expected: <31>|versions 7-31", NOT_OFFERED, UNRELEASED),
     (r"Invalid broker logger|There is no logger", NOT_OFFERED, LOGGERS),
     (r"listener\.name\.\S*ssl\.", NOT_OFFERED, "TLS"),
@@ -58,6 +63,8 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"UnsupportedVersionException.*SHARE_", NOT_OFFERED, SHARE_GROUPS),
     (r"UnsupportedVersionException.*STREAMS_", NOT_OFFERED, STREAMS_GROUPS),
     (r"[Rr]esources of type 16 have no configs", NOT_OFFERED, CLIENT_METRICS),
+    (r"Client quotas are not offered", NOT_OFFERED, QUOTAS),
+    (r"this cluster stores no credentials", NOT_OFFERED, SCRAM),
     (r"not offered: (.+)", NOT_OFFERED, "{0}"),
     (r"[Rr]esources of type 32 have no configs", NOT_OFFERED, GROUP_CONFIGS),
 )
@@ -90,6 +97,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         FAILED,
         "it allows unclean elections with sessions of 300 ms, and loses commits on a busy machine",
     ),
+    "EndToEndClusterIdTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
     "FeatureCommandTest#testDescribeWithKRaft": (NOT_OFFERED, FEATURES),
     "FeatureCommandTest#testDescribeWithKRaftAndBootstrapControllers": (NOT_OFFERED, FEATURES),
     "FeatureCommandTest#testDescribeWithUnstableApiVersions": (NOT_OFFERED, FEATURES),
@@ -117,6 +125,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         NOT_OFFERED,
         LOGGERS,
     ),
+    "PlaintextConsumerTest#testAsyncConsumerListTopics": (NOT_OFFERED, CONSUMER_GROUPS),
     "ProduceRequestTest#testCorruptLz4ProduceRequest": (INTERNALS, "metrics in the JVM"),
     "BrokerApiVersionsCommandTest#testBrokerApiVersionsCommandOutput": (
         NOT_OFFERED,
@@ -128,6 +137,12 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         FAILED,
         "it reads the record of an empty group that Kafka writes when the first member joins; ours"
         " writes none before the first generation",
+    ),
+    "CordonedLogDirsIntegrationTest#testFeatureNotEnabled": (FAILED, CORDONED),
+    "CordonedLogDirsIntegrationTest#testFeatureNotEnabledStaticConfig": (FAILED, CORDONED),
+    "DescribeConsumerGroupTest#testDescribeGroupMemberWithMigration": (
+        NOT_OFFERED,
+        CONSUMER_GROUPS,
     ),
     "DescribeFeaturesTest#testUnstableApiVersions": (
         NOT_OFFERED,
