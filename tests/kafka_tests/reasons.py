@@ -46,7 +46,7 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"NoSuchFieldException: (\w+)", INTERNALS, "the field {0}"),
     (r"ClassCastException: .*MockitoMock.* cast to class [\w.]*\.(\w+)", INTERNALS, "{0}"),
     (r"Unable to find metric (\w+)", INTERNALS, "metrics in the JVM"),
-    (r"Failed to assert cause of|Expected to halt directly", INTERNALS, "how a start of Kafka ends"),
+    (r"Failed to assert cause of|Expected to halt directly", INTERNALS, "how Kafka's start ends"),
     (r"min_version_level:31|expected: <31>|versions 7-31", NOT_OFFERED, UNRELEASED),
     (r"Invalid broker logger|There is no logger", NOT_OFFERED, LOGGERS),
     (r"listener\.name\.\S*ssl\.", NOT_OFFERED, "TLS"),
@@ -73,6 +73,7 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
 
 KNOWN: Final[dict[str, tuple[str, str]]] = {
     "ApiVersionsRequestTest": (NOT_OFFERED, "all of Kafka's APIs and features"),
+    "ClientQuotasRequestTest": (NOT_OFFERED, QUOTAS),
     "ConfigCommandIntegrationTest#testDescribeNonExistentConfigResource": (
         NOT_OFFERED,
         CLIENT_METRICS,
@@ -110,6 +111,11 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "KRaftClusterTest#testSetLog4jConfigurations": (NOT_OFFERED, LOGGERS),
     "KRaftClusterTest#testUpdateMetadataVersion": (NOT_OFFERED, UNRELEASED),
+    "ListConsumerGroupTest#testListConsumerGroupsWithTypesConsumerProtocol": (
+        NOT_OFFERED,
+        CONSUMER_GROUPS,
+    ),
+    "ListConsumerGroupTest#testListGroupCommandConsumerProtocol": (NOT_OFFERED, CONSUMER_GROUPS),
     "PlaintextAdminIntegrationTest#testDescribeAndAlterConfigs": (
         FAILED,
         "it counts a broker's configs, and ours has some that Kafka has not (fencepost.* and"
