@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import collections
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 LEDGER = Path(__file__).resolve().parent.parent / "tests" / "kafka_tests" / "ledger.json"
 KINDS = ("failed", "not offered", "internals", "skipped")
 """In the order of the columns."""
+
+AREAS = {
+    "newer groups": ("consumer protocol", "share", "streams", "configs of groups"),
+    "security": ("SASL", "SSL", "TLS", "authorizer", "principal", "SCRAM"),
+    "tiered storage": ("remote.log",),
+    "quotas": ("quota",),
+    "plugins": (".policy.class", "metric.reporters"),
+    "observation": ("client metrics", "loggers"),
+}
+"""What is not offered, by words of the reasons."""
 
 
 def _ledger() -> dict[str, Any]:
@@ -46,13 +56,23 @@ def failures() -> str:
 
 
 def not_offered() -> str:
-    """What is not offered, and how many executions ask for it."""
-    return _needs("not offered")
+    """What is not offered, by area, and how many executions ask for it."""
+    needs = _needs("not offered")
+    areas: collections.Counter[str] = collections.Counter()
+    for need, count in needs.items():
+        areas[_area(need)] += count
+    rows = [
+        [f"{area}: {total}" if is_first else "", _cell(need), needs[need]]
+        for area, total in sorted(areas.items(), key=_most_first)
+        for is_first, need in _first_marked(need for need in needs if _area(need) == area)
+    ]
+    return _table(["area", "what", "executions"], rows)
 
 
 def internals() -> str:
     """The objects inside of Kafka's process, and how many executions ask for them."""
-    return _needs("internals")
+    rows = [[_cell(need), count] for need, count in _needs("internals").items()]
+    return _table(["what", "executions"], rows)
 
 
 def _counted(found: dict[str, Any]) -> collections.Counter[str]:
@@ -77,12 +97,22 @@ def _reasons(wanted: str) -> str:
     return _table(["class", "method", "executions", "reason"], rows)
 
 
-def _needs(wanted: str) -> str:
+def _needs(wanted: str) -> dict[str, int]:
+    """What the executions of this kind ask for, most first."""
     needs: collections.Counter[str] = collections.Counter()
     for found in _ledger().values():
         needs.update(reason for kind, reason in found["others"].values() if kind == wanted)
-    rows = [[_cell(need), count] for need, count in sorted(needs.items(), key=_most_first)]
-    return _table(["what", "executions"], rows)
+    return dict(sorted(needs.items(), key=_most_first))
+
+
+def _area(need: str) -> str:
+    """The area of what is not offered."""
+    found = (area for area, words in AREAS.items() if any(word in need for word in words))
+    return next(found, "others")
+
+
+def _first_marked(needs: Iterable[str]) -> Iterator[tuple[bool, str]]:
+    return ((number == 0, need) for number, need in enumerate(needs))
 
 
 def _most_first(row: tuple[str, int]) -> tuple[int, str]:

@@ -181,7 +181,11 @@ def compiled() -> Path:
                 f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}"
             )
         (draft / "keys").write_text(keys)
-        draft.rename(classes)
+        try:
+            draft.rename(classes)
+        except OSError:
+            if not classes.is_dir():  # if it is, another run has compiled the same
+                raise
     return classes
 
 

@@ -316,6 +316,15 @@ def test_a_typing_error_in_our_own_keys_ends_the_start_and_so_does_what_is_no_ke
         BrokerConfig.load(path, {})
 
 
+def test_a_lone_voter_is_reached_where_the_configuration_says():
+    """Brokers may join it, and tools ask where it is (DescribeQuorum)."""
+    named = BrokerConfig.load(None, {**BOTH, "controller.quorum.voters": "1@127.0.0.1:9093"})
+    (voter,) = named.quorum.static_voters.voters
+    assert voter.endpoint("CONTROLLER") == ("CONTROLLER", "127.0.0.1", 9093)
+    (voter,) = BrokerConfig.load(None, {}).quorum.static_voters.voters
+    assert (voter.id, voter.endpoints) == (1, ())
+
+
 def test_empty_elements_of_lists_in_a_file_are_dropped(tmp_path):
     path = tmp_path / "server.properties"
     path.write_text(

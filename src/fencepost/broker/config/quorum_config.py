@@ -79,8 +79,12 @@ class QuorumPart(Struct, frozen=True):
 
     @property
     def static_voters(self) -> VoterSet:
-        """The voters as long as the log says nothing of them."""
-        return VoterSet.of_ids((self.node_id,)) if self.is_lone else self.voters
+        """The voters as long as the log says nothing of them.
+
+        Without a listener for controllers nobody reaches a lone one, wherever it says that it is.
+        """
+        is_reached = self.voters.ids and self.listener_names
+        return self.voters if is_reached or not self.is_lone else VoterSet.of_ids((self.node_id,))
 
 
 def quorum_part(

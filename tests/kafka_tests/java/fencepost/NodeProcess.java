@@ -236,7 +236,6 @@ public final class NodeProcess {
         }
         values.remove("broker.id");
         values.remove("unstable.feature.versions.enable");
-        values.remove("unstable.api.versions.enable");
         values.put("listeners", endpoints().stream().map(this::bound).collect(Collectors.joining(",")));
         if (values.containsKey("advertised.listeners")) {
             values.put("advertised.listeners", withPorts(values.get("advertised.listeners")));

@@ -10,6 +10,7 @@ import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
 
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.utils.Utils;
@@ -25,6 +26,8 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 import java.io.File;
 import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.function.Function;
@@ -40,6 +43,7 @@ public class BrokerServer implements KafkaBroker {
     private final SharedServer sharedServer;
     private final KRaftMetadataCache cache;
     private volatile boolean isStarted;
+    private volatile boolean wasStopped;
     private String logIdent;
 
     public BrokerServer(SharedServer sharedServer) {
@@ -51,9 +55,19 @@ public class BrokerServer implements KafkaBroker {
         return sharedServer;
     }
 
+    /** What the test has asked for and, over it, what has been configured while the broker runs. */
     @Override
     public KafkaConfig config() {
-        return sharedServer.brokerConfig();
+        KafkaConfig asked = sharedServer.brokerConfig();
+        if (!isStarted) {
+            return asked;
+        }
+        Map<String, Object> values = new HashMap<>(asked.originals());
+        for (String name : List.of("", String.valueOf(asked.brokerId()))) {
+            values.putAll(metadataCache().currentImage().configs()
+                .configMapForResource(new ConfigResource(ConfigResource.Type.BROKER, name)));
+        }
+        return values.equals(asked.originals()) ? asked : new KafkaConfig(values, false);
     }
 
     @Override
@@ -64,6 +78,7 @@ public class BrokerServer implements KafkaBroker {
     @Override
     public void startup() {
         sharedServer.node().start();
+        replicaManager().logManager();  // first stand-ins take their time: here, not in a test
         isStarted = true;
     }
 
@@ -74,6 +89,7 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public void shutdown(Duration limit) {
+        wasStopped = isStarted || wasStopped;
         isStarted = false;
         sharedServer.node().stop(Math.min(limit.toMillis(), STOP_LIMIT_MS));
     }
@@ -90,7 +106,10 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public BrokerState brokerState() {
-        return isStarted && sharedServer.node().isRunning() ? BrokerState.RUNNING : BrokerState.NOT_RUNNING;
+        if (isStarted && sharedServer.node().isRunning()) {
+            return BrokerState.RUNNING;
+        }
+        return wasStopped ? BrokerState.SHUTTING_DOWN : BrokerState.NOT_RUNNING;  // as Kafka leaves it
     }
 
     @Override
