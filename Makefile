@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop kafka-tests powerloss pythons soak bench lock clean
+.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop compare kafka-tests powerloss pythons soak bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,13 @@ fuzz: ## the codec's decoders under a coverage-guided fuzzer, FENCEPOST_FUZZ_SEC
 
 interop: setup ## Apache Kafka's tools and Spark's own connector against `fencepost serve`
 	$(PYTEST) tests/interop -m interop --timeout 600
+
+COMPARE_SECONDS ?= 60
+COMPARE_SEED ?= $(shell date +%s)
+
+compare: setup ## drawn requests and histories on Fencepost and Apache Kafka, COMPARE_SECONDS a test
+	FENCEPOST_COMPARE_SECONDS=$(COMPARE_SECONDS) FENCEPOST_COMPARE_SEED=$(COMPARE_SEED) \
+	$(PYTEST) tests/interop/drawn -m interop --timeout 7200
 
 kafka-tests: setup ## Apache Kafka's own integration tests on our nodes, for hours (needs Maven)
 	-FENCEPOST_KAFKA_TESTS_JOBS=$${FENCEPOST_KAFKA_TESTS_JOBS:-2} $(BIN)/python -m tests.kafka_tests

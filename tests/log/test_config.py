@@ -107,6 +107,11 @@ def test_text_and_typed_values_are_read():
         config.retention_ms = 5  # type: ignore[misc]
 
 
+def test_digits_of_any_script_are_numbers_as_in_java():
+    config = LogConfig.from_props({"retention.ms": "٣", "segment.ms": "+٣1"})
+    assert (config.retention_ms, config.segment_ms) == (3, 31)
+
+
 def test_an_empty_cleanup_policy_keeps_everything():
     config = LogConfig.from_props({"cleanup.policy": ""})
     assert not config.is_deleted

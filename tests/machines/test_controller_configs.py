@@ -46,6 +46,7 @@ TABLES = {
         (RESOURCE_TOPIC, "t", [(9, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
         (RESOURCE_TOPIC, "t", [(APPEND, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
         (RESOURCE_TOPIC, "t", [(SUBTRACT, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "", [(APPEND, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
         (RESOURCE_TOPIC, "t", [(APPEND, "cleanup.policy", "foo")], ErrorCode.INVALID_CONFIG),
         (
             RESOURCE_TOPIC,

@@ -88,10 +88,17 @@ def test_a_fetch_without_a_session_leaves_none() -> None:
     assert len(sessions) == 0
 
 
-def test_a_fetch_of_nothing_makes_no_session() -> None:
+def test_a_fetch_of_nothing_makes_a_session_that_takes_partitions_later() -> None:
     sessions = make()
-    assert Client(sessions).fetch([]) == []
-    assert len(sessions) == 0
+    client = Client(sessions)
+    assert client.fetch([]) == []
+    assert (client.session_id, len(sessions)) == (101, 1)
+    assert client.fetch(["a"], a=FetchOutcome(5, 10, 0)) == ["a"]
+    assert client.session_id == 101
+    client = Client(sessions)
+    client.fetch([])
+    assert client.fetch([]) == []
+    assert client.session_id == 0 and len(sessions) == 1, "still empty at the next request: gone"
 
 
 QUIET = FetchOutcome(0, 10, 0)
@@ -170,6 +177,14 @@ def test_an_emptied_session_is_gone() -> None:
     client = Client(sessions)
     client.fetch(["a"])
     assert client.fetch([], ["a"]) == []
+    assert client.session_id == 0 and len(sessions) == 0
+
+
+def test_what_the_request_names_that_empties_a_session_is_answered_without_one() -> None:
+    sessions = make()
+    client = Client(sessions)
+    client.fetch(["a"])
+    assert client.fetch(["a", "b"], ["a", "b"]) == ["a", "b"]
     assert client.session_id == 0 and len(sessions) == 0
 
 

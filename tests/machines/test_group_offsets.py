@@ -508,6 +508,26 @@ def test_deleting_groups() -> None:
     assert list(world.coordinator.groups) == ["g"]
 
 
+def test_ids_given_out_are_not_good_any_more_when_their_group_is_deleted() -> None:
+    world = GroupWorld()
+    member = world.new_id()
+    [result] = ask(world, lambda t: world.coordinator.decide_delete_groups(["g"], t))
+    assert result.error_code == 0
+    assert "g" not in world.coordinator.groups
+    assert world.error(world.join(member)) is ErrorCode.UNKNOWN_MEMBER_ID
+    [result] = ask(world, lambda t: world.coordinator.decide_delete_groups(["g"], t))
+    assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_without_offsets_stays_when_a_stranger_is_refused() -> None:
+    world = GroupWorld()
+    world.offset_commit(group="g")
+    delete(world, 0)
+    assert list(world.coordinator.groups) == ["g"]
+    assert world.error(world.join("stranger")) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(world.coordinator.groups) == ["g"], "a refused request leaves things as they are"
+
+
 # Records of other writers
 
 

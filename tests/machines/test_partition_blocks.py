@@ -89,7 +89,7 @@ def test_too_few_in_sync_refuse_those_that_want_all() -> None:
     leader = Leader((1, 2, 3), isr=(1,))
     leader.feed(ConfigChanged(PartitionConfig(min_insync_replicas=2)))
     feed(leader, NOBODY, NOBODY)
-    refused = ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+    refused = ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS, log_start_offset=0)
     assert leader.world.replies == {0: refused, 1: refused}
     assert leader.machine.log_end_offset == 0
     feed(leader, NOBODY, acks=1)

@@ -344,6 +344,14 @@ def is_compressed(buf: Buffer) -> bool:
     return len(buf) > low_byte_at and bool(buf[low_byte_at] & CODEC_MASK)
 
 
+def is_of_transaction(buf: Buffer) -> bool:
+    """Whether the batch at the start of `buf`, of which nothing was checked, says that it is one of
+    a transaction."""
+    if len(buf) < HEADER_BYTES or buf[MAGIC_AT] != MAGIC:
+        return False
+    return bool(buf[_ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
 def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Raise BatchError CORRUPT_MESSAGE unless the CRC holds."""
     if len(buf) - pos < header.size_bytes:

@@ -104,6 +104,10 @@ class ProduceRules(NamedTuple):
     level: int | None = None
 
 
+class NotOneBatchError(BatchError):
+    """A partition's data are not one whole batch that the request's version may have."""
+
+
 class RefusedRecordsError(BatchError):
     """A sound batch with records that the topic does not take.
 
@@ -200,37 +204,42 @@ def prepare_produced(
 
 def _check_frame(data: Buffer, max_batch_bytes: int, allow_zstd: bool) -> BatchHeader:
     if len(data) == 0:
-        raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
     if len(data) < HEADER_BYTES and (len(data) <= MAGIC_AT or data[MAGIC_AT] == MAGIC):
-        raise BatchError(ErrorCode.INVALID_RECORD, f"{len(data)} bytes are no whole batch header")
+        raise NotOneBatchError(
+            ErrorCode.INVALID_RECORD, f"{len(data)} bytes are no whole batch header"
+        )
     try:
         header = unpack_header(data)
     except BatchError as error:
         if error.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            raise BatchError(ErrorCode.INVALID_RECORD, error.message) from None
+            raise NotOneBatchError(ErrorCode.INVALID_RECORD, error.message) from None
         raise
     size_bytes = header.size_bytes
     if size_bytes > len(data):
-        reason = f"the batch of {size_bytes} bytes is cut after {len(data)}"
-    elif size_bytes < len(data):
-        reason = (
-            f"{len(data) - size_bytes} bytes follow the batch: "
-            "a partition takes exactly one batch per request"
+        raise NotOneBatchError(
+            ErrorCode.INVALID_RECORD, f"the batch of {size_bytes} bytes is cut after {len(data)}"
         )
-    elif not allow_zstd and header.compression == Codec.ZSTD:
-        raise BatchError(
+    if not allow_zstd and header.compression == Codec.ZSTD:
+        raise NotOneBatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "the request's version is older than zstd"
         )
-    elif header.base_offset != 0:
-        reason = f"the base offset is {header.base_offset}; a producer's is 0"
-    elif size_bytes > max_batch_bytes:
+    if size_bytes < len(data):
+        raise NotOneBatchError(
+            ErrorCode.INVALID_RECORD,
+            f"{len(data) - size_bytes} bytes follow the batch: "
+            "a partition takes exactly one batch per request",
+        )
+    if header.base_offset != 0:
+        raise BatchError(
+            ErrorCode.INVALID_RECORD, f"the base offset is {header.base_offset}; a producer's is 0"
+        )
+    if size_bytes > max_batch_bytes:
         raise BatchError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch has {size_bytes} bytes, the topic allows {max_batch_bytes}",
         )
-    else:
-        return header
-    raise BatchError(ErrorCode.INVALID_RECORD, reason)
+    return header
 
 
 def _check_numbers(header: BatchHeader) -> None:

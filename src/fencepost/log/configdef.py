@@ -74,7 +74,8 @@ class ConfigType(IntEnum):
 
 
 _WIDTH_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-_DECIMAL: Final = r"[+-]?[0-9]{1,20}"
+_DECIMAL: Final = r"[+-]?\d{1,20}"
+"""Digits of any script, which Java's `Long.parseLong` reads, too."""
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1

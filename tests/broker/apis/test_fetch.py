@@ -145,6 +145,20 @@ def test_strangers_that_claim_to_be_replicas_are_refused(client, topic):
 def test_an_isolation_level_that_does_not_exist(client, topic):
     request = fetch_request(topic, 0, isolation_level=7)
     assert client.ask(request, 12).error_code == ErrorCode.INVALID_REQUEST
+    answer = client.ask(request, 6)  # which has errors of partitions alone
+    assert [one.error_code for one in answer.responses[0].partitions] == [42]
+
+
+def test_only_of_partitions_that_are_not_known_there_is_an_empty_list_of_aborted_ones(
+    client, topic
+):
+    (known,) = fetch(client, topic, 10**6)
+    assert (known.error_code, known.aborted_transactions) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    unknown = fetch_request(topic, 0)
+    unknown.topics[0].partitions[0].partition = 77
+    (unknown,) = client.ask(unknown, 12).responses[0].partitions
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert unknown.aborted_transactions == []
 
 
 # -- long polls -----------------------------------------------------------------------------------

@@ -150,6 +150,33 @@ def test_bad_batches_are_refused_and_leave_nothing(client, topic, records, error
     assert fetch(client, topic, 0)[0].high_watermark == 0
 
 
+def test_whole_batches_that_are_refused_are_answered_with_the_start_of_the_log(client, topic):
+    stamps = {"producer_id": 7, "producer_epoch": 0}
+    assert produce(client, topic, batch(b"a", base_sequence=0, **stamps)).error_code == 0
+    refused = {
+        ErrorCode.INVALID_RECORD: batch(b"a", control=True),
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: batch(b"a", base_sequence=9, **stamps),
+    }
+    for error, records in refused.items():
+        answer = produce(client, topic, records)
+        assert (answer.error_code, answer.log_start_offset) == (error, 0)
+    for records in (b"", batch(b"a")[:-1], batch(b"a") * 2, corrupted(batch(b"abc"))):
+        assert produce(client, topic, records).log_start_offset == -1
+
+
+def test_of_two_mistakes_that_which_kafka_names(client, topic):
+    transactional = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
+    records = batch(b"a", base_sequence=0, **transactional)[:-1]
+    assert produce(client, topic, records).error_code == (
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    )
+    twice = batch(b"a" * 100, compression="zstd") * 2
+    assert produce(client, topic, twice, 6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert produce(client, topic, b"", acks=2).error_code == ErrorCode.INVALID_RECORD
+    answer = produce(client, topic, batch(b"a"), acks=2, index=77)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_zstd_needs_version_7(client, topic):
     records = batch(b"a" * 100, compression="zstd")
     assert produce(client, topic, records, 6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -29,6 +29,7 @@ from fencepost.broker.apis.fetch_answer import (
     FetchAnswer,
     FetchParts,
     PartitionLook,
+    refused_partition,
 )
 from fencepost.broker.apis.fetch_fast_path import take_usual
 from fencepost.broker.net.registry import Pieces, handles
@@ -53,6 +54,7 @@ from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import (
+    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     ReplicaState,
@@ -74,14 +76,25 @@ def handle(
 ) -> Message | Pieces | None:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
-        context.fail(ErrorCode.INVALID_REQUEST)
-        return None
+        if context.api_version >= SESSIONS_FROM:
+            context.fail(ErrorCode.INVALID_REQUEST)
+            return None
+        return _refuse_all(request, ErrorCode.INVALID_REQUEST)
     named = sum(len(topic.partitions) for topic in request.topics)
     context.add_buffered(PARTITION_BYTES * named)
     if named >= PARTITIONS_PER_PIECE:
         return _handle_in_pieces(parts, context, request)
     wanted = [wanted for wanted in _wanted(request, context.api_version) if wanted is not None]
     return _begin(parts, context, request, wanted)
+
+
+def _refuse_all(request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """The answer of the versions that have no error but those of partitions."""
+    topics = []
+    for topic in request.topics:
+        partitions = [refused_partition(one.partition, error) for one in topic.partitions]
+        topics.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+    return FetchResponse(responses=topics)
 
 
 def _handle_in_pieces(parts: FetchParts, context: RequestContext, request: FetchRequest) -> Pieces:

@@ -321,7 +321,7 @@ class FetchAnswer:
             high_watermark=bounds.high_watermark,
             last_stable_offset=bounds.last_stable_offset,
             log_start_offset=bounds.log_start_offset,
-            aborted_transactions=[] if self._reads_committed else None,
+            aborted_transactions=[] if self._reads_committed and not bounds.diverging else None,
             preferred_read_replica=bounds.preferred_replica,
             records=(),
         )
@@ -417,15 +417,7 @@ class FetchAnswer:
             and self._context.api_version < STORAGE_ERROR_FROM
         ):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return PartitionData(
-            partition_index=index,
-            error_code=int(error),
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-            aborted_transactions=None,
-            records=(),
-        )
+        return refused_partition(index, error)
 
     def _group(
         self,
@@ -458,6 +450,21 @@ class FetchAnswer:
                 NodeEndpoint(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
                 for n in hints.endpoints()
             ]
+
+
+def refused_partition(index: int, error: ErrorCode) -> PartitionData:
+    """A partition without records. Of one that is not known, Kafka lists no aborted transactions
+    where it otherwise has no list."""
+    unknown = error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    return PartitionData(
+        partition_index=index,
+        error_code=int(error),
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=[] if unknown else None,
+        records=(),
+    )
 
 
 def _begun(

@@ -12,9 +12,12 @@ except for Kafka's admin client, as in Kafka.
 
 Batches of transactions wait until all of the request is looked at, and until the transaction's
 coordinator agrees, where it has to be asked (`runtime.transactional_writes`): from v12 on their
-partitions become part of the transaction by that. Without a transactional id they are 53
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of several producers or epochs in one request all of them 49
-INVALID_PRODUCER_ID_MAPPING.
+partitions become part of the transaction by that. Without a transactional id all of the request is
+53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, whatever else is wrong with it; of several producers or
+epochs in one request all of them 49 INVALID_PRODUCER_ID_MAPPING.
+
+A whole batch that is refused is answered with the log's first offset, as by Kafka, except for 2, 10
+and 18. A partition that cannot be had comes before acks that cannot be.
 """
 
 from __future__ import annotations
@@ -26,8 +29,13 @@ from time import perf_counter
 from typing import NamedTuple
 
 from fencepost.batch.errors import BatchError, DecompressionError
-from fencepost.batch.header import is_compressed
-from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_produced
+from fencepost.batch.header import is_compressed, is_of_transaction
+from fencepost.batch.produced import (
+    NotOneBatchError,
+    ProduceRules,
+    RefusedRecordsError,
+    prepare_produced,
+)
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_fast_path import take_usual
@@ -71,6 +79,14 @@ AT_ONCE_S = 0.002
 """How long batches are looked at before the rest of the request is done in pieces."""
 PLAIN_BYTES_MAX = 2 * 1024 * 1024
 """Uncompressed batches up to this size are walked over on the event loop."""
+_WITHOUT_LOG_START = frozenset(
+    (
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    )
+)
+"""Refusals that do not say where the log starts, as Kafka's do not."""
 _INLINE_RECOMPRESSED_BYTES_MAX = INLINE_BYTES_MAX // RECOMPRESSION_FACTOR
 
 
@@ -156,10 +172,10 @@ class _ProduceJob:
         self._response = ProduceResponse()
         self._outstanding = 1  # the request itself, until all of it is taken
         self._refusal: tuple[ErrorCode, str] | None = None
-        if request.acks not in (-1, 0, 1):
+        if request.transactional_id is None and _has_transactional(request):
             self._refusal = (
-                ErrorCode.INVALID_REQUIRED_ACKS,
-                f"acks is {request.acks}, allowed are -1, 0 and 1",
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a batch is of a transaction, and the request names no transactional id",
             )
         self._transactional_id = request.transactional_id
         self._held: list[_Held] | None = None
@@ -256,14 +272,6 @@ class _ProduceJob:
     def _feed_or_hold(self, sent: _Sent, hosted: HostedPartition, batch: RecordBatch) -> None:
         if not batch.header.is_transactional:
             self._feed(hosted, batch, sent.answer)
-        elif self._transactional_id is None:
-            _refuse(
-                sent.answer,
-                BatchError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                    "the batch is of a transaction, and the request names no transactional id",
-                ),
-            )
         else:
             if self._held is None:
                 self._held = []
@@ -294,8 +302,12 @@ class _ProduceJob:
         if isinstance(hosted, ErrorCode):
             answer.error_code = int(hosted)
             return None
-        if sent.partition.records is None:
+        if not sent.partition.records:
             _refuse(answer, BatchError(ErrorCode.INVALID_RECORD, "there is no record batch"))
+            return None
+        if self._acks not in (-1, 0, 1):
+            answer.error_code = int(ErrorCode.INVALID_REQUIRED_ACKS)
+            answer.error_message = f"acks is {self._acks}, allowed are -1, 0 and 1"
             return None
         return hosted
 
@@ -417,6 +429,15 @@ class _ProduceJob:
         finish(self._context, self._acks, self._response, self._parts.metadata)
 
 
+def _has_transactional(request: ProduceRequest) -> bool:
+    """Whether any partition's first batch says that it is of a transaction."""
+    return any(
+        partition.records is not None and is_of_transaction(partition.records)
+        for topic in request.topic_data
+        for partition in topic.partition_data
+    )
+
+
 def _copy(held: list[_Held], is_reserved: bool) -> None:
     """Let batches outlive the buffer that they were received in; without room for them they are
     refused, and need no data."""
@@ -437,7 +458,11 @@ def _refuse(
     """Put a batch's error into the answer, with the records that are to blame if that is known."""
     answer.error_code = int(error.code)
     answer.error_message = str(error)
-    if isinstance(error, RefusedRecordsError) and hosted is not None:
+    if hosted is None:
+        return
+    if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatchError):
+        answer.log_start_offset = hosted.log.start_offset
+    if isinstance(error, RefusedRecordsError):
         answer.error_message, records = error.answer(f"{hosted.topic}-{hosted.index}")
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=words)

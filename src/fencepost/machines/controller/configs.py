@@ -136,8 +136,8 @@ def _decide_each(
                 raise Refused(ErrorCode.INVALID_REQUEST, RESOURCE_TWICE)
             check_items(resource)
             definitions = _definitions(config, kind)
-            _check_resource_name(kind, name)
             changes = changes_of(resource, definitions)
+            _check_resource_name(kind, name)
             check_min_isr(image, kind, name, changes)
             records += _change_records(image, config, kind, name, definitions, changes)
         except Refused as refused:

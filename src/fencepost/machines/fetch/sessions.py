@@ -360,7 +360,7 @@ class FetchSessions(Generic[Key]):
         self.used_bytes += session.size_bytes - before_bytes
         if not session.entries:
             self._remove(session.session_id)
-            return without_session(())
+            return without_session(wanted)
         if session.size_bytes > before_bytes and not self._evict_for(
             session.privileged, len(session.entries), 0, now_ms, session
         ):
@@ -406,7 +406,7 @@ class FetchSessions(Generic[Key]):
         size = len(outcomes)
         everything = range(size)
         size_bytes = sum(self._size_of(want.key) for want in wanted)
-        if size == 0 or not self._evict_for(is_follower, size, size_bytes, now_ms):
+        if not self._evict_for(is_follower, size, size_bytes, now_ms):
             return Finished(ErrorCode.NONE, NO_SESSION_ID, everything)
         session_id = self._draw_session_id()
         while session_id in self._sessions or session_id == NO_SESSION_ID:

@@ -140,11 +140,7 @@ class GroupCoordinator:
             group.take_over(value)
             self._shard.put(group)
         elif group is not None:
-            # Only empty groups are deleted. Offsets that are left make it a simple one.
-            fresh = ClassicGroup(group_id)
-            fresh.pending_members = group.pending_members
-            fresh.measure()
-            self._shard.put(fresh)
+            self._shard.delete(group_id)  # it is empty, or would not be deleted
 
     # Decisions
 

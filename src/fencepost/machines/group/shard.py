@@ -56,10 +56,22 @@ class Shard:
         """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`), in bytes."""
 
     def put(self, group: ClassicGroup) -> None:
-        """The group is this from now on; one of which nothing is known is dropped."""
+        """The group is this from now on; one of which nothing is known any more is dropped.
+
+        One of which nothing was known before stays what it is: it is empty, and kept until offsets
+        expire, whatever is asked of it and refused.
+        """
         group_id = group.group_id
+        before = self.groups.get(group_id)
         is_kept = not group.is_forgettable or self.offsets.has_any(group_id)
-        self._replace(group_id, group if is_kept else None)
+        if is_kept or before is None or not before.is_forgettable:
+            self._replace(group_id, group if is_kept else None)
+
+    def delete(self, group_id: str) -> None:
+        """The group is deleted. Offsets that are left make it one of which nothing else is known;
+        ids that were given out are not good any more, as in Kafka."""
+        is_kept = self.offsets.has_any(group_id)
+        self._replace(group_id, ClassicGroup(group_id) if is_kept else None)
 
     def discard(self) -> None:
         """The shard's groups are not here any more: they take no memory."""

@@ -166,7 +166,7 @@ class AppendingPartition(FollowingPartition):
         acks = produce.acks
         if acks == ALL_IN_SYNC:
             if is_under_min_isr:
-                return [Reply(produce.token, ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS))]
+                return [Reply(produce.token, self._refusal(ErrorCode.NOT_ENOUGH_REPLICAS))]
         elif acks not in (0, 1):
             return [Reply(produce.token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
         header = produce.batch.header
@@ -186,10 +186,14 @@ class AppendingPartition(FollowingPartition):
             )
             return self._answer_duplicate(produce, verdict.last_offset, result)
         if not verdict.is_ok:
-            return [Reply(produce.token, ProduceResult(verdict.error_code))]
+            return [Reply(produce.token, self._refusal(verdict.error_code))]
         if header.is_transactional:
             self._transactions.written(header)
         return None
+
+    def _refusal(self, error: ErrorCode) -> ProduceResult:
+        """The answer to a batch that was looked at, which says where the log starts, as Kafka's."""
+        return ProduceResult(error, log_start_offset=self._log.start_offset)
 
     def _step_coordinator_append(self, request: CoordinatorAppend, now_ms: int) -> list[Effect]:
         leader = self._leader_state
