@@ -253,7 +253,7 @@ def worlds(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_all_ways_leave_the_same_behind(worlds: list[World], seed: int) -> None:
-    kinds = live(worlds, Client(seed, worlds[0]), 100)
+    kinds = live(worlds, Client(seed, worlds[0]), 300)
     assert worlds[0].taken > 30, "the shorter way is taken"
     assert min(kinds[one] for one in ("woken", "expired", "answered")) > 0, kinds
 

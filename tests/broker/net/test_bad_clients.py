@@ -395,7 +395,7 @@ BAD_BATCHES = [
     ("codec 7", with_attributes(7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ("not zstd", with_attributes(4), ErrorCode.INVALID_RECORD),
     ("control", with_attributes(0x20), ErrorCode.INVALID_RECORD),
-    ("transactional", with_attributes(0x10), ErrorCode.INVALID_RECORD),
+    ("transactional", with_attributes(0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ("broker's time", with_attributes(0x08), ErrorCode.INVALID_TIMESTAMP),
     ("count 0", edited(57, ">i", 0), ErrorCode.INVALID_RECORD),
     ("count -1", edited(57, ">i", -1), ErrorCode.INVALID_RECORD),

@@ -104,7 +104,7 @@ def test_topics_have_as_many_replicas_as_they_ask_for_and_there_are_brokers(
         two, three, placed = client.request(CreateTopicsRequest(topics=asked)).topics
         assert (two.error_code, two.replication_factor) == (0, 2)
         assert (three.error_code, placed.error_code) == (ErrorCode.INVALID_REPLICATION_FACTOR, 0)
-        assert "there are 2" in three.error_message
+        assert "only 2 broker(s) are registered" in three.error_message
         wanted = CreatePartitionsTopic(name="two", count=4, assignments=None)
         more = CreatePartitionsRequest(topics=[wanted], timeout_ms=30_000)
         assert [t.error_code for t in client.request(more).results] == [0]
