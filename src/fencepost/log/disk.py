@@ -446,7 +446,7 @@ class OsDisk:
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
         """See `Disk`."""
         temporary = path + ".tmp"
-        self.unlink(temporary)  # what a crash has left, or somebody else has put there
+        self.unlink(temporary)  # left by a crash, or planted by another user
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         file = OsFile(temporary, self._open(temporary, flags))
         try:

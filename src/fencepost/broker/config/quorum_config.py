@@ -81,7 +81,7 @@ class QuorumPart(Struct, frozen=True):
     def static_voters(self) -> VoterSet:
         """The voters as long as the log says nothing of them.
 
-        Without a listener for controllers nobody reaches a lone one, wherever it says that it is.
+        Without a controller listener no node can reach a lone voter, whatever address it names.
         """
         is_reached = self.voters.ids and self.listener_names
         return self.voters if is_reached or not self.is_lone else VoterSet.of_ids((self.node_id,))
