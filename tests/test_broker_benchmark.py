@@ -44,7 +44,7 @@ def test_medians_and_ratios_are_shown_and_what_was_not_measured_is_not_made_up()
     assert "1.25" not in report.table(found, None)
     drawn = report.picture(found, "ours", "kafka")
     assert "one record" in drawn
-    assert "20 us of CPU, kafka 40" in drawn
+    assert "20 us of CPU, 40 us of CPU with kafka" in drawn
     assert "a fetch" not in drawn
 
 
