@@ -36,8 +36,8 @@ from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller.configs import RESOURCE_TYPES
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.api.alter_configs import (
@@ -57,7 +57,7 @@ _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: AlterConfigsRequest,
     *,
     forwarder: Forwarder,
@@ -86,7 +86,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext, request: AlterConfigsRequest, *, controller: ControllerService
+    context: PendingRequest, request: AlterConfigsRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request, _refused)

@@ -12,8 +12,8 @@ import re
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.features import SUPPORTED_FEATURES
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -28,7 +28,7 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiVersionsRequest, listeners=(BROKER, CONTROLLER))
 def handle(
-    context: RequestContext, request: ApiVersionsRequest, *, metadata: MetadataCache
+    context: PendingRequest, request: ApiVersionsRequest, *, metadata: MetadataCache
 ) -> ApiVersionsResponse:
     """Answer with ranges and features; 42 for a malformed client name or version (v3+)."""
     if context.api_version >= 3 and not (

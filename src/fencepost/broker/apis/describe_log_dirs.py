@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.storage import Storage
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

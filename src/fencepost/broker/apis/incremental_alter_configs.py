@@ -39,8 +39,8 @@ from fencepost.broker.config import loggers
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.configdef import ConfigType
 from fencepost.machines.controller.configs import (
     APPEND,
@@ -68,7 +68,7 @@ from fencepost.wire.errors import ErrorCode
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
     forwarder: Forwarder,
@@ -107,7 +107,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext,
+    context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
     controller: ControllerService,

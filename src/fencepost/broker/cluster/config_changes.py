@@ -17,12 +17,12 @@ from typing import Any, Final
 from fencepost.broker.config.broker_config import BrokerConfig, check_pairs, is_foreign
 from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.controller.configs import RESOURCE_TWICE, check_items
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import ReplacedText
