@@ -26,10 +26,6 @@ CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
 GROUP_CONFIGS: Final = "configs of groups"
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
-CORDONED: Final = (
-    "cordoned.log.dirs is taken, and directories are shown as cordoned, at a metadata.version"
-    " before 4.3-IV0, too"
-)
 HALF_A_NODE: Final = "the end of a broker whose process goes on as the only controller"
 FEATURES: Final = "the features group, share and streams"
 
@@ -144,8 +140,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "it reads the record of an empty group that Kafka writes when the first member joins; ours"
         " writes none before the first generation",
     ),
-    "CordonedLogDirsIntegrationTest#testFeatureNotEnabled": (FAILED, CORDONED),
-    "CordonedLogDirsIntegrationTest#testFeatureNotEnabledStaticConfig": (FAILED, CORDONED),
     "DescribeConsumerGroupTest#testDescribeGroupMemberWithMigration": (
         NOT_OFFERED,
         CONSUMER_GROUPS,

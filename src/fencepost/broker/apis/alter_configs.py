@@ -22,16 +22,13 @@ Deviation: see `incremental_alter_configs`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
-    all_refused,
     check_broker_values,
+    check_cordoned_by_controller,
     check_own_id,
     decide_by_resource,
 )
-from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -89,12 +86,21 @@ def handle_here(
     context: PendingRequest, request: AlterConfigsRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(controller, context, request, _refused)
 
+    def is_done_here(resource: AlterConfigsResource) -> bool:
+        if not context.is_forwarded and controller.image is not None:
+            values = {item.name: item.value for item in resource.configs}
+            check_cordoned_by_controller(controller.image, resource, values)
+        return False
 
-def _refused(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
-    results: list[Any] = all_refused(request.resources, error, AlterConfigsResourceResponse)
-    return AlterConfigsResponse(responses=results)
+    decide_by_resource(
+        context,
+        request,
+        is_done_here,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
+    )
 
 
 def _check(image: ClusterImage, settings: Settings, resource: AlterConfigsResource) -> None:

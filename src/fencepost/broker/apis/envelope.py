@@ -57,6 +57,7 @@ class _Refused(Exception):
 class ForwardedContext(PendingRequest):
     """The request inside, in flight; its answer becomes that of the envelope."""
 
+    is_forwarded = True
     __slots__ = ("_envelope", "_host")
 
     def __init__(

@@ -29,6 +29,7 @@ from __future__ import annotations
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
     check_broker_values,
+    check_cordoned_by_controller,
     check_own_id,
     decide_by_resource,
 )
@@ -44,6 +45,7 @@ from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEM
 from fencepost.log.configdef import ConfigType
 from fencepost.machines.controller.configs import (
     APPEND,
+    CORDONED_LOG_DIRS,
     DELETE,
     RESOURCE_TYPES,
     SET,
@@ -117,6 +119,8 @@ def handle_here(
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != RESOURCE_BROKER_LOGGER:
+            if not context.is_forwarded and controller.image is not None:
+                _check_cordoned(controller.image, resource)
             return False
         _change_loggers(config, resource, request.validate_only)
         return True
@@ -150,6 +154,15 @@ def _check_broker(image: ClusterImage, settings: Settings, resource: AlterConfig
             raise ResourceRefused(refused.error, refused.message) from None
     kept = {key: text for key, text in present.items() if key not in gone}
     check_broker_values(name, changes, kept, image, settings)
+
+
+def _check_cordoned(image: ClusterImage, resource: AlterConfigsResource) -> None:
+    """Refuse what only the broker may be asked for."""
+    present = image.configs_of(resource.resource_type, resource.resource_name)
+    for change in resource.configs:
+        if change.name == CORDONED_LOG_DIRS:
+            value = changed_value(BROKER_CONFIGS, change, present.get(change.name))
+            check_cordoned_by_controller(image, resource, {change.name: value})
 
 
 def _check_is_list(change: AlterableConfig) -> None:

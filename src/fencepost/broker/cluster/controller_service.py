@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
+from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
@@ -146,6 +147,12 @@ class ControllerService:
     def is_active(self) -> bool:
         """Whether the active controller is in this process."""
         return self._host.controller is not None
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """What the active controller of this process decides by; None if it is another's."""
+        controller = self._host.controller
+        return None if controller is None else controller.image
 
     def serve(self, request: Message, on_reply: OnReply, api_version: int = NEWEST) -> None:
         """Decide over `request`; call back when that is committed, perhaps at once.

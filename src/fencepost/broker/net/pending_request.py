@@ -96,6 +96,9 @@ class PendingRequest:
     is_usual: Final = False
     """Whether it is a usual Produce request instead, of which a whole run is answered at once."""
 
+    is_forwarded = False
+    """Whether a broker has passed it on for its client."""
+
     __slots__ = (
         "_buffered_bytes",
         "_gone",
