@@ -30,6 +30,7 @@ from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigs
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
@@ -279,6 +280,7 @@ class FeatureUpdate:
 _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
+    UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
     CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
         request, new_topic_ids(), placement_start()
     ),
