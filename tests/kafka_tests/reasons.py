@@ -94,6 +94,16 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         FAILED,
         "it allows unclean elections with sessions of 300 ms, and loses commits on a busy machine",
     ),
+    "BrokerMetricNamesTest": (INTERNALS, "metrics in the JVM"),
+    "ConsumerGroupDescribeRequestTest#testConsumerGroupDescribeWhenFeatureFlagNotEnabled": (
+        NOT_OFFERED,
+        CONSUMER_GROUPS,
+    ),
+    "ConsumerGroupHeartbeatRequestTest"
+    "#testConsumerGroupHeartbeatFailureIfMemberIdMissingForVersionsAbove0": (
+        NOT_OFFERED,
+        CONSUMER_GROUPS,
+    ),
     "EndToEndClusterIdTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
     "FeatureCommandTest#testDescribeWithKRaft": (NOT_OFFERED, FEATURES),
     "FeatureCommandTest#testDescribeWithKRaftAndBootstrapControllers": (NOT_OFFERED, FEATURES),
@@ -107,6 +117,8 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "KRaftClusterTest#testSetLog4jConfigurations": (NOT_OFFERED, LOGGERS),
     "KRaftClusterTest#testUpdateMetadataVersion": (NOT_OFFERED, UNRELEASED),
+    "KafkaMetricsReporterTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
+    "MetricsTest": (INTERNALS, "metrics in the JVM"),
     "ListConsumerGroupTest#testListConsumerGroupsWithTypesConsumerProtocol": (
         NOT_OFFERED,
         CONSUMER_GROUPS,
