@@ -34,10 +34,10 @@ class Followed:
         "lag",
         "leader_end",
         "leader_epoch",
+        "machine",
         "partition",
         "position",
         "stage",
-        "token",
         "told",
         "told_count",
         "trouble",
@@ -46,7 +46,7 @@ class Followed:
 
     def __init__(self, follow: Follow) -> None:
         self.partition = follow.partition
-        self.token = follow.token
+        self.machine = follow.machine
         self.leader_epoch = follow.leader_epoch
         self.position = follow.position
         self.told_count = follow.told

@@ -389,6 +389,10 @@ class _Ports:
         if token is ANSWER:
             self._cell.replies.append(value)
 
+    def tell(self, machine: Any, input_: Any) -> None:
+        """The quorum's machine is alone on its node."""
+        raise AssertionError("there is no other machine")
+
     def set_timer(self, key: Any, name: str, deadline_ms: int | None) -> None:
         """The machine's own deadlines say which timers are armed."""
 

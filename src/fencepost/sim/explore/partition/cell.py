@@ -353,11 +353,13 @@ class BrokerCell:
             self.alter_partitions.submit(key, message)
 
     def reply(self, token: Any, value: Any) -> None:
-        """To a client whose batch has a number, or from a fetcher to the partition."""
-        if not isinstance(token, int):
-            token(value)
-        elif value.error_code is ErrorCode.NONE:
+        """To a client whose batch has a number."""
+        if value.error_code is ErrorCode.NONE:
             self.acked.append(token)
+
+    def tell(self, machine: Any, input_: Any) -> None:
+        """From a fetcher to the partition."""
+        machine.take(input_)
 
     def set_timer(self, key: Any, name: str, deadline_ms: int | None) -> None:
         """Which timers of the partition are armed; when a fetcher's are, its machine says."""

@@ -38,10 +38,9 @@ _NOT_STATE: Final = frozenset(
         "LeaderState._rules",
         "Fetcher._broker_epoch",
         "Fetcher._is_held_back",
-        "Fetcher._steps",
         "Fetcher.config",
         "Fetcher.notices",
-        "Followed.token",
+        "Followed.machine",
     ]
 )
 _ATOMS: Final = (type(None), bool, int, float, str, bytes, type, Enum, Message)
