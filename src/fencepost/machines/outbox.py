@@ -14,7 +14,7 @@ from fencepost.machines.effects import Effect, Reply, SetTimer
 
 
 class StepOutbox:
-    """Collects the effects of the present step; empty between steps."""
+    """Collects the effects of the present step; empty between steps that end well."""
 
     __slots__ = ("_effects",)
 
@@ -32,6 +32,10 @@ class StepOutbox:
     def set_timer(self, name: str, deadline_ms: int | None) -> None:
         """Arm the machine's timer of that name, or disarm it with None."""
         self._effects.append(SetTimer(name, deadline_ms))
+
+    def drop(self) -> None:
+        """Forget the effects of a step that broke down: they were never carried out."""
+        self._effects = []
 
     def take(self) -> list[Effect]:
         """End the step: the effects that were emitted in it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.machines.fetcher.inputs import Follow, FollowedPartition
 from fencepost.machines.fetcher.session import Wanted
@@ -43,6 +43,8 @@ class Followed:
         "trouble",
         "was_refused",
     )
+
+    NOT_STATE: ClassVar = frozenset(("machine",))
 
     def __init__(self, follow: Follow) -> None:
         self.partition = follow.partition

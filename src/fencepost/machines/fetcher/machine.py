@@ -45,11 +45,12 @@ partition's `Follow` named. One timer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
+from fencepost.machines.canonical import canonical
 from fencepost.machines.effects import Effect, Send, Tell, TimerFired
 from fencepost.machines.fetcher.answers import CorruptRecords, batches_of, look_ups_of
 from fencepost.machines.fetcher.followed import (
@@ -120,6 +121,10 @@ _FORMS: Final = tuple(Form)
 class Fetcher:
     """The machine; see the module."""
 
+    NOT_STATE: ClassVar = frozenset(
+        ("_broker_epoch", "_is_held_back", "_rules", "config", "notices")
+    )
+
     def __init__(
         self,
         broker_id: int,
@@ -173,6 +178,10 @@ class Fetcher:
         _HANDLERS[type(input_)](self, input_, now_ms)
         self._maybe_ask(now_ms)
         return self._outbox.take()
+
+    def canonical(self) -> Hashable:
+        """What this fetcher's future depends on; see `machines.canonical`."""
+        return canonical(self)
 
     @property
     def max_lag(self) -> int:

@@ -29,7 +29,7 @@ Nothing here talks to anybody: `LeaderState` belongs to one leader epoch and goe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
@@ -134,6 +134,8 @@ class LeaderState:
         "pending",
     )
 
+    NOT_STATE: ClassVar = frozenset(("_rules",))
+
     def __init__(
         self,
         local_id: int,
@@ -194,16 +196,13 @@ class LeaderState:
             return self.isr
         return self._rules.counted_isr(self.isr, _members(self.pending))
 
-    def effective_min_isr(self, config: PartitionConfig) -> int:
-        """`min.insync.replicas`, but never more than there are replicas."""
-        return min(config.min_insync_replicas, len(self.followers) + 1)
-
     def is_under_min_isr(self, config: PartitionConfig) -> bool:
         """Whether the committed in-sync set is too small to acknowledge anything."""
         isr = self.isr
         if self.pending is not None:
             isr = self._rules.isr_to_acknowledge_with(isr, _members(self.pending))
-        return len(isr) < self.effective_min_isr(config)
+        # `min.insync.replicas`, but never more than there are replicas.
+        return len(isr) < config.min_insync_replicas and len(isr) <= len(self.followers)
 
     def forgive(self, paused_ms: int) -> None:
         """The leader itself has not run for so long: that is nobody's lag."""

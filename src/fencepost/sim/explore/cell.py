@@ -19,6 +19,7 @@ from fencepost.batch.control import build_control_batch, build_leader_change, re
 from fencepost.batch.header import read_header, stamp
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.epochs import LeaderEpochCache
+from fencepost.machines.canonical import canonical
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, SendAfterPersist, Truncate
 from fencepost.machines.quorum import (
@@ -34,7 +35,7 @@ from fencepost.machines.quorum.view import NO_SNAPSHOTS
 from fencepost.machines.quorum.voter_history import BEFORE_THE_LOG, VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from fencepost.sim.explore.bounds import Bounds
-from fencepost.sim.explore.copying import clone_machine, freeze, freeze_machine
+from fencepost.sim.explore.copying import clone
 from fencepost.wire.message import Message
 from fencepost.wire.records.control import ControlType, LeaderChangeMessage
 from fencepost.wire.types import Uuid
@@ -43,26 +44,6 @@ KEY: Final = "metadata"
 NEVER_MS: Final = 1
 """A deadline that is not reached: time stands at 0."""
 
-_NOT_STATE: Final = frozenset(
-    # What never changes; what is empty between steps; what time and chance would decide.
-    [
-        "QuorumMachine._has_started",
-        "QuorumNode.id",
-        "QuorumNode.key",
-        "QuorumNode.local_voter",
-        "QuorumLog.view",
-        "QuorumLog._max_kraft_version",
-        "Outbox._effects",
-        "Outbox._is_unwritten",
-        "Timers.now_ms",
-        "Timers.wall_ms",
-        "Timers.deadlines",
-        "Timers._jitter",
-        "Timers._jitter_used",
-        "Requests.in_flight",
-        "Requests.not_before",
-    ]
-)
 # What only says which controller may be added; see `Cell.key`.
 _OF_CATCHING_UP: Final = frozenset(("last_caught_up_ms", "leader_end_offset"))
 
@@ -90,13 +71,6 @@ class CellLog:
         self.entries: list[Entry] = []
         self.durable = 0
         self.epochs = LeaderEpochCache()
-
-    def copy(self) -> CellLog:
-        """Another log of the same entries."""
-        made = CellLog()
-        made.entries, made.durable = self.entries[:], self.durable
-        made.epochs = self.epochs.copy()
-        return made
 
     @property
     def end_offset(self) -> int:
@@ -264,13 +238,7 @@ class Cell:
 
     def copy(self) -> Cell:
         """The same node, to be stepped on its own."""
-        made = Cell(self.id, self.bounds)
-        made.log, made.state, made.failed = self.log.copy(), self.state, self.failed
-        made.machine = clone_machine(self.machine)
-        made.machine.log.view = made.log
-        made._host()
-        hosted = made._hosted
-        hosted.end_offset, hosted.held = self._hosted.end_offset, deque(self.held)
+        made: Cell = clone(self, {})
         return made
 
     def key(self) -> Any:
@@ -279,16 +247,13 @@ class Cell:
         How well replicas keep up matters only where one may be added to the voters.
         """
         skip = frozenset() if self.bounds.others else _OF_CATCHING_UP
-        fields = freeze_machine(self.machine, _NOT_STATE, skip)
         return (
             tuple(self.log.entries),
             self.log.durable,
             self.state,
             self.failed,
-            tuple((to, freeze(message), is_awaited) for to, message, is_awaited in self.held_words),
-            tuple(sorted((peer, freeze(message)) for peer, message in self.asked.items())),
-            self.due_timers,
-            fields,
+            canonical(self.held_words),
+            self.machine.canonical(skip),
         )
 
     # -- what the driver and the machine keep to themselves ------------------------------------
@@ -312,13 +277,12 @@ class Cell:
     @property
     def asked(self) -> dict[int, Message]:
         """The requests whose answers the machine waits for, by peer."""
-        return {peer: message for peer, (message, _) in self.machine.requests.in_flight.items()}
+        return self.machine.requests.asked
 
     @property
     def due_timers(self) -> tuple[str, ...]:
         """The timers that may fire."""
-        deadlines = self.machine.timers.deadlines
-        return tuple(sorted(name for name, deadline in deadlines.items() if deadline <= 0))
+        return self.machine.timers.due
 
     def forget_stale(self, keeps: bool) -> None:
         """Of messages that wait for a flush and whose answer nobody waits for, keep one of a kind.
@@ -330,7 +294,7 @@ class Cell:
         asked = self.asked
         for offset, effect in self.held:
             if asked.get(effect.to) is not effect.message:
-                word = (effect.to, freeze(effect.message))
+                word = (effect.to, canonical(effect.message))
                 if not keeps or word in seen:
                     continue
                 seen.add(word)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from fencepost.log.config import LogConfig
+from fencepost.machines.canonical import canonical
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, Truncate
 from fencepost.machines.fetcher import Fetcher, FetcherConfig, LeaderRequest
@@ -26,9 +27,8 @@ from fencepost.machines.fetcher.followed import NOT_DELAYED_MS
 from fencepost.machines.fetcher.machine import GATHER_MS, SYNC_WAIT_MS, TIMER as ROUND_TIMER
 from fencepost.machines.image import ClusterImage, diff
 from fencepost.machines.partition import Partition, PartitionConfig, Produce
-from fencepost.machines.partition.appending import ISR_TIMER
+from fencepost.machines.partition.in_sync import ALTER_PARTITION_TIMER, ISR_TIMER
 from fencepost.machines.partition.isr import NEVER_MS
-from fencepost.machines.partition.machine import ALTER_PARTITION_TIMER
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.cooperative import InOrder, Scheduler
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
@@ -39,9 +39,9 @@ from fencepost.runtime.replicas import (
     TopicConfigs,
 )
 from fencepost.sim.explore.cell import CellLog
+from fencepost.sim.explore.copying import clone
 from fencepost.sim.explore.partition.bounds import Bounds
 from fencepost.sim.explore.partition.metadata import INDEX, TOPIC, directory
-from fencepost.sim.explore.partition.objects import clone, freeze
 from fencepost.sim.rules import Rules
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -216,10 +216,10 @@ class BrokerCell:
             self.accepts,
             self.gave_up,
             tuple(sorted(self.armed)),
-            freeze(self.machine),
-            tuple((leader, freeze(fetcher)) for leader, fetcher in self.fetchers.items()),
+            self.machine.canonical(),
+            tuple((leader, fetcher.canonical()) for leader, fetcher in self.fetchers.items()),
             None if following is None else (following.leader_epoch, following.reported),
-            freeze((asks._unsent, asks._in_flight, asks._is_held)),
+            canonical((asks._unsent, asks._in_flight, asks._is_held)),
             self.goes_on is not None,
         )
 
@@ -312,8 +312,8 @@ class BrokerCell:
             if follower.last_caught_up_ms == 0 or follower.last_fetch_ms == NEVER_MS:
                 follower.last_fetch_ms = follower.last_caught_up_ms
                 follower.last_fetch_leader_end = 0
-        if machine._isr_check_due_ms is not None:
-            machine._isr_check_due_ms = 1
+        if machine.in_sync.check_due_ms is not None:
+            machine.in_sync.check_due_ms = 1
 
     # -- ports ---------------------------------------------------------------------------------
 

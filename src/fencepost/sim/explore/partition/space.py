@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from fencepost.machines.partition.appending import ISR_TIMER
+from fencepost.machines.partition.in_sync import ISR_TIMER
 from fencepost.sim.explore.flights import Flight, Kind, Networks, Numbers
 from fencepost.sim.explore.laws import Violation
 from fencepost.sim.explore.partition.bounds import Bounds

@@ -13,7 +13,7 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed
 from fencepost.machines.partition import Produce
-from fencepost.machines.partition.appending import ALL_IN_SYNC
+from fencepost.machines.partition.acknowledging import ALL_IN_SYNC
 from fencepost.sim.explore.cell import Entry
 from fencepost.sim.explore.flights import Messages, Numbers
 from fencepost.sim.explore.known import Event, KnownOutcomes
@@ -242,7 +242,7 @@ class Steps:
                 cell.id, False, False, False, -1, -1, 0, entries, log.durable, nobody, nobody, False
             )
         machine = cell.machine
-        leader = machine._leader_state
+        leader = machine.leader_state
         return View(
             cell.id,
             True,
