@@ -69,8 +69,8 @@ def _is_value(kind: type) -> bool:
     """Whether equal instances of a class stay equal: what they hold never changes."""
     if is_frozen(kind):
         return True
-    has_hash = kind.__hash__ is not None and kind.__hash__ is not object.__hash__
-    return has_hash and not issubclass(kind, Struct)
+    own: Any = kind.__hash__
+    return own not in (None, object.__hash__) and not issubclass(kind, Struct)
 
 
 class _Reader:

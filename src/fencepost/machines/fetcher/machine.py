@@ -183,6 +183,31 @@ class Fetcher:
         """What this fetcher's future depends on; see `machines.canonical`."""
         return canonical(self)
 
+    def forget_time(self, inputs_told: int) -> None:
+        """Take all that has been for long ago, as a search does that leaves time out.
+
+        Requests are numbered from 1 again, and the first `inputs_told` inputs of every partition's
+        machine are not counted. Whether a fetch waits shortly is time, too.
+        """
+        self.notices.clear()
+        self._number = 0
+        if self._waits_for is not None:
+            self._number = self._waits_for = 1
+        self._not_before_ms = self._abandon_from_ms = NOT_DELAYED_MS
+        self._busy_until_ms = SYNC_WAIT_MS if self._busy else 0
+        self._timer_ms = None
+        if self._abandon_at_ms is not None:
+            self._abandon_at_ms = GATHER_MS
+        self._short_rounds, self._waits_shortly = 0, False
+        for followed in self.partitions.values():
+            followed.told_count -= inputs_told
+            followed.delayed_until_ms = NOT_DELAYED_MS
+
+    @property
+    def has_newcomers(self) -> bool:
+        """Whether partitions wait for a fetch under way, which may be given up for them."""
+        return self._abandon_at_ms is not None and self._waits_for is not None
+
     @property
     def max_lag(self) -> int:
         """How many records the partition lacks that is furthest behind, as far as is known."""

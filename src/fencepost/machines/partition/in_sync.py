@@ -121,6 +121,11 @@ class InSync(PartitionPart):
         self.check_due_ms = now_ms + interval_ms
         self._outbox.set_timer(ISR_TIMER, self.check_due_ms)
 
+    def forget_time(self) -> None:
+        """Followers are looked at in a moment, if at all, for a search that leaves time out."""
+        if self.check_due_ms is not None:
+            self.check_due_ms = 1
+
     def step_check_due(self, now_ms: int) -> None:
         """The timer fired: drop the followers that fell behind."""
         due_ms, self.check_due_ms = self.check_due_ms, None

@@ -114,6 +114,18 @@ class FollowerState:
         if self.offset >= self.last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
 
+    def forget_time(self, now_ms: int) -> None:
+        """What is not of this moment is long ago, as a search takes it that leaves time out.
+
+        When it fetched last, and where the leader's log ended then, matter only while it has not
+        been caught up since.
+        """
+        self.last_caught_up_ms = 0 if self.last_caught_up_ms == now_ms else NEVER_MS
+        self.last_fetch_ms = 0 if self.last_fetch_ms == now_ms else NEVER_MS
+        if self.last_caught_up_ms == 0 or self.last_fetch_ms == NEVER_MS:
+            self.last_fetch_ms = self.last_caught_up_ms
+            self.last_fetch_leader_end = 0
+
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it is at the end, or was not long ago."""
         return self.offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
