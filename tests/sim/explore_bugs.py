@@ -14,7 +14,7 @@ from fencepost.machines.quorum.state import QuorumState
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.sim.ablations import load_ablation
-from fencepost.sim.explore import Bounds
+from fencepost.sim.explore.quorum import Bounds
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.errors import ErrorCode
 

@@ -9,7 +9,8 @@ import pytest
 
 from fencepost.cli.main import main
 from fencepost.machines.quorum import QuorumMachine, Role
-from fencepost.sim.explore import Bounds, Report, Search, Space, tell
+from fencepost.sim.explore import Report, Search
+from fencepost.sim.explore.quorum import Bounds, Space, tell
 
 from .explore_bugs import BUGS
 

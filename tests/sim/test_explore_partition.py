@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from fencepost.cli.main import main
+from fencepost.machines.canonical import canonical
 from fencepost.machines.partition.isr import FollowerState
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.explore import Search
+from fencepost.sim.explore.copying import clone
 from fencepost.sim.explore.partition import Bounds, Space, tell
-from fencepost.sim.explore.partition.objects import clone, freeze
 from fencepost.sim.explore.partition.space import Action, State
 from fencepost.sim.explore.search import Report
 
@@ -231,11 +232,11 @@ def test_a_copy_knows_the_copies_and_not_the_originals() -> None:
 
 def test_what_a_class_gains_tells_states_apart() -> None:
     one, other = FollowerState(0), FollowerState(0)
-    assert freeze(one) == freeze(other)
+    assert canonical(one) == canonical(other)
     other.log_start_offset = 3
-    assert freeze(one) != freeze(other)
+    assert canonical(one) != canonical(other)
     with pytest.raises(TypeError, match="neither state nor named"):
-        freeze(Knows())
+        canonical(Knows())
 
 
 def test_bounds_that_make_no_sense_are_refused() -> None:

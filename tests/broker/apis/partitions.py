@@ -110,6 +110,9 @@ class PromptPorts:
     def reply(self, token: Any, value: Any) -> None:
         token(value)
 
+    def tell(self, machine: Any, input_: Any) -> None:
+        raise AssertionError("nothing fetches here")
+
     def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
         pass
 

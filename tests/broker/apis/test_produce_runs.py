@@ -24,7 +24,7 @@ from fencepost.broker.net import answers, connection as connections, turn as tur
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.log import rolling
-from fencepost.machines.partition import Partition
+from fencepost.machines.partition.appending import Appending
 from fencepost.runtime import combined_appends
 from fencepost.wire.errors import ErrorCode
 
@@ -411,8 +411,8 @@ def test_a_partition_that_goes_while_a_block_is_filled_refuses_it(both) -> None:
 @needs_kernel
 def test_a_machine_that_breaks_down_disconnects_who_waits_for_it(both, monkeypatch) -> None:
     served_alike(both, [[(0, request(plain()))], [(1, request(plain()))]])
-    monkeypatch.setattr(Partition, "_take", lambda *given: 1 / 0)
-    monkeypatch.setattr(Partition, "_takes_whole", lambda *given: 1 / 0)
+    monkeypatch.setattr(Appending, "_take", lambda *given: 1 / 0)
+    monkeypatch.setattr(Appending, "_takes_whole", lambda *given: 1 / 0)
     for served in both:
         served.receive(0, request(plain()) * 2)
         served.receive(1, request(plain()))

@@ -139,7 +139,7 @@ def too_few_in_sync(running: RunningNode, hosted: HostedPartition) -> Iterator[N
     """The partition machine refuses every batch with NOT_ENOUGH_REPLICAS."""
 
     def set_isr(*members: int) -> None:
-        leader = hosted.machine._leader_state
+        leader = hosted.machine.leader_state
         assert leader is not None
         leader.isr = frozenset(members)
 

@@ -29,7 +29,7 @@ Nothing here talks to anybody: `LeaderState` belongs to one leader epoch and goe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
@@ -114,6 +114,18 @@ class FollowerState:
         if self.offset >= self.last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
 
+    def forget_time(self, now_ms: int) -> None:
+        """What is not of this moment is long ago, as a search takes it that leaves time out.
+
+        When it fetched last, and where the leader's log ended then, matter only while it has not
+        been caught up since.
+        """
+        self.last_caught_up_ms = 0 if self.last_caught_up_ms == now_ms else NEVER_MS
+        self.last_fetch_ms = 0 if self.last_fetch_ms == now_ms else NEVER_MS
+        if self.last_caught_up_ms == 0 or self.last_fetch_ms == NEVER_MS:
+            self.last_fetch_ms = self.last_caught_up_ms
+            self.last_fetch_leader_end = 0
+
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it is at the end, or was not long ago."""
         return self.offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
@@ -133,6 +145,8 @@ class LeaderState:
         "partition_epoch",
         "pending",
     )
+
+    NOT_STATE: ClassVar = frozenset(("_rules",))
 
     def __init__(
         self,
@@ -194,16 +208,13 @@ class LeaderState:
             return self.isr
         return self._rules.counted_isr(self.isr, _members(self.pending))
 
-    def effective_min_isr(self, config: PartitionConfig) -> int:
-        """`min.insync.replicas`, but never more than there are replicas."""
-        return min(config.min_insync_replicas, len(self.followers) + 1)
-
     def is_under_min_isr(self, config: PartitionConfig) -> bool:
         """Whether the committed in-sync set is too small to acknowledge anything."""
         isr = self.isr
         if self.pending is not None:
             isr = self._rules.isr_to_acknowledge_with(isr, _members(self.pending))
-        return len(isr) < self.effective_min_isr(config)
+        # `min.insync.replicas`, but never more than there are replicas.
+        return len(isr) < config.min_insync_replicas and len(isr) <= len(self.followers)
 
     def forgive(self, paused_ms: int) -> None:
         """The leader itself has not run for so long: that is nobody's lag."""

@@ -30,7 +30,7 @@ What a coordinator writes in a transaction (offsets) has no sequences. Markers a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.producers import (
@@ -85,6 +85,8 @@ class Transactions:
     """See the module docstring."""
 
     __slots__ = ("_last_ticket", "_rules", "_tickets_before", "_verifications")
+
+    NOT_STATE: ClassVar = frozenset(("_rules",))
 
     def __init__(self, rules: PartitionRules = RULES) -> None:
         self._rules = rules

@@ -98,9 +98,10 @@ looks at `high_watermark` after each step, and takes committed batches to the im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar
 
+from fencepost.machines.canonical import canonical
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership, messages
@@ -145,6 +146,8 @@ class QuorumMachine(Component):
 
     The parts are to be looked at, not to be called.
     """
+
+    NOT_STATE: ClassVar = frozenset(("_has_started",))
 
     def __init__(
         self,
@@ -370,6 +373,15 @@ class QuorumMachine(Component):
             can_vote = self.node.config.can_become_voter
             return self.node.rules.flushes_before_fetch(self.node.is_voter, can_vote)
         return isinstance(message, VoteRequest)
+
+    def canonical(self, but: frozenset[str] = frozenset()) -> Hashable:
+        """What this machine's future depends on, without its log; see `machines.canonical`.
+
+        Time is left out: of timers, whether they are due; of requests, which are not answered. The
+        fields in `but` are left out, too, for searches in which they cannot matter.
+        """
+        asked = canonical(self.requests.asked, is_ordered=False)
+        return self.timers.due, asked, canonical(self, but=but, is_ordered=False)
 
     # -- what others may look at ---------------------------------------------------------------
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from fencepost.machines.effects import Effect
-from fencepost.machines.partition import BecomeFollower, Partition
+from fencepost.machines.partition import BecomeFollower
+from fencepost.machines.partition.following import Following
+from fencepost.machines.partition.roles import ReplicaRoles
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
-_become_follower = Partition._step_become_follower
+_become_follower = ReplicaRoles.step_become_follower
 
 
-def become_follower(self: Partition, order: BecomeFollower, now_ms: int) -> list[Effect]:
+def become_follower(self: ReplicaRoles, order: BecomeFollower, now_ms: int) -> None:
     """As the product does it, and then the cut."""
-    is_new = order.leader_epoch > self.leader_epoch
-    effects = _become_follower(self, order, now_ms)
-    return effects + (self._truncate(self.high_watermark, start_over=False) if is_new else [])
+    is_new = order.leader_epoch > self._partition.leader_epoch
+    _become_follower(self, order, now_ms)
+    if is_new:
+        following = Following(self._partition, self._outbox)
+        following.truncate(self._partition.high_watermark, start_over=False)
 
 
 ABLATION = Ablation(
     "a follower forgets what was acknowledged, and is elected",
-    Rules(patches=((Partition, "_step_become_follower", become_follower),)),
+    Rules(patches=((ReplicaRoles, "step_become_follower", become_follower),)),
     scenarios=("S01",),
     in_brokers=True,
 )

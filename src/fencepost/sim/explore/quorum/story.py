@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fencepost.sim.explore.flights import Flight, Kind
+from fencepost.sim.explore.quorum.space import Action, Space, State
+from fencepost.sim.explore.quorum.steps import Event, View
 from fencepost.sim.explore.search import Report
-from fencepost.sim.explore.space import Action, Space, State
-from fencepost.sim.explore.steps import Event, View
 from fencepost.sim.render import details_of
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.message import Message
@@ -31,11 +31,7 @@ def tell(space: Space, report: Report[Action, State]) -> Iterator[str]:
 
 
 def _words_of(space: Space, view: View) -> str:
-    entries = [space.steps.entry(number) for number in view.log]
-    log = " ".join(
-        f"{entry.base_offset}:e{entry.epoch}{'' if at < view.durable else '*'}"
-        for at, entry in enumerate(entries)
-    )
+    log = space.steps.log_words(view.log, view.durable)
     leader = f" of {view.leader_id}" if view.role.value == "follower" else ""
     vote = f", voted for {view.voted_id}" if view.voted_id >= 0 else ""
     return (

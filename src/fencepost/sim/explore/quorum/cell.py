@@ -5,20 +5,16 @@ armed: it may fire next, or never, and clocks never tell two states apart. That 
 can do, and nothing that they can do is missing. The two are the time-out of requests, which is the
 search's choice (a lost message), and the deadline of a change of voters, which only answers whoever
 asked for it. Fetches do not wait for data: a fetch that waits is one that arrives later.
-
-Of each LeaderChange the list of who granted votes is left out: nobody reads it, and it would tell
-logs apart that are alike.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from fencepost.batch.control import build_control_batch, build_leader_change, read_control
-from fencepost.batch.header import read_header, stamp
+from fencepost.batch.control import build_leader_change
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.log.epochs import LeaderEpochCache
+from fencepost.machines.canonical import canonical
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, SendAfterPersist, Truncate
 from fencepost.machines.quorum import (
@@ -29,118 +25,34 @@ from fencepost.machines.quorum import (
     QuorumState,
     Start,
     fetch_response,
+    inputs,
 )
 from fencepost.machines.quorum.view import NO_SNAPSHOTS
 from fencepost.machines.quorum.voter_history import BEFORE_THE_LOG, VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from fencepost.sim.explore.bounds import Bounds
-from fencepost.sim.explore.copying import clone_machine, freeze, freeze_machine
+from fencepost.sim.explore.copying import clone
+from fencepost.sim.explore.known import Event
+from fencepost.sim.explore.logs import CellLog, directory
+from fencepost.sim.explore.quorum.bounds import Bounds
 from fencepost.wire.message import Message
-from fencepost.wire.records.control import ControlType, LeaderChangeMessage
 from fencepost.wire.types import Uuid
 
 KEY: Final = "metadata"
 NEVER_MS: Final = 1
 """A deadline that is not reached: time stands at 0."""
 
-_NOT_STATE: Final = frozenset(
-    # What never changes; what is empty between steps; what time and chance would decide.
-    [
-        "QuorumMachine._has_started",
-        "QuorumNode.id",
-        "QuorumNode.key",
-        "QuorumNode.local_voter",
-        "QuorumLog.view",
-        "QuorumLog._max_kraft_version",
-        "Outbox._effects",
-        "Outbox._is_unwritten",
-        "Timers.now_ms",
-        "Timers.wall_ms",
-        "Timers.deadlines",
-        "Timers._jitter",
-        "Timers._jitter_used",
-        "Requests.in_flight",
-        "Requests.not_before",
-    ]
-)
 # What only says which controller may be added; see `Cell.key`.
 _OF_CATCHING_UP: Final = frozenset(("last_caught_up_ms", "leader_end_offset"))
-
-
-class Entry(NamedTuple):
-    """One batch of a log."""
-
-    base_offset: int
-    next_offset: int
-    epoch: int
-    data: bytes
 
 
 class PowerCut(BaseException):
     """The node dies here. Not an Exception: nothing may get in its way."""
 
 
-class CellLog:
-    """A metadata log of entries, of which the first `durable` survive a power cut."""
+class MetadataLog(CellLog):
+    """A metadata log, as a quorum machine sees it."""
 
-    start_offset = 0
     snapshots = NO_SNAPSHOTS
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.durable = 0
-        self.epochs = LeaderEpochCache()
-
-    def copy(self) -> CellLog:
-        """Another log of the same entries."""
-        made = CellLog()
-        made.entries, made.durable = self.entries[:], self.durable
-        made.epochs = self.epochs.copy()
-        return made
-
-    @property
-    def end_offset(self) -> int:
-        """The offset that the next record will get."""
-        return self.entries[-1].next_offset if self.entries else 0
-
-    @property
-    def recovery_point(self) -> int:
-        """Below it everything is durable."""
-        return self.entries[self.durable - 1].next_offset if self.durable else 0
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all batches."""
-        return sum(len(entry.data) for entry in self.entries)
-
-    def batch_start(self, offset: int) -> int:
-        """Where the batch begins that holds the record at `offset`."""
-        return next(e.base_offset for e in self.entries if offset < e.next_offset)
-
-    def append(self, work: Append) -> None:
-        """Add batches to the end, stamped if a leader appends them."""
-        for header, batch in work.batches:
-            if work.as_leader:
-                batch = _without_voters_names(batch, self.end_offset, work.leader_epoch)
-                header = read_header(batch)
-            assert header.base_offset == self.end_offset, "no gap and no overlap"
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            self.entries.append(
-                Entry(
-                    header.base_offset,
-                    header.next_offset,
-                    header.partition_leader_epoch,
-                    bytes(batch),
-                )
-            )
-
-    def cut(self, end_offset: int) -> None:
-        """Let the log end at `end_offset`, where a batch ends."""
-        while self.entries and self.entries[-1].next_offset > end_offset:
-            self.entries.pop()
-        assert self.end_offset == end_offset, "cut between batches"
-        self.epochs.truncate_from_end(end_offset)
-        self.durable = min(self.durable, len(self.entries))
 
     def read(self, bounds: FetchBounds) -> bytes:
         """Whole batches within the bounds, at least one, as a shell reads them."""
@@ -153,26 +65,6 @@ class CellLog:
         return out
 
 
-def _without_voters_names(batch: Any, base_offset: int, epoch: int) -> bytearray:
-    """The batch as its leader appends it, less the names of who voted for it."""
-    if not read_header(batch).is_control:
-        stamped = bytearray(batch)
-        stamp(stamped, 0, base_offset=base_offset, leader_epoch=epoch)
-        return stamped
-    records: list[tuple[ControlType, Message]] = []
-    for record in read_control(batch):
-        assert record.value is not None, "our own control records can be read"
-        if isinstance(record.value, LeaderChangeMessage):
-            record.value.granting_voters = []
-        records.append((ControlType(record.type), record.value))
-    return build_control_batch(records, timestamp_ms=0, base_offset=base_offset, leader_epoch=epoch)
-
-
-def directory(node_id: int) -> Uuid:
-    """The directory id of a node's disk."""
-    return Uuid(bytes(14) + bytes([1, node_id]))
-
-
 def voter(node_id: int) -> Voter:
     """A node as the first voter set has it."""
     return Voter(ReplicaKey(node_id, directory(node_id)), (), 0, 1)
@@ -183,7 +75,7 @@ def added_endpoint(node_id: int) -> Endpoint:
     return Endpoint("CONTROLLER", f"node{node_id}", 9000 + node_id)
 
 
-def history_of(log: CellLog, bounds: Bounds) -> VoterHistory:
+def history_of(log: MetadataLog, bounds: Bounds) -> VoterHistory:
     """What a disk says of the voters: the bootstrap snapshot, then the log."""
     founders = VoterSet(tuple(map(voter, bounds.founders)))
     if not bounds.changes:
@@ -194,7 +86,7 @@ def history_of(log: CellLog, bounds: Bounds) -> VoterHistory:
     return _continued(history, log)
 
 
-def _continued(history: VoterHistory, log: CellLog) -> VoterHistory:
+def _continued(history: VoterHistory, log: MetadataLog) -> VoterHistory:
     for entry in log.entries:
         history.take_batch(entry.base_offset, entry.data)
     return history
@@ -223,7 +115,7 @@ class Cell:
     def __init__(self, node_id: int, bounds: Bounds) -> None:
         self.id = node_id
         self.bounds = bounds
-        self.log = CellLog()
+        self.log = MetadataLog()
         self.state = QuorumState()
         self.machine: QuorumMachine
         self.driver: Driver
@@ -264,13 +156,7 @@ class Cell:
 
     def copy(self) -> Cell:
         """The same node, to be stepped on its own."""
-        made = Cell(self.id, self.bounds)
-        made.log, made.state, made.failed = self.log.copy(), self.state, self.failed
-        made.machine = clone_machine(self.machine)
-        made.machine.log.view = made.log
-        made._host()
-        hosted = made._hosted
-        hosted.end_offset, hosted.held = self._hosted.end_offset, deque(self.held)
+        made: Cell = clone(self, {})
         return made
 
     def key(self) -> Any:
@@ -279,16 +165,13 @@ class Cell:
         How well replicas keep up matters only where one may be added to the voters.
         """
         skip = frozenset() if self.bounds.others else _OF_CATCHING_UP
-        fields = freeze_machine(self.machine, _NOT_STATE, skip)
         return (
             tuple(self.log.entries),
             self.log.durable,
             self.state,
             self.failed,
-            tuple((to, freeze(message), is_awaited) for to, message, is_awaited in self.held_words),
-            tuple(sorted((peer, freeze(message)) for peer, message in self.asked.items())),
-            self.due_timers,
-            fields,
+            canonical(self.held_words),
+            self.machine.canonical(skip),
         )
 
     # -- what the driver and the machine keep to themselves ------------------------------------
@@ -312,13 +195,12 @@ class Cell:
     @property
     def asked(self) -> dict[int, Message]:
         """The requests whose answers the machine waits for, by peer."""
-        return {peer: message for peer, (message, _) in self.machine.requests.in_flight.items()}
+        return self.machine.requests.asked
 
     @property
     def due_timers(self) -> tuple[str, ...]:
         """The timers that may fire."""
-        deadlines = self.machine.timers.deadlines
-        return tuple(sorted(name for name, deadline in deadlines.items() if deadline <= 0))
+        return self.machine.timers.due
 
     def forget_stale(self, keeps: bool) -> None:
         """Of messages that wait for a flush and whose answer nobody waits for, keep one of a kind.
@@ -330,17 +212,22 @@ class Cell:
         asked = self.asked
         for offset, effect in self.held:
             if asked.get(effect.to) is not effect.message:
-                word = (effect.to, freeze(effect.message))
+                word = (effect.to, canonical(effect.message))
                 if not keeps or word in seen:
                     continue
                 seen.add(word)
             kept.append((offset, effect))
         self._hosted.held = kept
 
-    def lose_power(self, kept: int) -> None:
-        """What was not flushed is gone, but for `kept` batches."""
-        left = self.log.entries[: self.log.durable + kept]
-        self.log.cut(left[-1].next_offset if left else 0)
+    def own_events(self) -> list[Event]:
+        """What may happen in the node by itself, but for power cuts and what operators ask for."""
+        found: list[Event] = []
+        if self.log.durable < len(self.log.entries) or self.held:
+            found.append(("flush",))
+        for name in self.due_timers:
+            if name != inputs.BEGIN_QUORUM or self.bounds.reminds:
+                found.append(("timer", name))
+        return found
 
 
 class _Ports:
@@ -388,6 +275,10 @@ class _Ports:
             value = fetch_response(value, self._cell.log.read(value))
         if token is ANSWER:
             self._cell.replies.append(value)
+
+    def tell(self, machine: Any, input_: Any) -> None:
+        """The quorum's machine is alone on its node."""
+        raise AssertionError("there is no other machine")
 
     def set_timer(self, key: Any, name: str, deadline_ms: int | None) -> None:
         """The machine's own deadlines say which timers are armed."""

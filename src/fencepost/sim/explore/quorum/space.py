@@ -25,13 +25,14 @@ from itertools import combinations
 from typing import NamedTuple
 
 from fencepost.machines.quorum import MachineMaker, QuorumMachine, Role
-from fencepost.sim.explore.bounds import Bounds
 from fencepost.sim.explore.flights import Flight, Kind, Networks
-from fencepost.sim.explore.laws import Laws, Past, Violation
-from fencepost.sim.explore.steps import MOST_STATES, Event, Outcome, Steps
+from fencepost.sim.explore.laws import Violation
+from fencepost.sim.explore.packing import Packing, budget_of
+from fencepost.sim.explore.quorum.bounds import Bounds
+from fencepost.sim.explore.quorum.laws import Laws, Past
+from fencepost.sim.explore.quorum.steps import Event, Outcome, Steps
 from fencepost.wire.api.fetch import FetchRequest
 
-_CELL_BITS, _NET_BITS, _PAST_BITS = MOST_STATES.bit_length() - 1, 30, 30
 _REFUSALS, _TIMEOUTS, _CRASHES, _CHANGES, _APPENDS, _LOSSES, _LATE = 24, 20, 16, 12, 8, 4, 0
 _FAILURES = frozenset(("lost", "refused"))
 """Events that end a request without an answer."""
@@ -74,6 +75,8 @@ class Space:
         self.nets = Networks()
         self.laws = Laws(self.steps, unwatched)
         self.beyond = 0
+        packing = Packing(State, len(bounds.ids))
+        self.pack, self.unpack = packing.pack, packing.unpack
         self._first: State | None = None
         self._nets_by_event: dict[
             tuple[int, int, int, str, int], list[tuple[int, int, tuple[int, ...]]]
@@ -89,33 +92,11 @@ class Space:
             for id_, (_, sent) in zip(self.bounds.ids, started)
             for peer, message in sent
         }
-        budget = 0
-        for left in self.bounds.budget:
-            budget = budget << 4 | left
         leaders = {epoch: self.bounds.led(epoch) for log in self.bounds.logs for epoch in log}
         past = self.laws.pasts.of(Past(leaders=tuple(sorted(leaders.items()))))
         cells = tuple(cell for cell, _ in started)
-        self._first = State(cells, nets.of(flights), past, budget)
+        self._first = State(cells, nets.of(flights), past, budget_of(self.bounds.budget))
         return self._first
-
-    def pack(self, state: State) -> int:
-        """A state as one integer."""
-        packed = state.budget << _PAST_BITS | state.past
-        packed = packed << _NET_BITS | state.net
-        for cell in state.cells:
-            packed = packed << _CELL_BITS | cell
-        return packed
-
-    def unpack(self, packed: int) -> State:
-        """The state that an integer is."""
-        cells = []
-        for _ in self.bounds.ids:
-            cells.append(packed & (1 << _CELL_BITS) - 1)
-            packed >>= _CELL_BITS
-        net = packed & (1 << _NET_BITS) - 1
-        packed >>= _NET_BITS
-        past = packed & (1 << _PAST_BITS) - 1
-        return State(tuple(reversed(cells)), net, past, packed >> _PAST_BITS)
 
     def after(self, state: State) -> Iterator[tuple[Action, State]]:
         """Everything that may happen, and what it leads to. Violation, with its `action`."""
