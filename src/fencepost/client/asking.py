@@ -118,6 +118,12 @@ def request_controller(
     return repeating(type(message).__name__, attempt, deadline, view.backoff(), before_retry)
 
 
+def request_node(node: Node, message: Request[R], version: int | None = None) -> Conversation[R]:
+    """Send `message` to one broker, once."""
+    connection = yield from connect(node)
+    return (yield from Exchange(connection, message, version))
+
+
 # -- metadata ------------------------------------------------------------------------------------
 
 
