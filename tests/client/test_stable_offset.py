@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.cli.transactions_explain import _lines, refusal_of, release_of
 from fencepost.client import stable_offset
+from fencepost.client.conversation import Conversation, drive
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.stable_offset import (
     ENDED_EVERY_MS,
@@ -142,6 +143,20 @@ def test_times_that_no_calendar_has_are_printed_nevertheless():
     assert f"{2**63 - 1} ms" in lines[1]
 
 
+def answering(answer: Callable[..., Any]) -> Callable[..., Conversation[Any]]:
+    """Conversations without a step: what `answer` says without its first argument, the view."""
+
+    def conversation(view: Any, *arguments: Any) -> Conversation[Any]:
+        return answer(*arguments)
+        yield
+
+    return conversation
+
+
+def _fail(step: Any) -> Any:
+    raise AssertionError(f"no step is expected: {step}")
+
+
 class Told:
     """An administrator who is told one thing after the other of what is open."""
 
@@ -150,14 +165,23 @@ class Told:
         self.asked: list[list[TopicPartition]] = []
         self.stable = {HERE: 40, ELSEWHERE: 50}
         offsets = {"read_committed": self.stable, "read_uncommitted": {HERE: 50, ELSEWHERE: 50}}
-        monkeypatch.setattr(stable_offset, "_offsets", lambda *how: offsets[how[2]])
-        monkeypatch.setattr(stable_offset, "_timestamp_at", lambda *how: how[2] * 100)
+        for name, answer in (
+            ("_offsets", lambda partitions, level: offsets[level]),
+            ("_timestamp_at", lambda partition, offset: offset * 100),
+            ("describing_producers", self._describe_producers),
+            ("finding_transactions_of", self._transactions_of),
+        ):
+            monkeypatch.setattr(stable_offset, name, answering(answer))
+        self.cluster = self
 
-    def describe_producers(self, partitions: list[TopicPartition]) -> Any:
+    def run(self, conversation: Conversation[Any]) -> Any:
+        return drive(conversation, _fail)
+
+    def _describe_producers(self, partitions: list[TopicPartition]) -> Any:
         self.asked.append(list(partitions))
         return {HERE: self._looks.pop(0)}
 
-    def transactions_of(self, producer_ids: Iterable[int]) -> Any:
+    def _transactions_of(self, producer_ids: Iterable[int]) -> Any:
         self.looked_for = set(producer_ids)
         return {7: KNOWN}
 
@@ -214,9 +238,13 @@ def test_when_a_transaction_began_is_read_from_its_first_batch(fake: FakeCluster
     fake.create_topic("t")
     for number in range(3):
         fake.partition("t").append(batch(b"a", b"b", timestamp_ms=1_000 + number))
-    admin: Any = type("Admin", (), {"cluster": connect(fake)})
+    cluster = connect(fake)
     where = TopicPartition("t", 0)
-    found = [stable_offset._timestamp_at(admin, where, offset) for offset in range(6)]
+
+    def timestamp_at(offset: int) -> int:
+        return cluster.run(stable_offset._timestamp_at(cluster, where, offset))
+
+    found = [timestamp_at(offset) for offset in range(6)]
     assert found == [1_000, 1_000, 1_001, 1_001, 1_002, 1_002]
     fake.partition("t").delete_before(4)
-    assert stable_offset._timestamp_at(admin, where, 1) == -1
+    assert timestamp_at(1) == -1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
-from fencepost.cli.groups_offsets import add_offsets, ends_of
+from fencepost.cli.groups_offsets import add_offsets
 from fencepost.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -72,12 +72,13 @@ def list_groups(arguments: argparse.Namespace) -> int:
 def describe_group(arguments: argparse.Namespace) -> int:
     """State, members, and for every partition that is committed or assigned how far it is read."""
     from fencepost.client.admin import Admin
+    from fencepost.client.lag import ends_of
 
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         group = admin.describe_group(arguments.group)
         committed = admin.group_offsets(arguments.group)
-        ends = ends_of(cluster, {*committed, *(p for m in group.members for p in m.assigned)})
+        ends = ends_of(admin, {*committed, *(p for m in group.members for p in m.assigned)})
     partitions = _progress(group, committed, ends)
     if arguments.json:
         print_json(_group_document(group, partitions))

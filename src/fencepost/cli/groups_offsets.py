@@ -82,6 +82,7 @@ def add_offsets(actions: Any) -> None:
 def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
     from fencepost.client.admin import Admin
+    from fencepost.client.lag import ends_of
 
     is_reset = any(getattr(arguments, way) is not None for way in WAYS)
     if is_reset and not (arguments.topic or arguments.all_topics):
@@ -100,29 +101,12 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         shown = targets or wanted
         if shown:
             committed = {one: at for one, at in committed.items() if one in shown}
-        ends = ends_of(cluster, {*committed, *targets})
+        ends = ends_of(admin, {*committed, *targets})
     if arguments.dry_run:
         _print_plan(arguments, committed, targets, ends)
     else:
         _print_committed(arguments, committed, ends)
     return 0
-
-
-def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where logs end, of the partitions that exist and have a leader: a group keeps the offsets of
-    a deleted topic for a while."""
-    from fencepost.client.offsets import LATEST, list_offsets
-
-    wanted = list(partitions)
-    if not wanted:
-        return {}
-    infos = {info.name: info for info in cluster.describe({one.topic for one in wanted})}
-    led = [
-        one
-        for one in wanted
-        if (found := infos[one.topic].partitions.get(one.partition)) and found.leader_id >= 0
-    ]
-    return {p: at.offset for p, at in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
 
 
 def _print_committed(

@@ -220,7 +220,7 @@ class FetchCore:
                 failures.append(_about(error, wanted))
             else:
                 asked.append((Exchange(connection, request, version, buffer=buffer), wanted))
-        responses = yield ExchangeAll([exchange for exchange, _ in asked])
+        responses = yield from ExchangeAll([exchange for exchange, _ in asked])
         fetched: list[Fetched] = []
         for (exchange, about), response in zip(asked, responses, strict=True):
             try:

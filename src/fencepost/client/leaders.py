@@ -89,7 +89,7 @@ def asking_leaders(
     while waiting:
         failures: list[ClientError] = []
         groups = yield from _by_leader(view, waiting, build, lowest, failures, deadline)
-        responses = yield ExchangeAll([exchange for exchange, _ in groups])
+        responses = yield from ExchangeAll([exchange for exchange, _ in groups])
         for (exchange, group), response in zip(groups, responses, strict=True):
             if isinstance(response, ClientError):
                 failures.append(_about(response, group))

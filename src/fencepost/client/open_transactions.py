@@ -142,7 +142,7 @@ def _ending(
         if pause_s * 1000 >= deadline.remaining_ms():
             return
         if pause_s:
-            yield Pause(pause_s * 1000)
+            yield from Pause(pause_s * 1000)
 
 
 def _round(
@@ -158,7 +158,7 @@ def _round(
             sent.append((manager, ask))
         except ClientError as error:
             reactions.append(take_answer(view, manager, ask, error))
-    answers = (yield ExchangeAll(exchanges)) if exchanges else []
+    answers = (yield from ExchangeAll(exchanges)) if exchanges else []
     for (manager, ask), answer in zip(sent, answers, strict=True):
         reactions.append(take_answer(view, manager, ask, answer))
     return reactions
