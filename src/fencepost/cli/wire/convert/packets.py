@@ -12,6 +12,8 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from fencepost.addresses import address_text
+
 _FIN, _SYN, _RST, _ACK = 0x01, 0x02, 0x04, 0x10
 _TCP = 6
 _TCP_HEADER = struct.Struct(">HHIIBB")
@@ -30,7 +32,7 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 class Segment(NamedTuple):
