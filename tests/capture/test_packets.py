@@ -7,9 +7,9 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.cli.wire.convert.packets import Endpoint, Segment, dissect, link_types
+from fencepost.capture.packets import Endpoint, Segment, dissect, link_types
 
-from ..packet_maker import CLIENT, SERVER, ethernet, tcp_over_ip, tcp_over_ip6
+from .packet_maker import CLIENT, SERVER, ethernet, tcp_over_ip, tcp_over_ip6
 
 IP4 = tcp_over_ip(CLIENT, SERVER, sequence=7, acknowledged=9, data=b"payload")
 IP6 = tcp_over_ip6(CLIENT, SERVER, sequence=7, acknowledged=9, data=b"payload")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hypothesis import given, settings, strategies as st
 
-from fencepost.cli.wire.capture.reassembly import PATIENCE, Gap, Reassembler
+from fencepost.capture.reassembly import PATIENCE, Gap, Reassembler
 
 
 def joined(parts: Iterable[bytes | Gap]) -> bytes:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.cli.wire.capture.framing import Cut, Skipped
+from fencepost.capture.framing import Cut, Skipped
 
-from ..wire_messages import cutter, heartbeats
+from .wire_messages import cutter, heartbeats
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64, 10_000])

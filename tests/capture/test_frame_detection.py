@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.wire.capture.conversation import Conversation
-from fencepost.cli.wire.capture.frame_detection import (
+from fencepost.capture.conversation import Conversation
+from fencepost.capture.frame_detection import (
     PROOF_BYTES_PER_BYTE,
     ResponseDetector,
 )
-from fencepost.cli.wire.capture.framing import Cut, FrameCutter, Skipped
+from fencepost.capture.framing import Cut, FrameCutter, Skipped
 from fencepost.wire.api import (
     ApiVersionsRequest,
     FetchRequest,
@@ -21,7 +21,7 @@ from fencepost.wire.api import (
 )
 from fencepost.wire.header import RequestHeader
 
-from ..wire_messages import FRAME_BYTES_MAX, cutter, heartbeats
+from .wire_messages import FRAME_BYTES_MAX, cutter, heartbeats
 
 
 def test_responses_are_found_again_by_what_is_waited_for():

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.wire.convert.packets import Endpoint
+from fencepost.capture.packets import Endpoint
 from fencepost.wire.api import HeartbeatRequest, SaslHandshakeRequest
 from fencepost.wire.frame import encode_request
 
-from ..packet_maker import PacketMaker, write_pcap, write_pcapng
-from ..wire_command import Wire, answered, asked, produced
+from ...capture.packet_maker import PacketMaker, write_pcap, write_pcapng
+from .wire_command import Wire, answered, asked, produced
 
 
 def conversation() -> list[bytes]:

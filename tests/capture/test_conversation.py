@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.cli.wire.capture.conversation import Conversation
-from fencepost.cli.wire.capture.framing import Cut
+from fencepost.capture.conversation import Conversation
+from fencepost.capture.framing import Cut
 from fencepost.cli.wire.convert.documents import encode_document
 from fencepost.wire.api import (
     ApiVersionsRequest,
@@ -17,7 +17,7 @@ from fencepost.wire.api import (
     SaslHandshakeResponse,
 )
 
-from ..wire_messages import cutter, heartbeats, request, response
+from .wire_messages import cutter, heartbeats, request, response
 
 
 def test_responses_find_their_requests_in_any_order():
@@ -121,7 +121,7 @@ def test_a_damaged_request_still_explains_its_response():
 
 
 def test_requests_without_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fencepost.cli.wire.capture.conversation.PENDING_MAX", 3)
+    monkeypatch.setattr("fencepost.capture.conversation.PENDING_MAX", 3)
     talk = Conversation()
     for frame in heartbeats(5)[0]:
         talk.from_client(Cut(frame), 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
-from fencepost.cli.wire.convert.packets import Endpoint
+from fencepost.capture.packets import Endpoint
 
 CLIENT = Endpoint("10.0.0.1", 40000)
 SERVER = Endpoint("10.0.0.2", 9092)

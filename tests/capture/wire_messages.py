@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.cli.wire.capture.conversation import Conversation
-from fencepost.cli.wire.capture.frame_detection import RequestDetector
-from fencepost.cli.wire.capture.framing import FrameCutter
+from fencepost.capture.conversation import Conversation
+from fencepost.capture.frame_detection import RequestDetector
+from fencepost.capture.framing import FrameCutter
 from fencepost.wire.api import (
     HeartbeatRequest,
     HeartbeatResponse,

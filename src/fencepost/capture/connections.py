@@ -12,11 +12,11 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from fencepost.cli.wire.capture.conversation import Conversation, Item
-from fencepost.cli.wire.capture.frame_detection import RequestDetector, ResponseDetector
-from fencepost.cli.wire.capture.framing import FrameCutter, Skipped
-from fencepost.cli.wire.capture.reassembly import PATIENCE, Gap, Reassembler
-from fencepost.cli.wire.convert.packets import Endpoint, Segment
+from fencepost.capture.conversation import Conversation, Item
+from fencepost.capture.frame_detection import RequestDetector, ResponseDetector
+from fencepost.capture.framing import FrameCutter, Skipped
+from fencepost.capture.packets import Endpoint, Segment
+from fencepost.capture.reassembly import PATIENCE, Gap, Reassembler
 
 CONNECTIONS_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 512 * 1024 * 1024

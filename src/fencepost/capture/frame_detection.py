@@ -11,11 +11,11 @@ import re
 from struct import Struct as Layout
 from typing import Final
 
-from fencepost.cli.wire.capture.conversation import Conversation
-from fencepost.cli.wire.lookup.headers import request_header_of
+from fencepost.capture.conversation import Conversation
 from fencepost.wire import api
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import LENGTH_BYTES, read_request_header
+from fencepost.wire.header import request_header_of
 
 PROOF_BYTES_MAX: Final = 1 << 16
 """Larger requests are not decoded just to see whether they are any."""

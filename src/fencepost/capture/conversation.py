@@ -17,14 +17,9 @@ from collections import OrderedDict
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
-from fencepost.cli.wire.capture.framing import Cut
-from fencepost.cli.wire.convert.documents import (
-    Decoded,
-    decode_request,
-    decode_response,
-    frame_error,
-)
+from fencepost.capture.framing import Cut
 from fencepost.wire import api
+from fencepost.wire.documents import Decoded, decode_request, decode_response, frame_error
 from fencepost.wire.errors import DecodeError, ErrorCode, WireError
 from fencepost.wire.frame import LENGTH_BYTES
 from fencepost.wire.header import API_VERSIONS_KEY

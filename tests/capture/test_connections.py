@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.cli.wire.capture.connections import Connections, Seen
-from fencepost.cli.wire.capture.conversation import Item, Pending
-from fencepost.cli.wire.capture.framing import Skipped
-from fencepost.cli.wire.convert.packets import Endpoint, Segment, dissect
+from fencepost.capture.connections import Connections, Seen
+from fencepost.capture.conversation import Item, Pending
+from fencepost.capture.framing import Skipped
+from fencepost.capture.packets import Endpoint, Segment, dissect
 
-from ..packet_maker import CLIENT, SERVER, PacketMaker, ethernet, tcp_over_ip
-from ..wire_messages import FRAME_BYTES_MAX, heartbeats
+from .packet_maker import CLIENT, SERVER, PacketMaker, ethernet, tcp_over_ip
+from .wire_messages import FRAME_BYTES_MAX, heartbeats
 
 # -- connections -----------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ def held(kind: type[tuple[Any, ...]]) -> int:
 
 def test_segments_without_data_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch):
     """A server that acknowledges, byte by byte, what no client has sent."""
-    monkeypatch.setattr("fencepost.cli.wire.capture.connections.EARLY_BYTES_MAX", 70_000)
+    monkeypatch.setattr("fencepost.capture.connections.EARLY_BYTES_MAX", 70_000)
     connections = Connections([9092], FRAME_BYTES_MAX)
     before = held(Segment)
     for packet in PacketMaker(first_sequence=100).open()[:2]:

@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fencepost.capture.connections import Connections, Seen
+from fencepost.capture.conversation import Item
+from fencepost.capture.framing import Skipped
+from fencepost.capture.packets import Segment, dissect, link_types
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.progress import Progress
 from fencepost.cli.streams import OutputFailed
-from fencepost.cli.wire.capture.connections import Connections, Seen
-from fencepost.cli.wire.capture.conversation import Item
-from fencepost.cli.wire.capture.framing import Skipped
 from fencepost.cli.wire.convert.annotate import OutputOptions, print_line, shown
-from fencepost.cli.wire.convert.packets import Segment, dissect, link_types
 from fencepost.wire import api
 from fencepost.wire.frame import LENGTH_BYTES
 from fencepost.wire.json_form import bytes_to_json
