@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fencepost.addresses import AddressError, parse_listener
 from fencepost.cli.cluster_options import (
     CONNECT_TIMEOUT_MS,
     add_cluster_options,
@@ -29,7 +30,6 @@ CHANGE_TIMEOUT_MS = 35_000
 """A new voter has thirty seconds to catch up."""
 
 NODE_ID_MAX = (1 << 31) - 1
-PORT_MAX = (1 << 16) - 1
 
 EXAMPLES = """\
 Brokers take every question to the leader; --bootstrap-controller asks the controllers themselves.
@@ -267,13 +267,10 @@ def _voter_of_files(path: Path) -> tuple[int, Uuid, list[VoterListener]]:
 def _listener(text: str) -> VoterListener:
     from fencepost.client.quorum import VoterListener
 
-    name, separator, address = text.partition("://")
-    host, colon, port = address.rpartition(":")
-    if not name or not separator or not colon or not host or not port.isdecimal():
-        raise UsageError(f"--listener {text!r}: must be NAME://HOST:PORT")
-    if not 0 < int(port) <= PORT_MAX:
-        raise UsageError(f"--listener {text!r}: a port is a number from 1 to {PORT_MAX}")
-    return VoterListener(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
+    try:
+        return VoterListener(*parse_listener(text))
+    except AddressError as error:
+        raise UsageError(f"--listener {text!r}: must be {error}") from None
 
 
 def _uuid(text: str) -> Uuid:

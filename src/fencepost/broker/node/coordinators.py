@@ -1,6 +1,6 @@
 """The coordinators of a broker, of groups and of transactions, and what works with them.
 
-Loaded and made when the first of them is needed, see `broker.node.coordinators_on_demand`.
+Loaded and made when the first of them is needed, see `broker.node.late_parts`.
 """
 
 from __future__ import annotations

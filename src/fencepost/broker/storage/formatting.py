@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from fencepost.addresses import AddressError, parse_address
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.features import (
     ELIGIBLE_LEADER_REPLICAS,
@@ -56,7 +57,7 @@ TRANSACTION_VERSION_1_SINCE: Final = 22
 TRANSACTION_VERSION_2_SINCE: Final = 24
 """The `metadata.version` (4.0-IV2) from which on new clusters have `transaction.version` 2."""
 _RESERVED_IDS: Final = 100
-_VOTER: Final = r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
+_VOTER: Final = r"([0-9]{1,10})@(.+):([A-Za-z0-9_-]{22})"
 
 
 class FormatError(LogError):
@@ -118,10 +119,13 @@ def parse_voters(text: str, listener: str) -> VoterSet:
         match = re.fullmatch(_VOTER, part)
         if match is None:
             raise FormatError(f"{part!r} is not of the form ID@HOST:PORT:DIRECTORY_ID")
-        node_id, host, port = int(match[1]), match[2].strip("[]"), int(match[3])
-        if node_id > (1 << 31) - 1 or not 0 < port < (1 << 16):
-            raise FormatError(f"{part!r}: there is no such node id or port")
-        directory_id = Uuid.from_string(match[4])
+        node_id, directory_id = int(match[1]), Uuid.from_string(match[3])
+        if node_id > (1 << 31) - 1:
+            raise FormatError(f"{part!r}: there is no such node id")
+        try:
+            host, port = parse_address(match[2])
+        except AddressError as error:
+            raise FormatError(f"{part!r}: {match[2]!r} is not {error}") from None
         if is_reserved(directory_id):
             raise FormatError(f"{part!r}: this directory id is one of those that are reserved")
         voters.append(_voter(node_id, listener, host, port, directory_id))

@@ -272,10 +272,7 @@ class QuorumMachine(Component):
         if node.is_voter and not node.others:
             self.roles.become_prospective()
         elif state.leader_id == node.id:
-            if node.rules.leads_again_after_restart():
-                self.roles.lead_again()
-            else:
-                self.roles.begin_resigned()
+            self.roles.begin_resigned()
         elif state.leader_id in self.log.voter_set.ids:
             self.roles.become_follower(state.epoch, state.leader_id)
         else:

@@ -476,10 +476,8 @@ class Coordinator(Generic[M]):
     def _refuse(self, operation: _Operation, decision: Decision[Any], error: ErrorCode) -> None:
         """It has not happened. Whoever asked is told; what nobody asked for is tried again."""
         undo_log = self.machine.undo_log
-        if undo_log.is_open and self._kind.rules.is_reverted(error):
+        if undo_log.is_open:
             undo_log.revert()
-        elif undo_log.is_open:
-            undo_log.commit()
         if error not in CONCERNS_SENDER:
             self._note_refused(error)
         for_clients = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)

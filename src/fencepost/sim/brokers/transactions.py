@@ -152,7 +152,7 @@ def _kind(broker: BrokerProcess) -> CoordinatorKind[TransactionCoordinator]:
 
     return CoordinatorKind(
         lambda: TransactionCoordinator(CONFIG, memory, level, rules.transactions),
-        TransactionCodec(rules.transactions),
+        TransactionCodec(),
         write_timeout_ms=WRITE_TIMEOUT_MS,
         rules=rules.coordinator,
     )
