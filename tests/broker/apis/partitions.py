@@ -51,6 +51,7 @@ from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import PartitionAccess
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -143,6 +144,10 @@ class Replicas:
         known = self._node.image.topics_by_id.get(id_)
         return ErrorCode.UNKNOWN_TOPIC_ID if known is None else self.get(known.name, index)
 
+    def topic_name(self, id_: Uuid) -> str | None:
+        known = self._node.image.topics_by_id.get(id_)
+        return None if known is None else known.name
+
     def all(self) -> Iterable[HostedPartition]:
         return list(self.hosted.values())
 
@@ -185,6 +190,7 @@ class PartitionNode(StillNode):
         self.fetches.on_seen = self.driver.feed
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)
+        self.partitions = PartitionAccess(self.access, self.replicas)
         self.storage = Directories([DataDir(str(self.directory))])
 
     @property
@@ -202,6 +208,7 @@ class PartitionNode(StillNode):
             FetchHost: self.fetches,
             LeaderThrottle: self.throttle,
             LogDirMoves: NoMoves(),
+            PartitionAccess: self.partitions,
             ReplicaManager: self.replicas,
             Storage: self.storage,
         }

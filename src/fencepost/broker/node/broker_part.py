@@ -47,6 +47,7 @@ from fencepost.runtime.halted import HaltedReplicas
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class BrokerPart:
 
     following: InOrder
     replicas: ReplicaManager
+    partitions: PartitionAccess
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -157,6 +159,7 @@ class BrokerPart:
             self.following,
             lambda image: topic_configs_under(config, image),
         )
+        self.partitions = PartitionAccess(core.access, self.replicas)
         core.storage.on_failed = self.replicas.dir_failed
         self.replicas.on_gone = self._gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
@@ -208,7 +211,7 @@ class BrokerPart:
         if backend.produce_kernel is not None:
             metadata = MetadataCache(core.metadata, core.cluster_id)
             self.listener.produce_runs = ProduceRuns(
-                self.appends, metadata, self.replicas, self.listener
+                self.appends, metadata, self.partitions, self.listener
             )
 
     def _make_fetchers(self) -> Fetchers:
@@ -331,6 +334,7 @@ class BrokerPart:
         """What handlers of clients' requests may ask for."""
         core = self._core
         parts: dict[Any, object] = {
+            Access: core.access,
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
@@ -340,6 +344,7 @@ class BrokerPart:
             Driver: core.driver,
             Forwarder: self.forwarder,
             MetadataCache: MetadataCache(core.metadata, core.cluster_id),
+            PartitionAccess: self.partitions,
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,
