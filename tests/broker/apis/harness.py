@@ -25,12 +25,13 @@ from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.pending_request import PendingRequest
-from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_route
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import ANONYMOUS
+from fencepost.runtime.requests.parts import ClusterMetadata, Parts
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
@@ -95,6 +96,7 @@ class StillNode:
             BrokerProbes: self.probes,
             BrokerConfig: self.config,
             ClientWarnings: self.client_warnings,
+            ClusterMetadata: self,
             ControllerService: self.service,
             EncodedTopics: self.encoded_topics,
             Forwarder: self.forwarder,

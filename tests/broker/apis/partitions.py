@@ -20,6 +20,7 @@ from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.log_reads import BackgroundLogReads
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
@@ -52,6 +53,7 @@ from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.parts import LogReads
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -209,6 +211,9 @@ class PartitionNode(StillNode):
             LeaderThrottle: self.throttle,
             LogDirMoves: NoMoves(),
             PartitionAccess: self.partitions,
+            LogReads: BackgroundLogReads(
+                self.cold_reads, self.decompression, self.storage.descriptors
+            ),
             ReplicaManager: self.replicas,
             Storage: self.storage,
         }

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.net.registry import MissingPartError
 from fencepost.broker.node.fetchers_on_demand import FetchersOnDemand
 from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand, PartsOnDemand
 from fencepost.broker.node.verification_on_demand import VerificationOnDemand
 from fencepost.runtime.claims import Claim
+from fencepost.runtime.requests.parts import MissingPartError
 from fencepost.wire.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest

@@ -11,12 +11,8 @@ KIP-430: bit n is set when the operation with the number n is allowed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage, PartitionImage
-
-# Operations: 3 read, 6 delete, 8 describe, 10 describe configs, 11 alter configs.
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage | None:

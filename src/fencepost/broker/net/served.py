@@ -3,8 +3,8 @@
 The one list of APIs: ApiVersions answers from it. The last column has the permissions that an API
 asks a client for; what is answered to a client without one is told by the handler.
 
-A row names the module under `broker/apis/` that has the handler, which is loaded when the first
-request comes: a start does not wait for sixty modules, most of which a broker may never need.
+A row names the module under `broker/apis/` that registers the handler. It is loaded when the first
+request arrives: a start does not wait for sixty modules, most of which a broker may never need.
 """
 
 from __future__ import annotations
@@ -86,24 +86,24 @@ SERVED: Final = (
     Served(0, "produce", "3-13", advertise_from=0, asks=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC)),
     Served(1, "fetch", "4-18", asks=(READ_TOPIC, CLUSTER_ACTION)),
     Served(1, "raft_fetch", "4-18", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
-    Served(2, "list_offsets", "1-11", asks=(DESCRIBE_TOPIC,)),
+    Served(2, "offsets", "1-11", asks=(DESCRIBE_TOPIC,)),
     Served(
         3, "metadata", "0-13", asks=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER)
     ),
-    Served(8, "offset_commit", "2-10", asks=(READ_GROUP, READ_TOPIC)),
-    Served(9, "offset_fetch", "1-10", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
+    Served(8, "groups", "2-10", asks=(READ_GROUP, READ_TOPIC)),
+    Served(9, "groups", "1-10", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
     Served(
         10,
         "find_coordinator",
         "0-6",
         asks=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
     ),
-    Served(11, "join_group", "0-9", asks=(READ_GROUP,)),
-    Served(12, "heartbeat", "0-4", asks=(READ_GROUP,)),
-    Served(13, "leave_group", "0-5", asks=(READ_GROUP,)),
-    Served(14, "sync_group", "0-5", asks=(READ_GROUP,)),
-    Served(15, "describe_groups", "0-6", asks=(DESCRIBE_GROUP,)),
-    Served(16, "list_groups", "0-5", asks=(DESCRIBE_CLUSTER, DESCRIBE_GROUP)),
+    Served(11, "groups", "0-9", asks=(READ_GROUP,)),
+    Served(12, "groups", "0-4", asks=(READ_GROUP,)),
+    Served(13, "groups", "0-5", asks=(READ_GROUP,)),
+    Served(14, "groups", "0-5", asks=(READ_GROUP,)),
+    Served(15, "group_administration", "0-6", asks=(DESCRIBE_GROUP,)),
+    Served(16, "group_administration", "0-5", asks=(DESCRIBE_CLUSTER, DESCRIBE_GROUP)),
     Served(17, "sasl", "0-1", listeners=BOTH),
     Served(18, "api_versions", "0-4", listeners=BOTH),
     Served(
@@ -120,25 +120,25 @@ SERVED: Final = (
         listeners=BOTH,
         asks=(DELETE_CLUSTER, DESCRIBE_TOPIC, DELETE_TOPIC),
     ),
-    Served(21, "delete_records", "0-2", asks=(DELETE_TOPIC,)),
+    Served(21, "offsets", "0-2", asks=(DELETE_TOPIC,)),
     Served(
         22,
-        "init_producer_id",
+        "transactions",
         "0-5",
         unstable=6,
         asks=(WRITE_TRANSACTIONAL_ID, TWO_PHASE_COMMIT, IDEMPOTENT_WRITE, WRITE_TOPIC),
     ),
-    Served(23, "offset_for_leader_epoch", "2-4", asks=(CLUSTER_ACTION, DESCRIBE_TOPIC)),
+    Served(23, "offsets", "2-4", asks=(CLUSTER_ACTION, DESCRIBE_TOPIC)),
     Served(
         24,
-        "add_partitions_to_txn",
+        "transactions",
         "0-5",
         asks=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION),
     ),
-    Served(25, "add_offsets_to_txn", "0-4", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP)),
-    Served(26, "end_txn", "0-5", asks=(WRITE_TRANSACTIONAL_ID,)),
-    Served(27, "write_txn_markers", "1-2", asks=(ALTER_CLUSTER, CLUSTER_ACTION)),
-    Served(28, "txn_offset_commit", "0-5", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)),
+    Served(25, "transactions", "0-4", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP)),
+    Served(26, "transactions", "0-5", asks=(WRITE_TRANSACTIONAL_ID,)),
+    Served(27, "transactions", "1-2", asks=(ALTER_CLUSTER, CLUSTER_ACTION)),
+    Served(28, "transactions", "0-5", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)),
     Served(29, "acls", "1-3", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
     Served(30, "acls", "1-3", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(31, "acls", "1-3", listeners=BOTH, asks=(ALTER_CLUSTER,)),
@@ -164,7 +164,7 @@ SERVED: Final = (
     Served(39, "delegation_tokens", "1-2", listeners=BOTH),
     Served(40, "delegation_tokens", "1-2", listeners=BOTH),
     Served(41, "delegation_tokens", "1-3", listeners=BOTH),
-    Served(42, "delete_groups", "0-2", asks=(DELETE_GROUP,)),
+    Served(42, "group_administration", "0-2", asks=(DELETE_GROUP,)),
     Served(43, "elect_leaders", "0-2", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(
         44,
@@ -175,7 +175,7 @@ SERVED: Final = (
     ),
     Served(45, "alter_partition_reassignments", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(46, "list_partition_reassignments", "0", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
-    Served(47, "offset_delete", "0", asks=(DELETE_GROUP, READ_TOPIC)),
+    Served(47, "group_administration", "0", asks=(DELETE_GROUP, READ_TOPIC)),
     Served(48, "client_quotas", "0-1", asks=(DESCRIBE_CLUSTER_CONFIGS,)),
     Served(49, "client_quotas", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER_CONFIGS,)),
     Served(50, "scram_credentials", "0", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),

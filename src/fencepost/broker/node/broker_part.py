@@ -25,7 +25,7 @@ from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import BROKER, Parts, served_routes
+from fencepost.broker.net.registry import BROKER, served_routes
 from fencepost.broker.node.coordinators_on_demand import CoordinatorsOnDemand
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.fetchers_on_demand import FetchersOnDemand
@@ -48,6 +48,7 @@ from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.access import Access, PartitionAccess
+from fencepost.runtime.requests.parts import ClusterMetadata, InternalTopicCreation, Parts
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
 if TYPE_CHECKING:
@@ -333,18 +334,21 @@ class BrokerPart:
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
         core = self._core
+        metadata = MetadataCache(core.metadata, core.cluster_id)
         parts: dict[Any, object] = {
             Access: core.access,
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
             Clocks: core.ports,
+            ClusterMetadata: metadata,
             CombinedAppends: self.appends,
             Decompression: self.decompression,
             Driver: core.driver,
             Forwarder: self.forwarder,
-            MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             PartitionAccess: self.partitions,
+            InternalTopicCreation: self.topic_creation,
+            MetadataCache: metadata,
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,
@@ -355,14 +359,22 @@ class BrokerPart:
             "ColdReads": self._cold_reads.get,
             "EncodedTopics": _make_encoded_topics,
             "FetchHost": lambda: self._fetch_serving.get().host,
-            "GroupHost": lambda: self.coordinators.groups,
+            "GroupCoordinators": lambda: self.coordinators.groups,
             "LeaderThrottle": lambda: self._fetch_serving.get().throttle,
             "LogDirMoves": self._moves.get,
+            "LogReads": self._make_log_reads,
             "MarkerWriter": lambda: self.coordinators.markers,
             "TransactionalCommits": lambda: self.coordinators.commits,
-            "TransactionHost": lambda: self.coordinators.transactions,
+            "TransactionCoordinators": lambda: self.coordinators.transactions,
         }
         return PartsOnDemand(parts, makers)
+
+    def _make_log_reads(self) -> object:
+        from fencepost.broker.storage.log_reads import BackgroundLogReads
+
+        return BackgroundLogReads(
+            self._cold_reads.get(), self.decompression, self._core.storage.descriptors
+        )
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""

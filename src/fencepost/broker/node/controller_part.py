@@ -23,7 +23,7 @@ from fencepost.broker.config.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.net.registry import CONTROLLER, Parts, bind_route, served_routes
+from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import Controller, ControllerConfig
@@ -34,6 +34,7 @@ from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.parts import Parts
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from fencepost.broker.net.registry import MissingPartError
+from fencepost.runtime.requests.parts import MissingPartError
 
 
 class Closable(Protocol):
@@ -62,7 +62,7 @@ class ClosableOnDemand(OnDemand[C]):
 
 
 class PartsOnDemand:
-    """What handlers may ask for (`registry.Parts`), some of it made when the first of them does.
+    """The `Parts` that handlers may ask for, some of them made when the first handler does.
 
     `makers` go by the name of the class of what they make: a start that had the class itself would
     have loaded its module.

@@ -1,39 +1,57 @@
-"""What a simulated broker answers to clients and to followers: the machines' answers, on the wire.
+"""What a simulated broker serves: the handlers of `runtime.requests`, in a world.
 
-The broker's handlers do the same behind sockets (`broker/apis`); here a request is a message that
-has arrived, and an answer is due at once or when a machine gives it.
+Whatever decides a request here decides it in a broker. A request is a message that has arrived, in
+the version that its sender chose; the observer is shown some of them, and their answers
+(`observed_requests`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Generator, Iterable, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.batch.errors import BatchError
 from fencepost.batch.produced import prepare_produced
+from fencepost.batch.record_batch import RecordBatch
+from fencepost.machines.driver import Driver
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
-from fencepost.sim.brokers.delete_requests import delete_records
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.markers import MarkerWriter
+from fencepost.runtime.producer_ids import ProducerIds
+from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
+from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
+from fencepost.runtime.requests.add_partitions_to_txn import add_partitions_to_txn
+from fencepost.runtime.requests.delete_records import delete_records
+from fencepost.runtime.requests.end_txn import end_txn
+from fencepost.runtime.requests.heartbeat import heartbeat
+from fencepost.runtime.requests.init_producer_id import init_producer_id
+from fencepost.runtime.requests.join_group import join_group
+from fencepost.runtime.requests.leave_group import leave_group
+from fencepost.runtime.requests.list_offsets import list_offsets
+from fencepost.runtime.requests.offset_commit import offset_commit
+from fencepost.runtime.requests.offset_fetch import offset_fetch
+from fencepost.runtime.requests.offset_for_leader_epoch import offset_for_leader_epoch
+from fencepost.runtime.requests.parts import (
+    ClusterMetadata,
+    InternalTopicCreation,
+    LogReads,
+    bind_parts,
+)
+from fencepost.runtime.requests.sync_group import sync_group
+from fencepost.runtime.requests.txn_offset_commit import txn_offset_commit
+from fencepost.runtime.requests.write_txn_markers import write_txn_markers
+from fencepost.runtime.transactional_commits import TransactionalCommits
+from fencepost.runtime.transactional_writes import Asking, Permission, Write, for_producer
+from fencepost.runtime.transactions import TransactionCoordinators
+from fencepost.sim.brokers.arrived_request import ArrivedRequest, Reply
 from fencepost.sim.brokers.fetches import fetch
-from fencepost.sim.brokers.group_requests import (
-    heartbeat,
-    join_group,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
-from fencepost.sim.brokers.offset_requests import answer_epochs, answer_list_offsets
+from fencepost.sim.brokers.observed_requests import OBSERVED
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.sim.brokers.transaction_requests import (
-    Held,
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    end_txn,
-    init_producer_id,
-    txn_offset_commit,
-    write_in_transaction,
-    write_txn_markers,
-)
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from fencepost.wire.api.delete_records import DeleteRecordsRequest
@@ -65,16 +83,99 @@ from fencepost.wire.types import Uuid
 if TYPE_CHECKING:
     from fencepost.runtime.replicas import HostedPartition
 
-Reply = Callable[[Any], None]
+T = TypeVar("T")
+
+HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
+    AddOffsetsToTxnRequest: add_offsets_to_txn,
+    AddPartitionsToTxnRequest: add_partitions_to_txn,
+    DeleteRecordsRequest: delete_records,
+    EndTxnRequest: end_txn,
+    HeartbeatRequest: heartbeat,
+    InitProducerIdRequest: init_producer_id,
+    JoinGroupRequest: join_group,
+    LeaveGroupRequest: leave_group,
+    ListOffsetsRequest: list_offsets,
+    OffsetCommitRequest: offset_commit,
+    OffsetFetchRequest: offset_fetch,
+    OffsetForLeaderEpochRequest: offset_for_leader_epoch,
+    SyncGroupRequest: sync_group,
+    TxnOffsetCommitRequest: txn_offset_commit,
+    WriteTxnMarkersRequest: write_txn_markers,
+}
+"""What is decided in `runtime.requests`."""
 
 
-def serve(broker: BrokerProcess, request: Message, reply: Reply, api_version: int) -> None:
-    """Answer a request, now or later. KeyError for one that brokers do not serve here."""
-    versioned = _SERVED_BY_VERSION.get(type(request))
-    if versioned is not None:
-        versioned(broker, request, reply, api_version)
-    else:
-        _SERVED[type(request)](broker, request, reply)
+class BrokerRequests:
+    """See the module; good for one incarnation of its broker."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._lane = broker.ports.scheduler.lane()
+        access = Access()
+        parts = {
+            Clocks: broker.clocks,
+            ClusterMetadata: broker.metadata,
+            Driver: broker.ports.driver,
+            GroupCoordinators: broker.groups,
+            InternalTopicCreation: _NoTopicCreation(),
+            LogReads: _ReadsAtOnce(),
+            MarkerWriter: broker.transactions.markers,
+            ProducerIds: broker.producer_ids,
+            Access: access,
+            PartitionAccess: PartitionAccess(access, broker.replicas),
+            ReplicaManager: broker.replicas,
+            TransactionCoordinators: broker.transactions.coordinators,
+            TransactionalCommits: broker.transactions.commits,
+        }
+        self._handlers = {kind: bind_parts(one, parts) for kind, one in HANDLERS.items()}
+
+    def serve(self, request: Message, reply: Reply, api_version: int) -> None:
+        """Answer a request, now or later. KeyError for one that brokers do not serve here."""
+        if isinstance(request, ProduceRequest):
+            _produce(self._broker, request, reply, api_version)
+        elif isinstance(request, FetchRequest):
+            fetch(self._broker, request, reply)
+        else:
+            self._decide(request, reply, api_version)
+
+    def _decide(self, request: Message, reply: Reply, api_version: int) -> None:
+        kind = type(request)
+        observe = OBSERVED.get(kind)
+        note = None if observe is None else observe(self._broker, request)
+
+        def post(response: Message) -> None:
+            if note is not None:
+                note(response)
+            reply(response)
+
+        context = ArrivedRequest(kind.__name__, api_version, post)
+        # A copy: a request belongs to its handler, and a message may arrive twice.
+        answer = self._handlers[kind](context, deepcopy(request))
+        if isinstance(answer, Generator):
+            self._lane.begin(context.answering(answer))
+        elif answer is not None:
+            context.reply(answer)
+
+
+class _NoTopicCreation:
+    """`InternalTopicCreation`: the clients of a world create the topics that they need."""
+
+    def create(self, names: Iterable[str], /) -> None:
+        """Leave it to a client."""
+
+
+class _ReadsAtOnce:
+    """`LogReads`: a disk of a world does not keep its reader waiting."""
+
+    def read(self, work: Callable[[], T], /) -> Pieces[T]:
+        """What `work` returns."""
+        yield from ()
+        return work()
+
+    def decompress(self, work: Callable[[int], T], /) -> Pieces[T]:
+        """What `work` returns, with as much output as a batch may have."""
+        yield from ()
+        return work(DECOMPRESSED_BYTES_MAX)
 
 
 def _find(
@@ -93,7 +194,7 @@ def _produce(
 ) -> None:
     response = ProduceResponse()
     waiting = [1]
-    held: list[Held] = []
+    held: list[_Held] = []
 
     def answered() -> None:
         waiting[0] -= 1
@@ -115,7 +216,7 @@ def _produce(
             else:
                 one.append(NO_TICKET)
     if held:
-        write_in_transaction(broker, request.transactional_id or "", held, api_version)
+        _write_in_transaction(broker, request.transactional_id or "", held, api_version)
     answered()
 
 
@@ -126,7 +227,7 @@ def _take(
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
     answered: Callable[[], None],
-) -> Held | None:
+) -> _Held | None:
     """A batch that is fit to be appended; None if the answer says why it is not."""
     hosted = _find(broker, topic.topic_id, topic.name, data.index)
     if isinstance(hosted, ErrorCode):
@@ -154,29 +255,64 @@ def _take(
         produce = Produce(ready, request.acks, told, deadline_ms, ticket)
         broker.ports.driver.feed(hosted.key, produce)
 
-    return Held(hosted, ready, answer, append, answered)
+    return _Held(hosted, ready, answer, append, answered)
 
 
-_SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
-    FetchRequest: fetch,
-    DeleteRecordsRequest: delete_records,
-    OffsetCommitRequest: offset_commit,
-    OffsetFetchRequest: offset_fetch,
-    JoinGroupRequest: join_group,
-    SyncGroupRequest: sync_group,
-    HeartbeatRequest: heartbeat,
-    LeaveGroupRequest: leave_group,
-    ListOffsetsRequest: answer_list_offsets,
-    OffsetForLeaderEpochRequest: answer_epochs,
-}
+ABORTABLE_FROM: Final = 11
+ADDS_FROM: Final = 12
+"""The versions of Produce from which on TRANSACTION_ABORTABLE is known, and partitions added."""
 
-_SERVED_BY_VERSION: Final[dict[type[Message], Callable[[Any, Any, Reply, int], None]]] = {
-    ProduceRequest: _produce,
-    InitProducerIdRequest: init_producer_id,
-    AddPartitionsToTxnRequest: add_partitions_to_txn,
-    AddOffsetsToTxnRequest: add_offsets_to_txn,
-    TxnOffsetCommitRequest: txn_offset_commit,
-    EndTxnRequest: end_txn,
-    WriteTxnMarkersRequest: write_txn_markers,
-}
-"""Those whose version says something about transactions."""
+
+class _Held(NamedTuple):
+    """A batch that waits until its transaction's coordinator agrees, and how it goes on then."""
+
+    hosted: HostedPartition
+    batch: RecordBatch
+    answer: PartitionProduceResponse
+    append: Callable[[int], None]
+    """Append it, with that ticket."""
+    refused: Callable[[], None]
+    """It is not appended; the answer says why."""
+
+
+def _write_in_transaction(
+    broker: BrokerProcess, transactional_id: str, held: Sequence[_Held], api_version: int
+) -> None:
+    """Append the batches of one request as soon as the transaction's coordinator agrees."""
+    header = held[0].batch.header
+    asking = (
+        Asking.ADDS
+        if api_version >= ADDS_FROM
+        else Asking.KNOWS_ABORTABLE
+        if api_version >= ABORTABLE_FROM
+        else Asking.VERIFIES
+    )
+
+    def told(permissions: Sequence[Permission]) -> None:
+        for one, permission in zip(held, permissions, strict=True):
+            now = broker.replicas.get(one.hosted.topic, one.hosted.index)
+            if permission.error_code is not ErrorCode.NONE:
+                error = for_producer(permission.error_code, asking)
+            elif isinstance(now, ErrorCode):
+                error = now
+            elif now is not one.hosted:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            else:
+                one.append(permission.ticket)
+                continue
+            one.answer.error_code = int(error)
+            one.refused()
+
+    broker.transactions.writes.begin(
+        transactional_id,
+        header.producer_id,
+        header.producer_epoch,
+        asking,
+        [
+            Write(
+                one.hosted.key, (one.hosted.topic, one.hosted.index), one.batch.header.base_sequence
+            )
+            for one in held
+        ],
+        told,
+    )

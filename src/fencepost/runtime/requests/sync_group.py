@@ -1,4 +1,4 @@
-"""SyncGroup (key 14) v0-5: hand in the assignment as the leader, and get one's own.
+"""SyncGroup (key 14) v0-5: the leader hands in the assignment, each member gets its part of it.
 
 The answer comes when the leader's assignment is stored.
 """
@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(SyncGroupRequest)
-def handle(
-    context: RequestContext, request: SyncGroupRequest, *, clocks: Clocks, group_host: GroupHost
+def sync_group(
+    context: RequestContext, request: SyncGroupRequest, *, clocks: Clocks, groups: GroupCoordinators
 ) -> SyncGroupResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
@@ -33,5 +31,5 @@ def handle(
     def on_reply(error: ErrorCode, response: SyncGroupResponse | None) -> None:
         context.reply(SyncGroupResponse(error_code=int(error)) if response is None else response)
 
-    group_host.submit(request.group_id, decide, on_reply)
+    groups.submit(request.group_id, decide, on_reply)
     return None

@@ -18,7 +18,6 @@ Errors carry epoch and end offset -1. No deviations.
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import handles
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.offset_for_leader_epoch import (
@@ -31,8 +30,7 @@ from fencepost.wire.api.offset_for_leader_epoch import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(OffsetForLeaderEpochRequest)
-def handle(
+def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest, *, replicas: ReplicaManager
 ) -> Pieces:
     """Answer every partition of the request, in its order."""

@@ -1,8 +1,9 @@
-"""AddPartitionsToTxn, for clients and for brokers: from a message to coordinators and back.
+"""AddPartitionsToTxn (key 24) v0-5: partitions become part of transactions.
 
 Up to v3 a producer asks for one transaction; from v4 on leaders ask for many at once, each to be
-added to (version 2 of transactions) or only to be looked at (`VerifyOnly`). A leader that asks
-about a coordinator on its own node calls `add_partitions` as the handler of the API does.
+added to (version 2 of transactions) or only to be looked at (`VerifyOnly`). A leader whose node has
+the coordinator calls `add_partitions` without sending a request. Kafka lets only brokers send v4
+and later (CLUSTER_ACTION); there is no authorizer here.
 
 All partitions of a transaction must exist: those that do not are UNKNOWN_TOPIC_OR_PARTITION, the
 others OPERATION_NOT_ATTEMPTED then, and nothing is added. An id that is named twice has one result.
@@ -22,7 +23,9 @@ from fencepost.machines.image import ClusterImage
 from fencepost.machines.transaction.model import TopicPartition
 from fencepost.machines.transaction.partition_set import PartitionSet
 from fencepost.machines.transaction.partitions import AddPartitions
-from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime import cooperative
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -37,9 +40,9 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.transaction import PartitionsSchema
 
 BATCHED_FROM: Final = 4
-"""From this version on brokers ask, for many transactions, of producers of version 2."""
+"""From this version on brokers send it, for many transactions of producers of version 2."""
 FENCED_FROM: Final = 2
-"""Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
+"""The error PRODUCER_FENCED is INVALID_PRODUCER_EPOCH in versions before this one."""
 
 PARTITIONS_PER_PIECE: Final = 250
 """Partitions looked up before others have their turn."""
@@ -49,13 +52,26 @@ _Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
 """An error for each partition, or one for all."""
 
 
+def add_partitions_to_txn(
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
+    *,
+    metadata: ClusterMetadata,
+    transactions: TransactionCoordinators,
+) -> Pieces:
+    """Have the coordinators decide; answer when all have."""
+    version = context.api_version
+    yield from add_partitions(transactions, metadata.image, request, version, context.reply)
+    return None
+
+
 def add_partitions(
     coordinators: TransactionCoordinators,
     image: ClusterImage,
     request: AddPartitionsToTxnRequest,
     api_version: int,
     on_response: OnResponse,
-) -> Pieces[None]:
+) -> cooperative.Pieces[None]:
     """Answer when every transaction is decided; in pieces."""
     transactions = request.transactions if api_version >= BATCHED_FROM else [_single(request)]
     gathered = _Gathered(api_version, on_response)
@@ -88,7 +104,7 @@ def _ask(
     one: AddPartitionsToTxnTransaction,
     api_version: int,
     gathered: _Gathered,
-) -> Pieces[None]:
+) -> cooperative.Pieces[None]:
     """Have a coordinator decide about one transaction."""
     results = gathered.results_of(one.transactional_id)
     wanted: set[TopicPartition] = set()
@@ -148,14 +164,14 @@ def _some_at_a_time(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[tuple
 
 
 class _Results:
-    """The answer about one transaction: no error for any partition, until one is told."""
+    """The answer about one transaction: no error for any partition, until one is set."""
 
     def __init__(self) -> None:
         self.topics: dict[str, AddPartitionsToTxnTopicResult] = {}
         self._partitions: dict[TopicPartition, AddPartitionsToTxnPartitionResult] = {}
 
     def open(self, topic: str, indexes: Iterable[int]) -> None:
-        """Have a place for these partitions."""
+        """Make a result for each of these partitions."""
         found = self.topics.get(topic)
         if found is None:
             found = self.topics[topic] = AddPartitionsToTxnTopicResult(name=topic)

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(ListGroupsRequest)
-def handle(
-    context: RequestContext, request: ListGroupsRequest, *, group_host: GroupHost
+def list_groups(
+    context: RequestContext, request: ListGroupsRequest, *, groups: GroupCoordinators
 ) -> ListGroupsResponse | None:
     """Ask every coordinator here; answer when all have answered."""
-    coordinators = list(group_host.coordinators())
+    coordinators = list(groups.coordinators())
     if not coordinators:
         return ListGroupsResponse()
-    groups: list[ListedGroup] = []
+    found: list[ListedGroup] = []
     outstanding = len(coordinators)
     failure = ErrorCode.NONE
 
@@ -36,11 +34,11 @@ def handle(
         nonlocal outstanding, failure
         outstanding -= 1
         if listed is not None:
-            groups.extend(listed)
-        elif error is not ErrorCode.NOT_COORDINATOR:  # whose groups then are another node's
+            found.extend(listed)
+        elif error is not ErrorCode.NOT_COORDINATOR:  # another node coordinates those groups
             failure = error
         if outstanding == 0:
-            shown = groups if failure is ErrorCode.NONE else []
+            shown = found if failure is ErrorCode.NONE else []
             context.reply(ListGroupsResponse(error_code=int(failure), groups=shown))
 
     for one in coordinators:

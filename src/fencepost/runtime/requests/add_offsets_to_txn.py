@@ -6,38 +6,36 @@ offsets are committed.
 
 from __future__ import annotations
 
-from fencepost.broker.cluster.topic_creation import AutoTopicCreation
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
-from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.partitions import AddPartitions
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
+from fencepost.runtime.requests.add_partitions_to_txn import fenced_for
 from fencepost.runtime.requests.context import RequestContext
-from fencepost.runtime.transaction_requests import fenced_for
+from fencepost.runtime.requests.parts import InternalTopicCreation
+from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(AddOffsetsToTxnRequest)
-def handle(
+def add_offsets_to_txn(
     context: RequestContext,
     request: AddOffsetsToTxnRequest,
     *,
-    group_host: GroupHost,
-    topic_creation: AutoTopicCreation,
-    transaction_host: TransactionHost,
+    groups: GroupCoordinators,
+    topics: InternalTopicCreation,
+    transactions: TransactionCoordinators,
 ) -> AddOffsetsToTxnResponse | None:
     """Have the transaction's coordinator add the partition that the group belongs to."""
     if not request.transactional_id:
         return _answer(ErrorCode.INVALID_REQUEST)
-    index = group_host.partition_of(request.group_id)
+    index = groups.partition_of(request.group_id)
     if index is None:
-        topic_creation.create([OFFSETS_TOPIC])
+        topics.create([OFFSETS_TOPIC])
         return _answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def on_reply(error: ErrorCode, reply: ErrorCode | None) -> None:
-        told = error if reply is None else reply
-        context.reply(_answer(fenced_for(told, context.api_version)))
+        result = error if reply is None else reply
+        context.reply(_answer(fenced_for(result, context.api_version)))
 
     wanted = AddPartitions(
         request.transactional_id,
@@ -45,7 +43,7 @@ def handle(
         request.producer_epoch,
         frozenset({(OFFSETS_TOPIC, index)}),
     )
-    transaction_host.add(wanted, on_reply)
+    transactions.add(wanted, on_reply)
     return None
 
 

@@ -1,26 +1,24 @@
-"""Heartbeat (key 12) v0-4: a member says that it is there, and hears whether to join again.
+"""Heartbeat (key 12) v0-4: a member is alive, and the answer says whether it must join again.
 
-While the group's coordinator loads the answer is NONE: nobody is missed yet, and the member need
-not look for another coordinator.
+While the group's coordinator loads the answer is NONE: no session ends before it has loaded, and
+the member need not look for another coordinator.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(HeartbeatRequest)
-def handle(
-    context: RequestContext, request: HeartbeatRequest, *, group_host: GroupHost
+def heartbeat(
+    context: RequestContext, request: HeartbeatRequest, *, groups: GroupCoordinators
 ) -> HeartbeatResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
@@ -37,5 +35,5 @@ def handle(
             response = HeartbeatResponse(error_code=int(error))
         context.reply(response)
 
-    group_host.submit(request.group_id, decide, on_reply)
+    groups.submit(request.group_id, decide, on_reply)
     return None

@@ -11,25 +11,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.broker.net.registry import handles
-from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.initialization import Granted, InitProducerId
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode
 
 FENCED_FROM: Final = 4
-"""Before, who is fenced hears INVALID_PRODUCER_EPOCH."""
+"""The error PRODUCER_FENCED is INVALID_PRODUCER_EPOCH in versions before this one."""
 
 
-@handles(InitProducerIdRequest, stores_text=True)
-def handle(
+def init_producer_id(
     context: RequestContext,
     request: InitProducerIdRequest,
     *,
     producer_ids: ProducerIds,
-    transaction_host: TransactionHost,
+    transactions: TransactionCoordinators,
 ) -> InitProducerIdResponse | None:
     """Answer with a producer id and epoch, once there are some."""
     half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
@@ -38,7 +36,7 @@ def handle(
     if request.transactional_id is None:
         _give_new(context, producer_ids)
     else:
-        _ask_coordinator(context, request, request.transactional_id, transaction_host)
+        _ask_coordinator(context, request, request.transactional_id, transactions)
     return None
 
 
@@ -46,7 +44,7 @@ def _give_new(context: RequestContext, producer_ids: ProducerIds) -> None:
     def on_producer_id(error: ErrorCode, producer_id: int) -> None:
         if error is ErrorCode.NONE:
             context.reply(_answer(Granted(error, producer_id, 0)))
-        else:  # the one error that makes every client come again
+        else:  # the one error after which every client retries
             context.reply(_answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
 
     producer_ids.next_id(on_producer_id)
@@ -56,13 +54,13 @@ def _ask_coordinator(
     context: RequestContext,
     request: InitProducerIdRequest,
     transactional_id: str,
-    transaction_host: TransactionHost,
+    transactions: TransactionCoordinators,
 ) -> None:
     def on_reply(error: ErrorCode, granted: Granted | None) -> None:
-        told = granted or Granted(error)
-        if told.error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
-            told = Granted(ErrorCode.INVALID_PRODUCER_EPOCH)
-        context.reply(_answer(told))
+        granted = granted or Granted(error)
+        if granted.error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
+            granted = Granted(ErrorCode.INVALID_PRODUCER_EPOCH)
+        context.reply(_answer(granted))
 
     has_id = request.producer_id != -1
     asked = InitProducerId(
@@ -72,7 +70,7 @@ def _ask_coordinator(
         request.enable_2pc,
         request.keep_prepared_txn,
     )
-    transaction_host.init_producer_id(asked, on_reply)
+    transactions.init_producer_id(asked, on_reply)
 
 
 def _answer(granted: Granted) -> InitProducerIdResponse:

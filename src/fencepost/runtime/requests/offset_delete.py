@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -21,13 +20,12 @@ from fencepost.wire.api.offset_delete import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(OffsetDeleteRequest)
-def handle(
+def offset_delete(
     context: RequestContext,
     request: OffsetDeleteRequest,
     *,
-    group_host: GroupHost,
-    metadata: MetadataCache,
+    groups: GroupCoordinators,
+    metadata: ClusterMetadata,
 ) -> OffsetDeleteResponse | None:
     """Refuse partitions that do not exist; have the coordinator decide about the rest."""
     if not request.group_id:
@@ -45,7 +43,7 @@ def handle(
             _merge(response, refused)
         context.reply(response)
 
-    group_host.submit(request.group_id, decide, on_reply)
+    groups.submit(request.group_id, decide, on_reply)
     return None
 
 

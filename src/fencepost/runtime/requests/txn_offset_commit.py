@@ -7,14 +7,12 @@ was replaced is refused (KIP-447); v5 makes the group's partition part of the tr
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import handles
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 
 
-@handles(TxnOffsetCommitRequest)
-def handle(
+def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest, *, commits: TransactionalCommits
 ) -> None:
     """Ask both coordinators; answer when the offsets are in the transaction."""

@@ -1,20 +1,18 @@
 """JoinGroup (key 11) v0-9: become a member of a classic group, or take part in its rebalance.
 
-The answer may take as long as the rebalance timeout. Member ids are the client's id (or the static
-member's instance id) and a UUID drawn here.
+The answer may take as long as the rebalance timeout. A member id is the client's id (or the static
+member's instance id) and a suffix that makes it unique.
 """
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, Final
 
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.errors import ErrorCode
@@ -23,15 +21,15 @@ from fencepost.wire.types import ReplacedText
 NULL_PROTOCOL_FROM: Final = 7
 
 
-@handles(JoinGroupRequest)
-def handle(
-    context: RequestContext, request: JoinGroupRequest, *, clocks: Clocks, group_host: GroupHost
+def join_group(
+    context: RequestContext, request: JoinGroupRequest, *, clocks: Clocks, groups: GroupCoordinators
 ) -> JoinGroupResponse | None:
     """Have the group's coordinator decide."""
     refusal = _refusal(request)
     if refusal is not ErrorCode.NONE:
         return _response(context, request.member_id, refusal, None)
-    member_id = request.member_id  # of the request nothing else may be kept while its answer waits
+    member_id = request.member_id  # the request's buffers are used again while its answer waits
+    suffix = groups.new_member_suffix()
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
         caller = Caller(
@@ -39,19 +37,19 @@ def handle(
             context.api_version,
             context.client_id or "",
             f"/{context.client_host}",  # as Kafka writes addresses, in records too
-            str(uuid.uuid4()),
+            suffix,
         )
         return coordinator.decide_join_group(request, caller, clocks.wall_ms())
 
     def on_reply(error: ErrorCode, response: JoinGroupResponse | None) -> None:
         context.reply(_response(context, member_id, error, response))
 
-    group_host.submit(request.group_id, decide, on_reply)
+    groups.submit(request.group_id, decide, on_reply)
     return None
 
 
 def _refusal(request: JoinGroupRequest) -> ErrorCode:
-    """Why a request has no need of the coordinator: texts that are stored have to be UTF-8."""
+    """Why the coordinator does not get the request: text that is stored has to be UTF-8."""
     if not request.group_id or isinstance(request.group_id, ReplacedText):
         return ErrorCode.INVALID_GROUP_ID
     if isinstance(request.group_instance_id, ReplacedText):

@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.registry import handles
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import AdvanceLogStart, DeleteRecordsResult
@@ -29,6 +27,7 @@ from fencepost.runtime.clock import Clocks
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -38,14 +37,13 @@ from fencepost.wire.api.delete_records import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DeleteRecordsRequest)
-def handle(
+def delete_records(
     context: RequestContext,
     request: DeleteRecordsRequest,
     *,
     clocks: Clocks,
     driver: Driver,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
     replicas: ReplicaManager,
 ) -> Pieces:
     """Move the start of each partition's log."""

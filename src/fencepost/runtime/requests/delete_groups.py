@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.delete_groups import (
     DeletableGroupResult,
@@ -17,9 +16,8 @@ from fencepost.wire.api.delete_groups import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(DeleteGroupsRequest)
-def handle(
-    context: RequestContext, request: DeleteGroupsRequest, *, group_host: GroupHost
+def delete_groups(
+    context: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinators
 ) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     group_ids = list(dict.fromkeys(request.groups_names))
@@ -40,7 +38,7 @@ def handle(
             if outstanding == 0:
                 context.reply(DeleteGroupsResponse(results=list(results.values())))
 
-        group_host.submit(group_id, decide, on_reply)
+        groups.submit(group_id, decide, on_reply)
 
     for group_id in group_ids:
         ask(group_id)

@@ -1,9 +1,9 @@
 """OffsetFetch (key 9) v1-10: the positions of groups.
 
 One group up to v7, several from v8 on, each perhaps with another coordinator; from v10 on topics go
-by their ids, and one that no topic has is UNKNOWN_TOPIC_ID in each of its partitions. No topics at
-all (null, from v2 on) means all that the group has offsets for. In v1 the error of a group stands
-in each partition.
+by their ids, and an id without a topic is answered UNKNOWN_TOPIC_ID in each of its partitions. No
+topics at all (null, from v2 on) means all that the group has offsets for. In v1 the error of a
+group is in each partition.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -37,21 +36,20 @@ TOP_LEVEL_ERROR_FROM: Final = 2
 GROUPS_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 
-# Consumers of before 3.9 do not try again after COORDINATOR_NOT_AVAILABLE, but they do after this.
+# Consumers older than 3.9 retry after NOT_COORDINATOR, but not after COORDINATOR_NOT_AVAILABLE.
 _FOR_CLIENTS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
 
 
-@handles(OffsetFetchRequest)
-def handle(
+def offset_fetch(
     context: RequestContext,
     request: OffsetFetchRequest,
     *,
-    group_host: GroupHost,
-    metadata: MetadataCache,
+    coordinators: GroupCoordinators,
+    metadata: ClusterMetadata,
 ) -> Pieces:
     """Ask each group's coordinator, some partitions at a time; answer when all have answered."""
     groups = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
-    job = _FetchJob(group_host, metadata, context, groups)
+    job = _FetchJob(coordinators, metadata, context, groups)
     for position, group in enumerate(groups):
         for part in _parts_of(group):
             job.ask(position, part, request.require_stable)
@@ -106,18 +104,18 @@ class _FetchJob:
 
     def __init__(
         self,
-        group_host: GroupHost,
-        metadata: MetadataCache,
+        coordinators: GroupCoordinators,
+        metadata: ClusterMetadata,
         context: RequestContext,
         groups: list[OffsetFetchRequestGroup],
     ) -> None:
-        self._group_host = group_host
+        self._coordinators = coordinators
         self._metadata = metadata
         self._context = context
         self._groups = groups
         self._answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
         self._by_id = context.api_version >= TOPIC_IDS_FROM
-        self._outstanding = 1  # and the handler, which has not asked everything yet
+        self._outstanding = 1  # the handler itself, until it has asked about all parts
 
     def ask(self, position: int, part: OffsetFetchRequestGroup, require_stable: bool) -> None:
         """Have the group's coordinator look up these offsets of it."""
@@ -139,7 +137,7 @@ class _FetchJob:
             self.finish_one()
 
         self._outstanding += 1
-        self._group_host.submit(part.group_id, decide, on_reply)
+        self._coordinators.submit(part.group_id, decide, on_reply)
 
     def _add(self, position: int, answer: OffsetFetchResponseGroup) -> None:
         """Add the answer to a part of the group; a topic may go on in it."""
@@ -154,7 +152,7 @@ class _FetchJob:
             before.topics += answer.topics
 
     def finish_one(self) -> None:
-        """A part, or the handler, is done."""
+        """A part, or the handler, is done; the last of them answers the request."""
         self._outstanding -= 1
         if self._outstanding == 0:
             self._context.reply(self._response())
@@ -210,7 +208,7 @@ def _resolve(
 
 
 def _name_by_id(image: ClusterImage, answer: OffsetFetchResponseGroup) -> None:
-    """Give every topic its id; one that has none any more cannot be told of."""
+    """Give every topic its id; a topic that was deleted has none, and is left out."""
     named = []
     for topic in answer.topics:
         if topic.topic_id == Uuid.ZERO:

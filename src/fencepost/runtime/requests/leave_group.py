@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fencepost.wire.errors import ErrorCode
@@ -21,9 +20,12 @@ from fencepost.wire.errors import ErrorCode
 BATCHED_FROM: Final = 3
 
 
-@handles(LeaveGroupRequest)
-def handle(
-    context: RequestContext, request: LeaveGroupRequest, *, clocks: Clocks, group_host: GroupHost
+def leave_group(
+    context: RequestContext,
+    request: LeaveGroupRequest,
+    *,
+    clocks: Clocks,
+    groups: GroupCoordinators,
 ) -> LeaveGroupResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
@@ -43,5 +45,5 @@ def handle(
             response.members = []
         context.reply(response)
 
-    group_host.submit(request.group_id, decide, on_reply)
+    groups.submit(request.group_id, decide, on_reply)
     return None

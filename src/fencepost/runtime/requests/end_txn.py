@@ -8,32 +8,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.broker.net.registry import handles
-from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.ending import Ended, EndTxn
+from fencepost.runtime.requests.add_partitions_to_txn import fenced_for
 from fencepost.runtime.requests.context import RequestContext
-from fencepost.runtime.transaction_requests import fenced_for
+from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.wire.errors import ErrorCode
 
 VERSION_2_FROM: Final = 5
 
 
-@handles(EndTxnRequest)
-def handle(
-    context: RequestContext, request: EndTxnRequest, *, transaction_host: TransactionHost
+def end_txn(
+    context: RequestContext, request: EndTxnRequest, *, transactions: TransactionCoordinators
 ) -> EndTxnResponse | None:
     """Have the transaction's coordinator decide."""
     if not request.transactional_id:
         return EndTxnResponse(error_code=int(ErrorCode.INVALID_REQUEST))
 
     def on_reply(error: ErrorCode, ended: Ended | None) -> None:
-        told = ended or Ended(error)
+        ended = ended or Ended(error)
         context.reply(
             EndTxnResponse(
-                error_code=int(fenced_for(told.error, context.api_version)),
-                producer_id=told.producer_id,
-                producer_epoch=told.epoch,
+                error_code=int(fenced_for(ended.error, context.api_version)),
+                producer_id=ended.producer_id,
+                producer_epoch=ended.epoch,
             )
         )
 
@@ -44,5 +42,5 @@ def handle(
         request.committed,
         2 if context.api_version >= VERSION_2_FROM else 0,
     )
-    transaction_host.end(asked, on_reply)
+    transactions.end(asked, on_reply)
     return None

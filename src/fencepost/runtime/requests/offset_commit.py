@@ -1,24 +1,23 @@
 """OffsetCommit (key 8) v2-10: keep a group's positions.
 
 Topics and partitions that do not exist are refused here, per partition: UNKNOWN_TOPIC_OR_PARTITION,
-from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id that no topic has. So is text
-that is not UTF-8, and could not be kept as it is: a group id is INVALID_GROUP_ID, metadata
-INVALID_REQUEST. The rest is the coordinator's. What is kept names the topic's id, so that a later
-topic of the same name does not inherit the offset.
+from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id without a topic. So is text
+that is not UTF-8, which could not be kept as it is: a group id is INVALID_GROUP_ID, metadata
+INVALID_REQUEST. The coordinator decides about the rest. A committed offset names the topic's id, so
+that a later topic of the same name does not inherit it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage, TopicImage
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -32,14 +31,13 @@ from fencepost.wire.types import ReplacedText
 TOPIC_IDS_FROM: Final = 10
 
 
-@handles(OffsetCommitRequest)
-def handle(
+def offset_commit(
     context: RequestContext,
     request: OffsetCommitRequest,
     *,
     clocks: Clocks,
-    group_host: GroupHost,
-    metadata: MetadataCache,
+    groups: GroupCoordinators,
+    metadata: ClusterMetadata,
 ) -> OffsetCommitResponse | None:
     """Refuse what does not exist; have the group's coordinator decide about the rest."""
     answers = _Answers(request)
@@ -63,7 +61,7 @@ def handle(
             answers.merge(response)
         context.reply(answers.response())
 
-    group_host.submit(request.group_id, decide, on_reply)
+    groups.submit(request.group_id, decide, on_reply)
     return None
 
 
@@ -93,7 +91,7 @@ class _Answers:
         self._open.append(self._topics[position].partitions[index])
 
     def refuse_rest(self, error: ErrorCode) -> None:
-        """Whatever was left open could not be done."""
+        """The coordinator has refused all that was left open."""
         for answer in self._open:
             answer.error_code = int(error)
 

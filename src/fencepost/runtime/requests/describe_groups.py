@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.cluster.cluster_view import GROUP_OPERATIONS
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
@@ -21,11 +19,14 @@ from fencepost.wire.api.describe_groups import (
 from fencepost.wire.errors import ErrorCode
 
 OPERATIONS_FROM: Final = 3
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""What a client may do with a group, in the form of KIP-430: bit n is set if it is allowed the
+operation with the number n (3 read, 6 delete, 8 describe, 10 describe configs, 11 alter configs).
+There is no authorizer, so every client may do everything."""
 
 
-@handles(DescribeGroupsRequest)
-def handle(
-    context: RequestContext, request: DescribeGroupsRequest, *, group_host: GroupHost
+def describe_groups(
+    context: RequestContext, request: DescribeGroupsRequest, *, groups: GroupCoordinators
 ) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     if not request.groups:
@@ -53,7 +54,7 @@ def handle(
                 groups = [answer for answer in answers if answer is not None]
                 context.reply(DescribeGroupsResponse(groups=groups))
 
-        group_host.submit(group_id, decide, on_reply)
+        groups.submit(group_id, decide, on_reply)
 
     for position, group_id in enumerate(request.groups):
         ask(position, group_id)

@@ -8,7 +8,11 @@ from typing import Any
 from fencepost.machines.transaction.partition_set import PartitionSet
 from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.runtime.cooperative import Scheduler
-from fencepost.runtime.transaction_requests import PARTITIONS_PER_PIECE, add_partitions, fenced_for
+from fencepost.runtime.requests.add_partitions_to_txn import (
+    PARTITIONS_PER_PIECE,
+    add_partitions,
+    fenced_for,
+)
 from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -28,13 +28,9 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from fencepost.batch.header import BatchHeader
-from fencepost.broker.net.registry import handles
-from fencepost.broker.storage.cold_reads import ColdReads
-from fencepost.broker.storage.decompression import Decompression
-from fencepost.broker.storage.storage import Storage
 from fencepost.log.disk import Buffer
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.readable_log import ReadableLog
@@ -55,6 +51,7 @@ from fencepost.machines.partition.queries import (
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.parts import LogReads
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -78,24 +75,12 @@ FIRST_VERSIONS = {
 """The version from which each negative timestamp may be asked for."""
 
 
-class _Logs(NamedTuple):
-    """What offsets are looked up in, and with."""
-
-    replicas: ReplicaManager
-    storage: Storage
-    cold_reads: ColdReads
-    decompression: Decompression
-
-
-@handles(ListOffsetsRequest)
-def handle(
+def list_offsets(
     context: RequestContext,
     request: ListOffsetsRequest,
     *,
     replicas: ReplicaManager,
-    storage: Storage,
-    cold_reads: ColdReads,
-    decompression: Decompression,
+    reads: LogReads,
 ) -> Pieces:
     """Answer every partition of the request, in its order; a repeated one once per topic."""
     counts = Counter(
@@ -103,14 +88,15 @@ def handle(
         for topic in request.topics
         for question in topic.partitions
     )
-    source = _Logs(replicas, storage, cold_reads, decompression)
     topics = []
     for topic in request.topics:
         answers = {}
         for question in topic.partitions:
             index = question.partition_index
             if counts[topic.name, index] == 1:
-                answers[index] = yield from _answer(source, context, request, topic.name, question)
+                answers[index] = yield from _answer(
+                    replicas, reads, context.api_version, request, topic.name, question
+                )
                 yield None
             else:
                 answers[index] = _failed(question, ErrorCode.INVALID_REQUEST)
@@ -125,14 +111,14 @@ def _failed(question: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPart
 
 
 def _answer(
-    source: _Logs,
-    context: RequestContext,
+    replicas: ReplicaManager,
+    reads: LogReads,
+    version: int,
     request: ListOffsetsRequest,
     topic: str,
     question: ListOffsetsPartition,
 ) -> Generator[Future[Any] | None, None, ListOffsetsPartitionResponse]:
-    version = context.api_version
-    listed = yield from _list(source, version, request, topic, question)
+    listed = yield from _list(replicas, reads, version, request, topic, question)
     if version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE and (
         listed is ErrorCode.OFFSET_NOT_AVAILABLE
     ):
@@ -148,7 +134,8 @@ def _answer(
 
 
 def _list(
-    source: _Logs,
+    replicas: ReplicaManager,
+    reads: LogReads,
     version: int,
     request: ListOffsetsRequest,
     topic: str,
@@ -158,7 +145,7 @@ def _list(
         return ErrorCode.UNSUPPORTED_VERSION
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         return ErrorCode.INVALID_REQUEST
-    hosted = source.replicas.get(topic, question.partition_index)
+    hosted = replicas.get(topic, question.partition_index)
     if isinstance(hosted, ErrorCode):
         return hosted
     is_follower = request.replica_id >= 0
@@ -171,30 +158,27 @@ def _list(
     if not isinstance(listed, TimestampLookup):
         return listed
     try:
-        found = yield from _look_up(source, hosted, listed.timestamp_ms)
+        found = yield from _look_up(reads, hosted, listed.timestamp_ms)
         return listed.settle(found)
     except LOG_ERRORS as error:
-        return answer_log_error(source.replicas, hosted, "searching by time", error)
+        return answer_log_error(replicas, hosted, "searching by time", error)
 
 
 def _look_up(
-    source: _Logs, hosted: HostedPartition, timestamp_ms: int
+    reads: LogReads, hosted: HostedPartition, timestamp_ms: int
 ) -> Generator[Future[Any] | None, None, TimestampedOffset | None]:
-    """The record as far as it is still there. Threads read what is not in the page cache, and
-    search batches that grow large.
+    """The record as far as it is still there.
 
-    The log may change meanwhile, so nothing of it is kept but the batch.
+    The log may change while a batch is read or searched, so nothing of it is kept but the batch.
     """
     partition_log = hosted.log
     for skip in count():
-        batch = yield from source.cold_reads.read(
-            partial(_find_batch, source, partition_log, timestamp_ms, skip)
-        )
+        batch = yield from reads.read(partial(_find_batch, partition_log, timestamp_ms, skip))
         if batch is None:
             break
         data, header = batch
         at_least_ms = header.max_timestamp if timestamp_ms == MAX_TIMESTAMP else timestamp_ms
-        found = yield from source.decompression.inline_or_run(
+        found = yield from reads.decompress(
             partial(find_in_batch, data, header, at_least_ms, partition_log.start_offset)
         )
         if found is not None:
@@ -204,10 +188,10 @@ def _look_up(
 
 
 def _find_batch(
-    source: _Logs, partition_log: ReadableLog, timestamp_ms: int, skip: int
+    partition_log: ReadableLog, timestamp_ms: int, skip: int
 ) -> tuple[Buffer, BatchHeader] | None:
-    """The batch that may have the record, behind `skip` others. LOG_ERRORS, NotCachedError."""
-    with source.storage.descriptors.without_waiting():
-        if timestamp_ms == MAX_TIMESTAMP:
-            return partition_log.batch_by_max_timestamp(skip)
-        return partition_log.batch_by_timestamp(timestamp_ms, skip)
+    """The batch that may have the record, behind `skip` others. Raises LOG_ERRORS, and
+    what `LogReads.read` catches."""
+    if timestamp_ms == MAX_TIMESTAMP:
+        return partition_log.batch_by_max_timestamp(skip)
+    return partition_log.batch_by_timestamp(timestamp_ms, skip)

@@ -5,20 +5,18 @@ the version of the transaction protocol, by which the leader knows how strict to
 (KIP-1228); an older one is taken as of version 0.
 
 Kafka allows this to brokers and administrators only (CLUSTER_ACTION or ALTER on the cluster); there
-is no authorizer here, so whoever may connect may end a transaction whose id and epoch he knows, as
+is no authorizer here, so a client may end a transaction whose producer id and epoch it knows, as
 `kafka-transactions.sh abort` does. A request of many markers is worked on in pieces.
 """
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import handles
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 
 
-@handles(WriteTxnMarkersRequest)
-def handle(
+def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest, *, markers: MarkerWriter
 ) -> Pieces:
     """Have the markers written; answer when every one of them is committed or refused."""
