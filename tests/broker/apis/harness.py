@@ -321,7 +321,8 @@ def handled(
     caller = Caller(listener, node.parts)
     route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
-    arrived = type(request).decode(request.encode(version), version)
+    received = bytearray(request.encode(version))  # as what sockets are read into
+    arrived = type(request).decode(received, version)
     context = PendingRequest(caller, route, version, 7, "harness")
     return context, route.handler(context, arrived)
 

@@ -185,6 +185,8 @@ class PartitionNode(StillNode):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.others: dict[Any, object] = {}
+        """More parts, of a test."""
         self.ports = PromptPorts(self.timers)
         self.ports.on_failed = self._disk_failed
         self.ports.on_stepped = self._stepped
@@ -216,6 +218,7 @@ class PartitionNode(StillNode):
             ),
             ReplicaManager: self.replicas,
             Storage: self.storage,
+            **self.others,
         }
 
     def _stepped(self, key: Hashable) -> None:
