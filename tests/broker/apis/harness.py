@@ -29,6 +29,8 @@ from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.runtime.broker_probes import BrokerProbes
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import ANONYMOUS
 from fencepost.runtime.requests.parts import ClusterMetadata, Parts
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
@@ -56,6 +58,7 @@ class StillNode:
 
     def __post_init__(self) -> None:
         self.settings = Settings(self.config)
+        self.access = Access()
         self.client_warnings = ClientWarnings()
         self.controller = PromptController(self)
         self.timers = StillTimers()
@@ -65,6 +68,7 @@ class StillNode:
             lambda request, reply: fill_in_configs(self.config, self.image, request, reply),
             lambda request, on_response: None,
             NoOtherNode(),
+            self.access,
         )
         self.channel = ControllerChannel(
             self.service, NoOtherNode(), self.timers, lambda: self.timers.now_ms
@@ -87,6 +91,7 @@ class StillNode:
     def parts(self) -> dict[Any, object]:
         """What handlers may ask for."""
         return {
+            Access: self.access,
             AutoTopicCreation: self.topic_creation,
             BrokerProbes: self.probes,
             BrokerConfig: self.config,
@@ -259,6 +264,7 @@ class Caller:
     """The connection a request came in by."""
 
     client_host = "127.0.0.1"
+    principal = ANONYMOUS
     closed = False
     available_bytes = 1 << 26
     at_once_bytes = 1 << 20

@@ -52,6 +52,7 @@ from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import PartitionAccess
 from fencepost.runtime.requests.parts import LogReads
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -145,6 +146,10 @@ class Replicas:
         known = self._node.image.topics_by_id.get(id_)
         return ErrorCode.UNKNOWN_TOPIC_ID if known is None else self.get(known.name, index)
 
+    def topic_name(self, id_: Uuid) -> str | None:
+        known = self._node.image.topics_by_id.get(id_)
+        return None if known is None else known.name
+
     def all(self) -> Iterable[HostedPartition]:
         return list(self.hosted.values())
 
@@ -187,6 +192,7 @@ class PartitionNode(StillNode):
         self.fetches.on_seen = self.driver.feed
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)
+        self.partitions = PartitionAccess(self.access, self.replicas)
         self.storage = Directories([DataDir(str(self.directory))])
 
     @property
@@ -204,6 +210,7 @@ class PartitionNode(StillNode):
             FetchHost: self.fetches,
             LeaderThrottle: self.throttle,
             LogDirMoves: NoMoves(),
+            PartitionAccess: self.partitions,
             LogReads: BackgroundLogReads(
                 self.cold_reads, self.decompression, self.storage.descriptors
             ),

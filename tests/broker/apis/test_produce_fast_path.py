@@ -74,7 +74,7 @@ class Served:
             "appends": self.appends,
             "clocks": ports,
             "metadata": self.node,
-            "replicas": self.node.replicas,
+            "partitions": self.node.partitions,
             "writes": TransactionalWrites(ports.driver, self, lambda: self.verifies),
         }
         self.others: dict[str, Any] = {"decompression": self.node.decompression}

@@ -200,7 +200,7 @@ class Counting(ProduceRuns):
 
     def __init__(self, serving: Serving) -> None:
         node: Any = serving.node
-        super().__init__(serving.appends, node, node.replicas, serving.listener)
+        super().__init__(serving.appends, node, node.partitions, serving.listener)
         self._serving = serving
 
     def take(self, *given: Any) -> int:

@@ -32,6 +32,7 @@ from fencepost.broker.cluster.config_changes import (
     check_own_id,
     decide_by_resource,
 )
+from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -52,6 +53,8 @@ from fencepost.machines.controller.configs import (
 )
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER_CONFIGS
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -71,6 +74,7 @@ def handle(
     context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
+    access: Access,
     forwarder: Forwarder,
     metadata: MetadataCache,
     settings: Settings,
@@ -85,6 +89,7 @@ def handle(
                 f"Unknown resource type {resource.resource_type}",
             )
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            _check_permission(access.refusal(context, ALTER_CLUSTER_CONFIGS))
             _change_loggers(own, resource, request.validate_only)
             return True
         if resource.resource_type == RESOURCE_BROKER:
@@ -110,6 +115,7 @@ def handle_here(
     context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
+    access: Access,
     controller: ControllerService,
     config: BrokerConfig,
 ) -> None:
@@ -118,6 +124,7 @@ def handle_here(
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != RESOURCE_BROKER_LOGGER:
             return False
+        _check_permission(config_refusal(access, context, resource))
         _change_loggers(config, resource, request.validate_only)
         return True
 
@@ -127,7 +134,7 @@ def handle_here(
         is_done_here,
         AlterConfigsResourceResponse,
         IncrementalAlterConfigsResponse,
-        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version, context),
     )
 
 
@@ -168,6 +175,12 @@ def _check_is_list(change: AlterableConfig) -> None:
 
 
 # -- loggers -------------------------------------------------------------------------------------
+
+
+def _check_permission(refusal: ErrorCode) -> None:
+    """Refuse a client that may not change the loggers of this node."""
+    if refusal:
+        raise ResourceRefused(refusal, None)
 
 
 def _change_loggers(

@@ -12,9 +12,10 @@ except for Kafka's admin client, as in Kafka.
 
 Batches of transactions wait until all of the request is looked at, and until the transaction's
 coordinator agrees, where it has to be asked (`runtime.transactional_writes`): from v12 on their
-partitions become part of the transaction by that. Without a transactional id all of the request is
-53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, whatever else is wrong with it; of several producers or
-epochs in one request all of them 49 INVALID_PRODUCER_ID_MAPPING.
+partitions become part of the transaction by that. Without a transactional id, or with one that the
+client may not write with, all of the request is 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, whatever
+else is wrong with it; of several producers or epochs in one request all of them 49
+INVALID_PRODUCER_ID_MAPPING.
 
 A whole batch that is refused is answered with the log's first offset, as by Kafka, except for 2, 10
 and 18. A partition that cannot be had comes before acks that cannot be.
@@ -47,8 +48,10 @@ from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Access, PartitionAccess
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from fencepost.runtime.transactional_writes import (
     Asking,
     Permission,
@@ -97,7 +100,7 @@ class _Parts(NamedTuple):
     clocks: Clocks
     decompression: Decompression
     metadata: MetadataCache
-    replicas: ReplicaManager
+    partitions: PartitionAccess
     writes: TransactionalWrites
 
 
@@ -114,11 +117,11 @@ def handle(
     clocks: Clocks,
     decompression: Decompression,
     metadata: MetadataCache,
-    replicas: ReplicaManager,
+    partitions: PartitionAccess,
     writes: TransactionalWrites,
 ) -> Pieces | None:
     """Feed every partition's machine; answer when all of them have answered."""
-    parts = _Parts(appends, clocks, decompression, metadata, replicas, writes)
+    parts = _Parts(appends, clocks, decompression, metadata, partitions, writes)
     job = _ProduceJob(parts, context, request)
     left = job.take(request)
     if left:
@@ -171,12 +174,7 @@ class _ProduceJob:
         self._deadline_ms = parts.clocks.now_ms() + max(request.timeout_ms, 0)
         self._response = ProduceResponse()
         self._outstanding = 1  # the request itself, until all of it is taken
-        self._refusal: tuple[ErrorCode, str] | None = None
-        if request.transactional_id is None and _has_transactional(request):
-            self._refusal = (
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "a batch is of a transaction, and the request names no transactional id",
-            )
+        self._refusal = _transaction_refusal(parts.partitions.access, context, request)
         self._transactional_id = request.transactional_id
         self._held: list[_Held] | None = None
 
@@ -337,11 +335,8 @@ class _ProduceJob:
         self._parts.appends.add(hosted, produce, self._context.fail)
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:
-        replicas = self._parts.replicas
-        if self._context.api_version >= TOPIC_IDS_FROM:
-            hosted = replicas.by_id(topic.topic_id, index)
-        else:
-            hosted = replicas.get(topic.name, index)
+        named = topic.topic_id if self._context.api_version >= TOPIC_IDS_FROM else topic.name
+        hosted = self._parts.partitions.find(self._context, WRITE_TOPIC, named, index)
         if (
             not isinstance(hosted, ErrorCode)
             and hosted.topic in INTERNAL_TOPICS
@@ -427,6 +422,22 @@ class _ProduceJob:
         if self._outstanding:
             return
         finish(self._context, self._acks, self._response, self._parts.metadata)
+
+
+def _transaction_refusal(
+    access: Access, context: RequestContext, request: ProduceRequest
+) -> tuple[ErrorCode, str | None] | None:
+    """Why the client may not write in a transaction; None if it may, or does not want to. What the
+    batches say counts, not the request."""
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        if _has_transactional(request):
+            reason = "a batch is of a transaction, and the request names no transactional id"
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason
+    elif access.authorizer is not None and _has_transactional(request):
+        error = access.refusal(context, WRITE_TRANSACTIONAL_ID, transactional_id)
+        return (error, None) if error else None
+    return None
 
 
 def _has_transactional(request: ProduceRequest) -> bool:

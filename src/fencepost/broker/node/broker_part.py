@@ -47,6 +47,7 @@ from fencepost.runtime.halted import HaltedReplicas
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
 from fencepost.runtime.requests.parts import ClusterMetadata, InternalTopicCreation, Parts
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
@@ -78,6 +79,7 @@ class BrokerPart:
 
     following: InOrder
     replicas: ReplicaManager
+    partitions: PartitionAccess
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -158,6 +160,7 @@ class BrokerPart:
             self.following,
             lambda image: topic_configs_under(config, image),
         )
+        self.partitions = PartitionAccess(core.access, self.replicas)
         core.storage.on_failed = self.replicas.dir_failed
         self.replicas.on_gone = self._gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
@@ -209,7 +212,7 @@ class BrokerPart:
         if backend.produce_kernel is not None:
             metadata = MetadataCache(core.metadata, core.cluster_id)
             self.listener.produce_runs = ProduceRuns(
-                self.appends, metadata, self.replicas, self.listener
+                self.appends, metadata, self.partitions, self.listener
             )
 
     def _make_fetchers(self) -> Fetchers:
@@ -333,6 +336,7 @@ class BrokerPart:
         core = self._core
         metadata = MetadataCache(core.metadata, core.cluster_id)
         parts: dict[Any, object] = {
+            Access: core.access,
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
@@ -344,6 +348,7 @@ class BrokerPart:
             Forwarder: self.forwarder,
             InternalTopicCreation: self.topic_creation,
             MetadataCache: metadata,
+            PartitionAccess: self.partitions,
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,

@@ -33,6 +33,7 @@ from fencepost.machines.quorum import Resign, Role, received
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.parts import Parts
 from fencepost.wire.types import Uuid
 
@@ -95,6 +96,7 @@ class ControllerPart:
                 METADATA_KEY, received(on_response, request)
             ),
             core.metadata.machine,
+            core.access,
         )
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
@@ -133,6 +135,7 @@ class ControllerPart:
         """What handlers of the quorum's and forwarded requests may ask for."""
         core = self._core
         return {
+            Access: core.access,
             BrokerConfig: core.config,
             BrokerProbes: self.probes,
             ControllerService: self.service,

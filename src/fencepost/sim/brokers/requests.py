@@ -23,6 +23,7 @@ from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
 from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
 from fencepost.runtime.requests.add_partitions_to_txn import add_partitions_to_txn
 from fencepost.runtime.requests.delete_records import delete_records
@@ -118,6 +119,7 @@ class BrokerRequests:
             InternalTopicCreation: _NoTopicCreation(),
             LogReads: _ReadsAtOnce(),
             MarkerWriter: broker.transactions.markers,
+            PartitionAccess: PartitionAccess(Access(), broker.replicas),
             ProducerIds: broker.producer_ids,
             ReplicaManager: broker.replicas,
             TransactionCoordinators: broker.transactions.coordinators,
