@@ -2,7 +2,7 @@
 
 Per partition, in this order:
 
-1. no such topic: 3; an internal topic: 17;
+1. no right to delete from the topic: 29; no such topic: 3; an internal topic: 17;
 2. not hosted here though it exists, or not led: 6; no such partition: 3; log directory offline: 56;
 3. a topic whose `cleanup.policy` does not include `delete`: 44;
 4. an offset below -1 or above the high watermark: 1.
@@ -25,9 +25,11 @@ from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import AdvanceLogStart, DeleteRecordsResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Find, PartitionAccess
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
+from fencepost.runtime.requests.permissions import DELETE_TOPIC
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -44,7 +46,7 @@ def delete_records(
     clocks: Clocks,
     driver: Driver,
     metadata: ClusterMetadata,
-    replicas: ReplicaManager,
+    partitions: PartitionAccess,
 ) -> Pieces:
     """Move the start of each partition's log."""
     deadline_ms = clocks.now_ms() + request.timeout_ms
@@ -54,12 +56,14 @@ def delete_records(
         offsets.update(
             (partition.partition_index, partition.offset) for partition in topic.partitions
         )
+    find = partitions.finder(context, DELETE_TOPIC, by_id=False)
     results: dict[str, dict[int, Future[DeleteRecordsResult]]] = {}
     for name, offsets in wanted.items():
+        refusal = _topic_refusal(context, partitions, metadata.image, name)
         for index, offset in offsets.items():
             result: Future[DeleteRecordsResult] = Future()
             results.setdefault(name, {})[index] = result
-            hosted = _find(metadata.image, replicas, name, index)
+            hosted = refusal or _find(find, name, index)
             if isinstance(hosted, ErrorCode):
                 result.set_result(DeleteRecordsResult(hosted))
             else:
@@ -68,29 +72,35 @@ def delete_records(
             yield None
     topics = []
     for name, of_topic in results.items():
-        partitions = []
+        answers = []
         for index, result in of_topic.items():
             if not result.done():
                 yield result
             error_code, low_watermark = result.result()
-            partitions.append(
+            answers.append(
                 DeleteRecordsPartitionResult(
                     partition_index=index, low_watermark=low_watermark, error_code=int(error_code)
                 )
             )
-        topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=answers))
     return DeleteRecordsResponse(topics=topics)
 
 
-def _find(
-    image: ClusterImage, replicas: ReplicaManager, topic: str, index: int
-) -> HostedPartition | ErrorCode:
-    """The partition whose machine is to be asked, or why none is."""
+def _topic_refusal(
+    context: RequestContext, partitions: PartitionAccess, image: ClusterImage, topic: str
+) -> ErrorCode:
+    """Why no records of the topic may be deleted; NONE if they may."""
+    refusal = partitions.topic_refusal(context, DELETE_TOPIC, topic)
+    if refusal is not ErrorCode.NONE:
+        return refusal
     if topic not in image.topics_by_name:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic in INTERNAL_TOPICS:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    hosted = replicas.get(topic, index)
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if topic in INTERNAL_TOPICS else ErrorCode.NONE
+
+
+def _find(find: Find, topic: str, index: int) -> HostedPartition | ErrorCode:
+    """The partition that this broker leads, or why its records are not deleted."""
+    hosted = find(topic, index)
     if isinstance(hosted, ErrorCode):
         return hosted
     if not hosted.machine.is_leader:

@@ -10,7 +10,9 @@ from typing import Any, Final
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import ResourceType
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -19,14 +21,14 @@ from fencepost.wire.api.describe_groups import (
 from fencepost.wire.errors import ErrorCode
 
 OPERATIONS_FROM: Final = 3
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""What a client may do with a group, in the form of KIP-430: bit n is set if it is allowed the
-operation with the number n (3 read, 6 delete, 8 describe, 10 describe configs, 11 alter configs).
-There is no authorizer, so every client may do everything."""
 
 
 def describe_groups(
-    context: RequestContext, request: DescribeGroupsRequest, *, groups: GroupCoordinators
+    context: RequestContext,
+    request: DescribeGroupsRequest,
+    *,
+    access: Access,
+    groups: GroupCoordinators,
 ) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     if not request.groups:
@@ -48,7 +50,9 @@ def describe_groups(
             else:
                 answers[position] = described[0]
                 if with_operations and described[0].error_code == ErrorCode.NONE:
-                    described[0].authorized_operations = GROUP_OPERATIONS
+                    described[0].authorized_operations = access.operations(
+                        context, ResourceType.GROUP, group_id
+                    )
             outstanding -= 1
             if outstanding == 0:
                 groups = [answer for answer in answers if answer is not None]

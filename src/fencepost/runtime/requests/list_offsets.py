@@ -4,7 +4,8 @@ Per partition, in this order:
 
 1. named twice: 42, once per topic of the request that names it;
 2. a negative timestamp that the version does not have: 35;
-3. not hosted here though it exists: 6; no such partition: 3; log directory offline: 56;
+3. no right to describe the topic: 29; not hosted here though it exists: 6; no such partition: 3;
+   log directory offline: 56;
 4. `current_leader_epoch` (v4+; -1: not checked) older than ours: 74, newer: 75;
 5. we do not lead: 6, but replica id -2 (a debugging consumer) may ask any replica;
 6. while a new leader's high watermark has not reached the start of its epoch, the end of the log
@@ -28,7 +29,7 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.disk import Buffer
@@ -50,8 +51,10 @@ from fencepost.machines.partition.queries import (
 )
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import Find, PartitionAccess
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.parts import LogReads
+from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -75,12 +78,23 @@ FIRST_VERSIONS = {
 """The version from which each negative timestamp may be asked for."""
 
 
+class _Lookup(NamedTuple):
+    """One request, and what its offsets are looked up with."""
+
+    version: int
+    request: ListOffsetsRequest
+    find: Find
+    reads: LogReads
+    replicas: ReplicaManager
+
+
 def list_offsets(
     context: RequestContext,
     request: ListOffsetsRequest,
     *,
-    replicas: ReplicaManager,
+    partitions: PartitionAccess,
     reads: LogReads,
+    replicas: ReplicaManager,
 ) -> Pieces:
     """Answer every partition of the request, in its order; a repeated one once per topic."""
     counts = Counter(
@@ -88,15 +102,15 @@ def list_offsets(
         for topic in request.topics
         for question in topic.partitions
     )
+    find = partitions.finder(context, DESCRIBE_TOPIC, by_id=False)
+    lookup = _Lookup(context.api_version, request, find, reads, replicas)
     topics = []
     for topic in request.topics:
         answers = {}
         for question in topic.partitions:
             index = question.partition_index
             if counts[topic.name, index] == 1:
-                answers[index] = yield from _answer(
-                    replicas, reads, context.api_version, request, topic.name, question
-                )
+                answers[index] = yield from _answer(lookup, topic.name, question)
                 yield None
             else:
                 answers[index] = _failed(question, ErrorCode.INVALID_REQUEST)
@@ -111,14 +125,10 @@ def _failed(question: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPart
 
 
 def _answer(
-    replicas: ReplicaManager,
-    reads: LogReads,
-    version: int,
-    request: ListOffsetsRequest,
-    topic: str,
-    question: ListOffsetsPartition,
+    lookup: _Lookup, topic: str, question: ListOffsetsPartition
 ) -> Generator[Future[Any] | None, None, ListOffsetsPartitionResponse]:
-    listed = yield from _list(replicas, reads, version, request, topic, question)
+    version = lookup.version
+    listed = yield from _list(lookup, topic, question)
     if version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE and (
         listed is ErrorCode.OFFSET_NOT_AVAILABLE
     ):
@@ -134,18 +144,14 @@ def _answer(
 
 
 def _list(
-    replicas: ReplicaManager,
-    reads: LogReads,
-    version: int,
-    request: ListOffsetsRequest,
-    topic: str,
-    question: ListOffsetsPartition,
+    lookup: _Lookup, topic: str, question: ListOffsetsPartition
 ) -> Generator[Future[Any] | None, None, ListedOffset | ErrorCode]:
+    version, request = lookup.version, lookup.request
     if question.timestamp < 0 and version < FIRST_VERSIONS.get(question.timestamp, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         return ErrorCode.INVALID_REQUEST
-    hosted = replicas.get(topic, question.partition_index)
+    hosted = lookup.find(topic, question.partition_index)
     if isinstance(hosted, ErrorCode):
         return hosted
     is_follower = request.replica_id >= 0
@@ -158,10 +164,10 @@ def _list(
     if not isinstance(listed, TimestampLookup):
         return listed
     try:
-        found = yield from _look_up(reads, hosted, listed.timestamp_ms)
+        found = yield from _look_up(lookup.reads, hosted, listed.timestamp_ms)
         return listed.settle(found)
     except LOG_ERRORS as error:
-        return answer_log_error(replicas, hosted, "searching by time", error)
+        return answer_log_error(lookup.replicas, hosted, "searching by time", error)
 
 
 def _look_up(

@@ -120,6 +120,7 @@ class BrokerRequests:
             InternalTopicCreation: _NoTopicCreation(),
             LogReads: _ReadsAtOnce(),
             MarkerWriter: broker.transactions.markers,
+            PartitionAccess: PartitionAccess(Access(), broker.replicas),
             ProducerIds: broker.producer_ids,
             Access: access,
             PartitionAccess: PartitionAccess(access, broker.replicas),
