@@ -48,12 +48,12 @@ from fencepost.machines.partition import (
     ProduceResult,
     WriteMarker,
 )
-from fencepost.runtime.clock import Clocks
+from fencepost.runtime.clock import Clocks, SystemWorkClock, WorkClock
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.access import PartitionAccess
-from fencepost.runtime.requests.parts import LogReads
+from fencepost.runtime.requests.parts import BatchDecompression, LogReads
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -205,7 +205,9 @@ class PartitionNode(StillNode):
     def parts(self) -> dict[Any, object]:
         return {
             **super().parts,
+            BatchDecompression: self.decompression,
             Clocks: self.ports,
+            WorkClock: SystemWorkClock(),
             Driver: self.driver,
             ColdReads: self.cold_reads,
             Decompression: self.decompression,

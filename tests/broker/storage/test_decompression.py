@@ -12,7 +12,6 @@ from fencepost.batch.errors import DecompressionError
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.storage import decompression
 from fencepost.broker.storage.decompression import (
-    INLINE_BYTES_MAX,
     MEDIUM_BYTES_MAX,
     QUEUED_BYTES_MAX,
     Decompression,
@@ -20,6 +19,7 @@ from fencepost.broker.storage.decompression import (
 from fencepost.log.reading import find_in_batch
 from fencepost.machines.partition.queries import MAX_TIMESTAMP
 from fencepost.runtime.requests import list_offsets
+from fencepost.runtime.requests.parts import INLINE_BYTES_MAX
 from fencepost.wire.api import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,

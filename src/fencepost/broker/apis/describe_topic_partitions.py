@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fencepost.broker.cluster.cluster_view import endpoint_of, offline_replicas
+from fencepost.broker.cluster.cluster_view import (
+    offline_replicas,
+)
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import handles
@@ -26,6 +28,7 @@ from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.leader_hints import endpoint_of
 from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC, ResourceType
 from fencepost.wire.api.describe_topic_partitions import (
     Cursor,

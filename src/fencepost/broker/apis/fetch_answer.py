@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fencepost.batch.header import measure
-from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
@@ -52,6 +51,7 @@ from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.access import Find, PartitionAccess
+from fencepost.runtime.requests.leader_hints import LeaderHints
 from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.fetch import (
     AbortedTransaction,

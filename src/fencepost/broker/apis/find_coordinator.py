@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.net.registry import handles
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.leader_hints import endpoint_of
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.find_coordinator import (
     Coordinator,

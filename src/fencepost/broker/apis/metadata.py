@@ -26,7 +26,6 @@ from typing import NamedTuple, TypeVar
 
 from fencepost.broker.cluster.cluster_view import (
     admin_broker_id,
-    endpoint_of,
     live_brokers,
     offline_replicas,
     reachable,
@@ -51,6 +50,7 @@ from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, To
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.requests.access import Access, cluster_operations
 from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.leader_hints import endpoint_of
 from fencepost.runtime.requests.permissions import (
     CREATE_CLUSTER,
     CREATE_TOPIC,

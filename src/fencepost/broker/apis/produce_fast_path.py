@@ -28,18 +28,18 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_partitions import find_usual
-from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.pending_request import PendingRequest
-from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.parts import INLINE_BYTES_MAX
 from fencepost.runtime.requests.permissions import WRITE_TRANSACTIONAL_ID
+from fencepost.runtime.requests.produce_answers import finish
+from fencepost.runtime.requests.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.wire.api.produce import (
     PartitionProduceResponse,

@@ -19,7 +19,6 @@ from collections import deque
 from typing import Any
 
 from fencepost.batch import backend
-from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_partitions import find_usual
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.connection import PRODUCE_KEY, Connection
@@ -28,6 +27,7 @@ from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, 
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.requests.access import PartitionAccess
 from fencepost.runtime.requests.context import Principal
+from fencepost.runtime.requests.produce_answers import finish
 from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response

@@ -13,14 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage, PartitionImage
-
-
-def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage | None:
-    """Where the broker is reached on the listener, or None if it is not."""
-    for listener in broker.listeners if broker is not None else ():
-        if listener.name == listener_name:
-            return listener
-    return None
+from fencepost.runtime.requests.leader_hints import endpoint_of
 
 
 def live_brokers(

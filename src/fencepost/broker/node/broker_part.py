@@ -40,7 +40,7 @@ from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
-from fencepost.runtime.clock import Clocks
+from fencepost.runtime.clock import Clocks, SystemWorkClock, WorkClock
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.halted import HaltedReplicas
@@ -48,7 +48,12 @@ from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.access import Access, PartitionAccess
-from fencepost.runtime.requests.parts import ClusterMetadata, InternalTopicCreation, Parts
+from fencepost.runtime.requests.parts import (
+    BatchDecompression,
+    ClusterMetadata,
+    InternalTopicCreation,
+    Parts,
+)
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
 if TYPE_CHECKING:
@@ -340,7 +345,9 @@ class BrokerPart:
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
+            BatchDecompression: self.decompression,
             Clocks: core.ports,
+            WorkClock: SystemWorkClock(),
             ClusterMetadata: metadata,
             CombinedAppends: self.appends,
             Decompression: self.decompression,

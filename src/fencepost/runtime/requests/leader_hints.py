@@ -5,9 +5,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fencepost.broker.cluster.cluster_view import endpoint_of
-from fencepost.machines.image import ClusterImage, PartitionImage
+from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage, PartitionImage
 from fencepost.wire.types import Uuid
+
+
+def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage | None:
+    """Where the broker is reached on the listener, or None if it is not."""
+    for listener in broker.listeners if broker is not None else ():
+        if listener.name == listener_name:
+            return listener
+    return None
 
 
 class NodeAddress(Struct, frozen=True):

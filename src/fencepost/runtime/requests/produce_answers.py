@@ -6,16 +6,16 @@ answer says who leads, where we do not (KIP-951).
 
 from __future__ import annotations
 
-from fencepost.broker.apis.produce_versions import LEADER_HINTS_FROM
-from fencepost.broker.cluster.leader_hints import LeaderHints
-from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.leader_hints import LeaderHints
+from fencepost.runtime.requests.parts import ClusterMetadata
+from fencepost.runtime.requests.produce_versions import LEADER_HINTS_FROM
 from fencepost.wire.api.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from fencepost.wire.errors import ErrorCode
 
 
 def finish(
-    context: RequestContext, acks: int, response: ProduceResponse, metadata: MetadataCache
+    context: RequestContext, acks: int, response: ProduceResponse, metadata: ClusterMetadata
 ) -> None:
     """Every partition's answer is in `response`."""
     if acks == 0:
@@ -41,7 +41,7 @@ def _finish_unacknowledged(context: RequestContext, response: ProduceResponse) -
 
 
 def _add_leader_hints(
-    context: RequestContext, response: ProduceResponse, metadata: MetadataCache
+    context: RequestContext, response: ProduceResponse, metadata: ClusterMetadata
 ) -> None:
     hints: LeaderHints | None = None
     for topic in response.responses:
