@@ -9,6 +9,7 @@ this class.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,8 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         """`kind` is how they are run; what they do once they are loaded is added here."""
         kind = replace(kind, on_loaded=self._loaded)
         super().__init__(OFFSETS_TOPIC, node_id, ports, metadata, kind)
+        self.new_member_suffix: Callable[[], str] = _random_suffix
+        """Makes what makes the id of a new member unique; the simulator sets its own."""
         metadata.on_image(self._image_changed)
 
     # -- topics that are deleted -------------------------------------------------------------
@@ -66,6 +69,10 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
             )
         is_gone = missing_from(self._metadata.image)
         coordinator.tell(lambda machine: machine.decide_topics_deleted(is_gone))
+
+
+def _random_suffix() -> str:
+    return str(uuid.uuid4())
 
 
 def missing_from(image: ClusterImage) -> Callable[[str, Uuid], bool]:

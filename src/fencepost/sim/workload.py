@@ -47,7 +47,8 @@ BROKERS = (11, 12, 13)
 INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 MOST_TOPICS = 40
 NO_CONFIGS: Final[Mapping[str, str]] = {}
-COMPACTED = {"cleanup.policy": "compact"}
+COMPACTED = {"cleanup.policy": "compact,delete"}
+"""Records of such topics may be deleted by DeleteRecords, too."""
 COMPACTED_SOON = {**COMPACTED, "segment.ms": "2000", "delete.retention.ms": "4000"}
 """So that within a world there is something to be compacted, and markers and tombstones may go."""
 _SET = 0

@@ -25,10 +25,13 @@ from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.pending_request import PendingRequest
-from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_route
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.runtime.broker_probes import BrokerProbes
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import ANONYMOUS
+from fencepost.runtime.requests.parts import ClusterMetadata, Parts
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
@@ -55,6 +58,7 @@ class StillNode:
 
     def __post_init__(self) -> None:
         self.settings = Settings(self.config)
+        self.access = Access()
         self.client_warnings = ClientWarnings()
         self.controller = PromptController(self)
         self.timers = StillTimers()
@@ -64,6 +68,7 @@ class StillNode:
             lambda request, reply: fill_in_configs(self.config, self.image, request, reply),
             lambda request, on_response: None,
             NoOtherNode(),
+            self.access,
         )
         self.channel = ControllerChannel(
             self.service, NoOtherNode(), self.timers, lambda: self.timers.now_ms
@@ -86,10 +91,12 @@ class StillNode:
     def parts(self) -> dict[Any, object]:
         """What handlers may ask for."""
         return {
+            Access: self.access,
             AutoTopicCreation: self.topic_creation,
             BrokerProbes: self.probes,
             BrokerConfig: self.config,
             ClientWarnings: self.client_warnings,
+            ClusterMetadata: self,
             ControllerService: self.service,
             EncodedTopics: self.encoded_topics,
             Forwarder: self.forwarder,
@@ -257,6 +264,7 @@ class Caller:
     """The connection a request came in by."""
 
     client_host = "127.0.0.1"
+    principal = ANONYMOUS
     closed = False
     available_bytes = 1 << 26
     at_once_bytes = 1 << 20
@@ -313,7 +321,8 @@ def handled(
     caller = Caller(listener, node.parts)
     route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
-    arrived = type(request).decode(request.encode(version), version)
+    received = bytearray(request.encode(version))  # as what sockets are read into
+    arrived = type(request).decode(received, version)
     context = PendingRequest(caller, route, version, 7, "harness")
     return context, route.handler(context, arrived)
 

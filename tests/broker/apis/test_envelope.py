@@ -10,7 +10,7 @@ import pytest
 from fencepost.broker import apis
 from fencepost.broker.apis.envelope import FORWARDED
 from fencepost.broker.cluster.controller_channel import ControllerChannel
-from fencepost.broker.cluster.forwarding import ANONYMOUS, Envelope, Forwarder, packed_address
+from fencepost.broker.cluster.forwarding import Envelope, Forwarder, packed_address
 from fencepost.broker.net.registry import CONTROLLER_ROUTES
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire import api
@@ -51,6 +51,7 @@ register(
     "incremental_alter_configs",
 )
 
+ANONYMOUS = encode_principal(DefaultPrincipalData(type="User", name="ANONYMOUS"))
 CREATE = CreateTopicsRequest(
     topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
 )

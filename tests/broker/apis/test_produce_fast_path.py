@@ -21,14 +21,15 @@ from fencepost.batch.header import HEADER_BYTES, BatchHeader, stamp_crc
 from fencepost.batch.produced import ProduceRules
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
-from fencepost.broker.apis import produce, produce_fast_path
-from fencepost.broker.apis.produce import handle
+from fencepost.broker.apis import produce_fast_path
 from fencepost.broker.apis.produce_fast_path import take_usual
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log import rolling
 from fencepost.machines.partition import WriteMarker
+from fencepost.runtime.clock import SystemWorkClock
 from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.requests.produce import produce
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.verification import Claim, OnOutcome
 from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -74,10 +75,13 @@ class Served:
             "appends": self.appends,
             "clocks": ports,
             "metadata": self.node,
-            "replicas": self.node.replicas,
+            "partitions": self.node.partitions,
             "writes": TransactionalWrites(ports.driver, self, lambda: self.verifies),
         }
-        self.others: dict[str, Any] = {"decompression": self.node.decompression}
+        self.others: dict[str, Any] = {
+            "decompression": self.node.decompression,
+            "work": SystemWorkClock(),
+        }
         self.verifies = False
         self.asked: list[Claim] = []
         self.was_taken = False
@@ -114,7 +118,7 @@ class Served:
                 request, _ = ProduceRequest.read(received, start, version, max_elements=20_000)
             except DecodeError as error:
                 return f"malformed: {error}"
-            answer = handle(context, request, **self.parts, **self.others)
+            answer = produce(context, request, **self.parts, **self.others)
             if isinstance(answer, Generator):
                 next(answer, None)
                 received[:] = bytes(len(received))  # the next request overwrites it
@@ -369,7 +373,9 @@ class Transaction:
 def test_batches_of_a_transaction_in_pieces_are_appended_as_they_were_sent(
     both, monkeypatch
 ) -> None:
-    monkeypatch.setattr(produce, "AT_ONCE_S", -1.0)  # each behind the first is a piece
+    monkeypatch.setattr(
+        "fencepost.runtime.requests.produce.AT_ONCE_S", -1.0
+    )  # each behind the first is a piece
     txn = Transaction(next(TRANSACTIONAL_IDS), 9)
     sent = txn.batch(0)
     served_alike(both, txn.frame(sent, partitions=(0, 1)))

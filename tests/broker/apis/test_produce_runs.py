@@ -17,7 +17,7 @@ from hypothesis import event, given, settings, strategies as st
 from msgspec import structs
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.apis import produce, produce_fast_path
+from fencepost.broker.apis import produce_fast_path
 from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.config.endpoints import ConnectionLimits
 from fencepost.broker.net import answers, connection as connections, turn as turn_bounds
@@ -26,6 +26,7 @@ from fencepost.broker.net.listener import Listener
 from fencepost.log import rolling
 from fencepost.machines.partition.appending import Appending
 from fencepost.runtime import combined_appends
+from fencepost.runtime.requests.produce import produce
 from fencepost.wire.errors import ErrorCode
 
 from .harness import register, routes_of, to_its_end
@@ -129,7 +130,7 @@ class Serving(Served):
         self.listener.routes = {
             0: structs.replace(
                 route,
-                handler=lambda *given: produce.handle(*given, **self.parts, **self.others),
+                handler=lambda *given: produce(*given, **self.parts, **self.others),
                 take_bytes=self._take_bytes if is_fast else None,
             )
         }
@@ -200,7 +201,7 @@ class Counting(ProduceRuns):
 
     def __init__(self, serving: Serving) -> None:
         node: Any = serving.node
-        super().__init__(serving.appends, node, node.replicas, serving.listener)
+        super().__init__(serving.appends, node, node.partitions, serving.listener)
         self._serving = serving
 
     def take(self, *given: Any) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fencepost.broker.cluster.encoded_topics import EncodedTopics
-from fencepost.broker.net.registry import MissingPartError
 from fencepost.broker.node.late_parts import MAKERS, HandlerParts, LateParts, late
 from fencepost.runtime.claims import Claim
 from fencepost.runtime.log_dir_moves import LogDirMoves
+from fencepost.runtime.requests.parts import MissingPartError
 from fencepost.wire.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest

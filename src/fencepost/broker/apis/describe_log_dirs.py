@@ -19,7 +19,9 @@ from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.storage import Storage
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -37,12 +39,15 @@ def handle(
     context: RequestContext,
     request: DescribeLogDirsRequest,
     *,
+    access: Access,
     metadata: MetadataCache,
     storage: Storage,
     replicas: ReplicaManager,
     moves: LogDirMoves,
 ) -> Pieces:
     """Describe the directories."""
+    if refusal := access.refusal(context, DESCRIBE_CLUSTER):
+        return DescribeLogDirsResponse(error_code=refusal)
     found = yield from _partitions(replicas, moves, request)
     may_be_cordoned = metadata.image.has_cordoned_directories
     results = []

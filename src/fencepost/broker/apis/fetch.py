@@ -53,7 +53,9 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Find
 from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -205,7 +207,7 @@ class _Fetch:
         max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
         waits = request.max_wait_ms > 0
         is_replica = replica.replica_id >= 0
-        if is_replica:
+        if is_replica and parts.partitions.access.allows(context, CLUSTER_ACTION):
             context.comes_from_broker()
         self._parts = parts
         self._context = context
@@ -228,7 +230,8 @@ class _Fetch:
         wanted = self._session.partitions
         if self.terms.is_replica or len(wanted) >= PARTITIONS_PER_PIECE:
             return self._begin_in_pieces()
-        looks = [look_at(self._find(one), one, self.terms) for one in wanted]
+        find = self._finder()
+        looks = [look_at(find(*one.key), one, self.terms) for one in wanted]
         try:
             sizes = self._bytes_to_wait_with(looks, 0)
         except NotCachedError:
@@ -310,15 +313,15 @@ class _Fetch:
 
     # -- looking ---------------------------------------------------------------------------
 
-    def _find(self, wanted: FetchWanted[SessionKey]) -> HostedPartition | ErrorCode:
-        return self._parts.find(wanted, self._context.api_version)
+    def _finder(self) -> Find:
+        return self._parts.finder(self._context, is_replica=self.terms.is_replica)
 
     def _look(self) -> Generator[None, None, list[PartitionLook]]:
         """Look at all partitions, on arrival: followers' fetches count now, and once."""
         looks = []
-        driver, terms = self._parts.driver, self.terms
+        driver, terms, find = self._parts.driver, self.terms, self._finder()
         for wanted in self._session.partitions:
-            hosted = self._find(wanted)
+            hosted = find(*wanted.key)
             looks.append(
                 look_on_arrival(driver, hosted, wanted, terms)
                 if terms.is_replica

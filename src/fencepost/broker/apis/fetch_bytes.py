@@ -55,7 +55,7 @@ _PARTITION = Struct(">iiqiqiB")
 _INDEX_BYTES: Final = 4
 _END: Final = b"\x01\x00"
 _UUID_BYTES: Final = 16
-_NO_TOPIC: Final = (None, 0, 0)
+_NO_TOPIC: Final = ("", 0, 0)
 _ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 _ANSWER_HEAD = Struct(">iiBihi")
@@ -171,7 +171,7 @@ def _read_forgotten(
 
 def _read_topic(
     frame: memoryview, at: int, version: int, partition_bytes: int
-) -> tuple[object, int, int]:
+) -> tuple[str | Uuid, int, int]:
     """How a topic begins: (its name or id, how many partitions there are, where they begin). They
     and a byte more are in the frame; no partitions if they are not, or the name is not usual."""
     end, size = len(frame), _UUID_BYTES

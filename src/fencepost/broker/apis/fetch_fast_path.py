@@ -15,7 +15,6 @@ records alone, that no transaction was aborted from the offset's segment on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from fencepost.broker.apis.fetch_answer import (
@@ -149,9 +148,7 @@ class _Usual:
     def _find(self) -> _Found | None:
         """What each partition says, in their order; None if one of them has something else to
         say."""
-        replicas = self._parts.replicas
-        by_id = self._context.api_version >= TOPIC_IDS_FROM
-        find: Callable[..., HostedPartition | ErrorCode] = replicas.by_id if by_id else replicas.get
+        find = self._parts.finder(self._context, is_replica=False)
         found: _Found = []
         for wanted in self._session.partitions:
             hosted = find(*wanted.key)

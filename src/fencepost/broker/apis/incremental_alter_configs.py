@@ -33,6 +33,7 @@ from fencepost.broker.cluster.config_changes import (
     check_own_id,
     decide_by_resource,
 )
+from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -54,6 +55,8 @@ from fencepost.machines.controller.configs import (
 )
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER_CONFIGS
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -73,6 +76,7 @@ def handle(
     context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
+    access: Access,
     forwarder: Forwarder,
     metadata: MetadataCache,
     settings: Settings,
@@ -87,6 +91,7 @@ def handle(
                 f"Unknown resource type {resource.resource_type}",
             )
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            _check_permission(access.refusal(context, ALTER_CLUSTER_CONFIGS))
             _change_loggers(own, resource, request.validate_only)
             return True
         if resource.resource_type == RESOURCE_BROKER:
@@ -112,6 +117,7 @@ def handle_here(
     context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
+    access: Access,
     controller: ControllerService,
     config: BrokerConfig,
 ) -> None:
@@ -122,6 +128,7 @@ def handle_here(
             if not context.is_forwarded and controller.image is not None:
                 _check_cordoned(controller.image, resource)
             return False
+        _check_permission(config_refusal(access, context, resource))
         _change_loggers(config, resource, request.validate_only)
         return True
 
@@ -131,7 +138,7 @@ def handle_here(
         is_done_here,
         AlterConfigsResourceResponse,
         IncrementalAlterConfigsResponse,
-        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version, context),
     )
 
 
@@ -181,6 +188,12 @@ def _check_is_list(change: AlterableConfig) -> None:
 
 
 # -- loggers -------------------------------------------------------------------------------------
+
+
+def _check_permission(refusal: ErrorCode) -> None:
+    """Refuse a client that may not change the loggers of this node."""
+    if refusal:
+        raise ResourceRefused(refusal, None)
 
 
 def _change_loggers(

@@ -28,16 +28,18 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_partitions import find_usual
-from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.pending_request import PendingRequest
-from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.parts import INLINE_BYTES_MAX
+from fencepost.runtime.requests.permissions import WRITE_TRANSACTIONAL_ID
+from fencepost.runtime.requests.produce_answers import finish
+from fencepost.runtime.requests.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.wire.api.produce import (
     PartitionProduceResponse,
@@ -65,7 +67,7 @@ def take_usual(
     appends: CombinedAppends,
     clocks: Clocks,
     metadata: MetadataCache,
-    replicas: ReplicaManager,
+    partitions: PartitionAccess,
     writes: TransactionalWrites,
 ) -> bool:
     """Take a request from its bytes; whether it was a usual one, and is answered some time."""
@@ -79,11 +81,11 @@ def take_usual(
     transactional_id, acks, timeout_ms, topics = request
     if not -1 <= acks <= 1:
         return False
-    check = _Check(kernel, frame, version, clocks.wall_ms(), transactional_id is not None)
-    batches = _check(check, topics, replicas, appends)
+    check = _Check(kernel, context, frame, clocks.wall_ms(), transactional_id is not None)
+    batches = _check(check, topics, partitions, appends)
     if not batches:
         return False
-    ticket = _find_ticket(transactional_id, batches, version, writes)
+    ticket = _find_ticket(check, transactional_id, batches, partitions, writes)
     if ticket is None:
         return False
     deadline_ms = clocks.now_ms() + max(timeout_ms, 0)
@@ -98,22 +100,22 @@ class _Check(NamedTuple):
     """What is known of all batches of a request when they are checked."""
 
     kernel: Any
+    context: PendingRequest
     frame: memoryview
-    version: int
     wall_ms: int
     is_transactional: bool
 
 
 def _check(
-    check: _Check, topics: Topics, replicas: ReplicaManager, appends: CombinedAppends
+    check: _Check, topics: Topics, partitions: PartitionAccess, appends: CombinedAppends
 ) -> Batches | None:
     """What is to be appended, and where; None if any of it is unusual."""
     began = 0.0
-    is_by_id = check.version >= TOPIC_IDS_FROM
+    is_by_id = check.context.api_version >= TOPIC_IDS_FROM
     batches: Batches = []
-    for name, partitions in topics:
-        for index, at, size_bytes in partitions:
-            hosted = find_usual(replicas, is_by_id, name, index)
+    for name, sent in topics:
+        for index, at, size_bytes in sent:
+            hosted = find_usual(partitions, check.context, is_by_id, name, index)
             if hosted is None:
                 return None
             batch = _check_batch(check, at, size_bytes, hosted.log.config.produce_rules)
@@ -133,7 +135,7 @@ def _check_batch(
     """The batch as it is to be appended."""
     if size_bytes > PLAIN_BYTES_MAX:
         return None
-    kernel, frame, version, wall_ms, is_transactional = check
+    kernel, context, frame, wall_ms, is_transactional = check
     header = kernel.check_batch(
         BatchHeader, frame, at, size_bytes, rules, wall_ms, is_transactional
     )
@@ -147,7 +149,7 @@ def _check_batch(
             data,
             rules,
             wall_ms,
-            allow_zstd=version >= ZSTD_FROM,
+            allow_zstd=context.api_version >= ZSTD_FROM,
             max_decompressed_bytes=INLINE_BYTES_MAX,
         )
     except BatchError:
@@ -156,7 +158,11 @@ def _check_batch(
 
 
 def _find_ticket(
-    transactional_id: bytes | None, batches: Batches, version: int, writes: TransactionalWrites
+    check: _Check,
+    transactional_id: bytes | None,
+    batches: Batches,
+    partitions: PartitionAccess,
+    writes: TransactionalWrites,
 ) -> int | None:
     """The ticket that the batches are appended with; None if their transaction is unusual."""
     if transactional_id is None:
@@ -165,13 +171,16 @@ def _find_ticket(
         producer = transactional_id.decode()
     except UnicodeDecodeError:
         return None
+    if not partitions.access.allows(check.context, WRITE_TRANSACTIONAL_ID, producer):
+        return None
     of_first = batches[0][1].header
     producer_id, epoch = of_first.producer_id, of_first.producer_epoch
     for _, batch in batches:
         if batch.header.producer_id != producer_id or batch.header.producer_epoch != epoch:
             return None
     machines = [hosted.machine for hosted, _ in batches]
-    return writes.ticket_at_once(producer, producer_id, epoch, asking_of(version), machines)
+    asking = asking_of(check.context.api_version)
+    return writes.ticket_at_once(producer, producer_id, epoch, asking, machines)
 
 
 class _Answer:

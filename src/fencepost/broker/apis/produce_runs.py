@@ -19,14 +19,15 @@ from collections import deque
 from typing import Any
 
 from fencepost.batch import backend
-from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_partitions import find_usual
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.connection import PRODUCE_KEY, Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
 from fencepost.runtime.combined_appends import CombinedAppends
-from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.context import Principal
+from fencepost.runtime.requests.produce_answers import finish
 from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
@@ -39,12 +40,15 @@ class ProduceRuns:
         self,
         appends: CombinedAppends,
         metadata: MetadataCache,
-        replicas: ReplicaManager,
+        partitions: PartitionAccess,
         listener: Listener,
     ) -> None:
         self._appends = appends
         self._metadata = metadata
-        self._replicas = replicas
+        self._partitions = partitions
+        self._connection: Connection | None = None
+        self._client: tuple[Principal, str] | None = None
+        """Whose rights the blocks that the kernel remembers have been found with."""
         self._listener = listener
         self._runs = backend.produce_kernel.ProduceRuns(
             appends.open_blocks, self._find, self._behind, ALL_TIMED_UP_TO, TIMED_ONE_IN
@@ -76,6 +80,9 @@ class ProduceRuns:
         `latest_bytes` then has the size of their frames.
         """
         runs, api = self._runs, self._api
+        self._connection = connection
+        if self._partitions.access.authorizer is not None:
+            self._remember_for(connection)
         arrived_s = connection.arrived_s
         number = -1 if api is None else api.number_before(arrived_s)
         limit_bytes = self._listener.max_frame_bytes
@@ -83,6 +90,7 @@ class ProduceRuns:
             connection, waiting, frames, start, end, head, requests_max, limit_bytes,
             number, arrived_s,
         )  # fmt: skip
+        self._connection = None
         if runs.requests:
             if api is not None:
                 api.asked(runs.requests, int.from_bytes(head[2:4], "big"), runs.frame_bytes)
@@ -94,11 +102,20 @@ class ProduceRuns:
         """The size of the frames that were taken last."""
         return int(self._runs.frame_bytes)
 
+    def _remember_for(self, connection: Connection) -> None:
+        """Forget the blocks that were found for another client: this one may lack its rights. The
+        blocks stay open, and are found again with one question per partition."""
+        client = connection.principal, connection.client_host
+        if client != self._client:
+            self._appends.open_blocks.clear()
+            self._client = client
+
     def _find(
         self, is_by_id: bool, topic: bytes, index: int, acks: int, timeout_ms: int
     ) -> Any | None:
         """The block for a partition; None if its batches cannot be plain."""
-        hosted = find_usual(self._replicas, is_by_id, topic, index)
+        assert self._connection is not None, "it is called by `take`"
+        hosted = find_usual(self._partitions, self._connection, is_by_id, topic, index)
         if hosted is None or hosted.log.config.produce_rules.codec is not None:
             return None
         return self._appends.block_for(hosted, acks, timeout_ms, self._told)

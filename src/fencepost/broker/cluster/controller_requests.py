@@ -29,7 +29,7 @@ def decide_here(
 
     Without `refusal` an error is said at the top of the response.
     """
-    controller.serve(request, _answer_to(context, request, refusal), context.api_version)
+    controller.serve(request, _answer_to(context, request, refusal), context.api_version, context)
 
 
 def take_to_controller(

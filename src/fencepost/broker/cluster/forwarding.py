@@ -27,6 +27,7 @@ from fencepost.broker.cluster.controller_service import client_timeout_ms
 from fencepost.broker.cluster.peer_connection import MAX_ELEMENTS
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.runtime.asks_controller import OnReply
+from fencepost.runtime.requests.access import Client
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode, error_name
@@ -40,9 +41,6 @@ FORWARDING_TIMEOUT_MS: Final = 60_000
 """How long a client's request is tried at most; Kafka's brokers give up after as long."""
 PURPOSE: Final = "forwarding"
 
-ANONYMOUS: Final = encode_principal(DefaultPrincipalData(type="User", name="ANONYMOUS"))
-"""Every client of a listener without authentication."""
-
 
 class Envelope:
     """One client's request on its way; `controller_channel.Wrapping`."""
@@ -51,15 +49,26 @@ class Envelope:
         self._context = context
         self._request = request
 
+    @property
+    def client(self) -> Client:
+        """The client, whose permissions count."""
+        return self._context
+
     def pack(self) -> Message:
         """The envelope around the request, which gets the header that it came with."""
-        context = self._context
+        context, principal = self._context, self._context.principal
         frame = encode_request(
             self._request, context.api_version, context.correlation_id, context.client_id
         )
         return EnvelopeRequest(
             request_data=frame[LENGTH_BYTES:],
-            request_principal=ANONYMOUS,
+            request_principal=encode_principal(
+                DefaultPrincipalData(
+                    type=principal.type,
+                    name=principal.name,
+                    token_authenticated=principal.token_authenticated,
+                )
+            ),
             client_host_address=packed_address(context.client_host),
         )
 

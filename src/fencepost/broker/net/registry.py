@@ -41,16 +41,16 @@ good until the handler returns. Everything else in a request is the handler's to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from functools import partial
 from importlib import import_module
-from inspect import Parameter, isgeneratorfunction, signature
-from typing import Any, Final, Protocol, get_type_hints
+from inspect import isgeneratorfunction
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
 from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.parts import Parts, bind_parts
 from fencepost.wire.message import Message
 from fencepost.wire.types import Buffer
 
@@ -69,18 +69,6 @@ MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
 WHOLE_REQUEST_ELEMENTS_MAX = 20_000
 """The same for requests that are decided in one go, not in pieces."""
-
-
-class Parts(Protocol):
-    """The parts of a node that handlers may ask for, by their classes or protocols."""
-
-    def __contains__(self, kind: Any, /) -> bool:
-        """Whether there is such a part."""
-        ...
-
-    def __getitem__(self, kind: Any, /) -> object:
-        """The part, which there must be."""
-        ...
 
 
 class Route(Struct, frozen=True):
@@ -179,10 +167,6 @@ def _check_versions(served: Served, request_class: type[Message]) -> None:
     )
 
 
-class MissingPartError(Exception):
-    """A handler needs what the node of its listener does not have, or make: a mistake of ours."""
-
-
 class Routes(MutableMapping[int, Route]):
     """Routes by API key, each made by `make` when it is first asked for.
 
@@ -249,25 +233,7 @@ def bind_route(route: Route, parts: Parts, *, unstable: bool = False) -> Route:
     highest = route.unstable_max_version if unstable else None
     return replace(
         route,
-        handler=_bind(route.handler, parts),
-        take_bytes=None if route.take_bytes is None else _bind(route.take_bytes, parts),
+        handler=bind_parts(route.handler, parts),
+        take_bytes=None if route.take_bytes is None else bind_parts(route.take_bytes, parts),
         max_version=route.max_version if highest is None else highest,
     )
-
-
-def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:
-    given = {}
-    for name, parameter in signature(handler, eval_str=True).parameters.items():
-        if parameter.kind is Parameter.KEYWORD_ONLY:
-            given[name] = _find_part(parameter.annotation, parts, handler.__module__)
-    return partial(handler, **given) if given else handler
-
-
-def _find_part(wanted: Any, parts: Parts, whose: str) -> object:
-    """A part of the node, or the named tuple of parts that is wanted."""
-    if isinstance(wanted, type) and issubclass(wanted, tuple):
-        make: Callable[..., object] = wanted
-        return make(*(_find_part(one, parts, whose) for one in get_type_hints(wanted).values()))
-    if wanted not in parts:
-        raise MissingPartError(f"{whose} needs {wanted!r}")
-    return parts[wanted]

@@ -24,7 +24,7 @@ from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import BROKER, Parts, served_routes
+from fencepost.broker.net.registry import BROKER, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.late_parts import HandlerParts, LateParts
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
@@ -36,13 +36,20 @@ from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
-from fencepost.runtime.clock import Clocks
+from fencepost.runtime.clock import Clocks, SystemWorkClock, WorkClock
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.halted import HaltedReplicas
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
+from fencepost.runtime.requests.parts import (
+    BatchDecompression,
+    ClusterMetadata,
+    InternalTopicCreation,
+    Parts,
+)
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
 if TYPE_CHECKING:
@@ -64,6 +71,7 @@ class BrokerPart:
 
     following: InOrder
     replicas: ReplicaManager
+    partitions: PartitionAccess
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -143,6 +151,7 @@ class BrokerPart:
             self.following,
             lambda image: topic_configs_under(config, image),
         )
+        self.partitions = PartitionAccess(core.access, self.replicas)
         core.storage.on_failed = self.replicas.dir_failed
         self.replicas.on_gone = self.late.gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
@@ -194,7 +203,7 @@ class BrokerPart:
         if backend.produce_kernel is not None:
             metadata = MetadataCache(core.metadata, core.cluster_id)
             self.listener.produce_runs = ProduceRuns(
-                self.appends, metadata, self.replicas, self.listener
+                self.appends, metadata, self.partitions, self.listener
             )
 
     def _wire_transactions(self) -> None:
@@ -247,16 +256,23 @@ class BrokerPart:
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
         core = self._core
+        metadata = MetadataCache(core.metadata, core.cluster_id)
         parts: dict[Any, object] = {
+            Access: core.access,
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
+            BatchDecompression: self.decompression,
             Clocks: core.ports,
+            WorkClock: SystemWorkClock(),
+            ClusterMetadata: metadata,
             CombinedAppends: self.appends,
             Decompression: self.decompression,
             Driver: core.driver,
             Forwarder: self.forwarder,
-            MetadataCache: MetadataCache(core.metadata, core.cluster_id),
+            InternalTopicCreation: self.topic_creation,
+            MetadataCache: metadata,
+            PartitionAccess: self.partitions,
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,

@@ -27,7 +27,7 @@ from fencepost.broker.config.features import (
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.net.registry import CONTROLLER, Parts, bind_route, served_routes
+from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import Controller, ControllerConfig
@@ -37,6 +37,8 @@ from fencepost.machines.quorum import Resign, Role, received
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.parts import Parts
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -98,6 +100,7 @@ class ControllerPart:
                 METADATA_KEY, received(on_response, request)
             ),
             core.metadata.machine,
+            core.access,
         )
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
@@ -136,6 +139,7 @@ class ControllerPart:
         """What handlers of the quorum's and forwarded requests may ask for."""
         core = self._core
         return {
+            Access: core.access,
             BrokerConfig: core.config,
             BrokerProbes: self.probes,
             ControllerService: self.service,

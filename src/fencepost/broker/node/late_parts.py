@@ -18,17 +18,16 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from fencepost.broker.net.registry import MissingPartError
 from fencepost.broker.node.core import NodeCore
 from fencepost.runtime.claims import Claim, OnOutcome
 from fencepost.runtime.halted import HaltedReplica
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.parts import MissingPartError
 
 if TYPE_CHECKING:
     from fencepost.broker.cluster.broker_channel import BrokerChannel
     from fencepost.broker.cluster.encoded_topics import EncodedTopics
-    from fencepost.broker.groups.group_host import GroupHost
     from fencepost.broker.node.coordinators import Coordinators
     from fencepost.broker.node.fetch_serving import FetchServing
     from fencepost.broker.node.fetchers import Fetchers
@@ -36,13 +35,15 @@ if TYPE_CHECKING:
     from fencepost.broker.replicas.throttles import LeaderThrottle
     from fencepost.broker.storage.cold_reads import ColdReads
     from fencepost.broker.storage.decompression import Decompression
-    from fencepost.broker.transactions.transaction_host import TransactionHost
     from fencepost.runtime.delayed_fetches import FetchHost
+    from fencepost.runtime.groups import GroupCoordinators
     from fencepost.runtime.log_dir_moves import LogDirMoves
     from fencepost.runtime.markers import MarkerWriter
     from fencepost.runtime.producer_ids import ProducerIds
+    from fencepost.runtime.requests.parts import LogReads
     from fencepost.runtime.transactional_commits import TransactionalCommits
     from fencepost.runtime.transactional_writes import TransactionalWrites
+    from fencepost.runtime.transactions import TransactionCoordinators
     from fencepost.runtime.verification import OnResponse as OnVerified
     from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
@@ -101,6 +102,15 @@ class LateParts:
         from fencepost.broker.storage.cold_reads import ColdReads
 
         return ColdReads(self._core.storage.page_cache, self._core.storage.descriptors)
+
+    @late
+    def log_reads(self) -> LogReads:
+        """Reads logs, and decompresses batches, without keeping other requests waiting."""
+        from fencepost.broker.storage.log_reads import BackgroundLogReads
+
+        return BackgroundLogReads(
+            self.cold_reads, self._early.decompression, self._core.storage.descriptors
+        )
 
     @late
     def encoded_topics(self) -> EncodedTopics:
@@ -200,12 +210,12 @@ class LateParts:
         )
 
     @late
-    def groups(self) -> GroupHost:
+    def groups(self) -> GroupCoordinators:
         """The coordinators of groups."""
         return self.coordinators.groups
 
     @late
-    def transactions(self) -> TransactionHost:
+    def transactions(self) -> TransactionCoordinators:
         """The coordinators of transactions."""
         return self.coordinators.transactions
 
@@ -274,7 +284,7 @@ MAKERS: Final[Mapping[str, Callable[[LateParts], object]]] = {
 
 
 class HandlerParts:
-    """What handlers ask for by its class (`registry.Parts`): an early part or a late one."""
+    """The `Parts` that handlers ask for by their classes, early ones and late ones."""
 
     def __init__(self, parts: Mapping[Any, object], late_parts: LateParts) -> None:
         self._parts = parts
