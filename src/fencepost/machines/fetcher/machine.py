@@ -50,7 +50,6 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from fencepost.machines.canonical import canonical
 from fencepost.machines.effects import Effect, Send, Tell, TimerFired
 from fencepost.machines.fetcher.answers import CorruptRecords, batches_of, look_ups_of
 from fencepost.machines.fetcher.followed import (
@@ -181,6 +180,8 @@ class Fetcher:
 
     def canonical(self) -> Hashable:
         """What this fetcher's future depends on; see `machines.canonical`."""
+        from fencepost.machines.canonical import canonical  # searches alone need it
+
         return canonical(self)
 
     def forget_time(self, inputs_told: int) -> None:

@@ -50,7 +50,7 @@ what questions are answered from. Every effect leaves through one outbox.
 | `roles`         | who leads, and when the replica ends         | nothing                         |
 
 Timers: "produce" (see `waiting`), "isr" (look for followers that fell behind), "alter-partition"
-(ask the controller again), "delete-records" (see `deletions`).
+(ask the controller again), "delete-records" (see `log_start`).
 """
 
 from __future__ import annotations
@@ -58,12 +58,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-from fencepost.machines.canonical import canonical
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
 from fencepost.machines.outbox import StepOutbox
 from fencepost.machines.partition.acknowledging import Acknowledging
 from fencepost.machines.partition.appending import Appending
-from fencepost.machines.partition.deletions import DELETIONS_TIMER
 from fencepost.machines.partition.following import Following
 from fencepost.machines.partition.in_sync import ALTER_PARTITION_TIMER, ISR_TIMER, InSync
 from fencepost.machines.partition.inputs import (
@@ -87,7 +85,7 @@ from fencepost.machines.partition.inputs import (
     StopReplica,
     WriteMarker,
 )
-from fencepost.machines.partition.log_start import LogStart
+from fencepost.machines.partition.log_start import DELETIONS_TIMER, LogStart
 from fencepost.machines.partition.queries import LogView, PartitionQueries
 from fencepost.machines.partition.roles import ReplicaRoles
 from fencepost.machines.partition.rules import RULES, PartitionRules
@@ -160,6 +158,8 @@ class Partition(PartitionQueries):
 
     def canonical(self) -> Hashable:
         """What this replica's future depends on, without its log; see `machines.canonical`."""
+        from fencepost.machines.canonical import canonical  # searches alone need it
+
         return canonical(self)
 
     # What others may ask of the parts

@@ -101,7 +101,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from fencepost.machines.canonical import canonical
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership, messages
@@ -377,6 +376,8 @@ class QuorumMachine(Component):
         Time is left out: of timers, whether they are due; of requests, which are not answered. The
         fields in `but` are left out, too, for searches in which they cannot matter.
         """
+        from fencepost.machines.canonical import canonical  # searches alone need it
+
         asked = canonical(self.requests.asked, is_ordered=False)
         return self.timers.due, asked, canonical(self, but=but, is_ordered=False)
 

@@ -52,4 +52,6 @@ class Packing(Generic[State]):
         for _ in range(self._others):
             others.append(packed & (1 << _BITS) - 1)
             packed >>= _BITS
-        return self._kind(tuple(reversed(cells)), *reversed(others), packed)  # type: ignore[call-arg]
+        make: Any = self._kind
+        state: State = make(tuple(reversed(cells)), *reversed(others), packed)
+        return state
