@@ -45,9 +45,10 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         super().__init__(OFFSETS_TOPIC, node_id, ports, metadata, kind)
         metadata.on_image(self._image_changed)
 
-    # -- topics that are deleted -------------------------------------------------------------
+    # -- metadata --------------------------------------------------------------------------
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self.runtime.tell_all(lambda machine: machine.decide_image_changed(delta))
         if not delta.deleted_topics:
             return
         ids = {topic.name: topic.topic_id for topic in delta.deleted_topics}

@@ -62,6 +62,11 @@ class UndoLog:
                 self._undos.append(partial(mapping.__delitem__, key))
         mapping[key] = value
 
+    def set_attribute(self, owner: object, name: str, value: object) -> None:
+        """`owner.name = value`."""
+        self.note(partial(setattr, owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
     def pop(self, mapping: MutableMapping[K, V], key: K) -> V | None:
         """Take `mapping[key]` out, if it is there.
 

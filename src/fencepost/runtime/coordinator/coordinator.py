@@ -20,6 +20,10 @@ coordinator is unloaded.
 Who asked hears of a refused append, in the words that clients know (`FOR_CLIENTS`). What nobody
 asked for (a timer, a topic's deletion) is tried again after `RETRY_MS`.
 
+Work that a decision begins elsewhere ends in another operation, which decides what follows from its
+result (`elsewhere`). It begins when the records are appended, like timers: should they be cut off,
+this coordinator is closed, and no result is looked at then.
+
 Whoever waits is known here, from a request's arrival to its answer, wherever its token is
 meanwhile: in the machine, in a decision, or held until a write is committed. All of them hear
 NOT_COORDINATOR when the coordinator is closed, and its timers are gone.
@@ -43,8 +47,9 @@ from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.errors import BatchError
 from fencepost.batch.records import build_batch
 from fencepost.log.errors import LogError
-from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName
+from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName, Work, WorkResult
 from fencepost.runtime.cooperative import Lane, Pieces
+from fencepost.runtime.coordinator.elsewhere import RunElsewhere, WorkElsewhere, run_at_once
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
 from fencepost.runtime.coordinator.loader import Decompress, ReadLog, RecordCodec, load_pieces
 from fencepost.runtime.coordinator.partition import LedPartition
@@ -135,6 +140,8 @@ class CoordinatorKind(Struct, Generic[M], frozen=True):
     max_uncommitted_bytes: int = MAX_UNCOMMITTED_BYTES
     read: ReadLog = _read_at_once
     decompress: Decompress = _inline
+    elsewhere: RunElsewhere = run_at_once
+    """Does what decisions begin in `works`."""
     on_loaded: Callable[[Coordinator[M]], None] = lambda coordinator: None
     on_send: Callable[[Any, int], None] = lambda message, leader_epoch: None
     """Takes `Decision.sends` once committed, with the coordinator's epoch."""
@@ -188,6 +195,7 @@ class Coordinator(Generic[M]):
         """How long loading took, from when this node led the partition."""
         self._began_ms = ports.now_ms()
         self._timers = NamedTimers(ports.timers)
+        self._elsewhere = WorkElsewhere(kind.elsewhere, self._work_done)
         self._held = HeldAnswers(ports.timers, ports.now_ms, kind.write_timeout_ms, self._late)
         self._unanswered: dict[OnReply, None] = {}  # in the order they came
         self._queue: deque[_Operation] = deque()
@@ -264,6 +272,7 @@ class Coordinator(Generic[M]):
     def _end(self, state: CoordinatorState) -> None:
         self.state = state
         self._timers.cancel_all()
+        self._elsewhere.drop_all()
         self._held.clear()
         self._queue.clear()
         self._uncommitted.clear()
@@ -465,6 +474,11 @@ class Coordinator(Generic[M]):
                 self._timers.cancel(name)
             else:
                 self._set_timer(name, now_ms + delay_ms)
+        for work_name, work in decision.works:
+            if work is None:
+                self._elsewhere.drop(work_name)
+            else:
+                self._elsewhere.begin(work)
         for token, reply in decision.replies:
             self._held.hold(self._appended_offset, token, reply)
         for message in decision.sends:
@@ -517,6 +531,16 @@ class Coordinator(Generic[M]):
     def _retry_later(self, operation: _Operation, name: Any) -> None:
         deadline_ms = self._ports.now_ms() + RETRY_MS
         self._timers.set(name, deadline_ms, lambda: self._enqueue(operation))
+
+    # -- work elsewhere --------------------------------------------------------------------
+
+    @property
+    def works_elsewhere(self) -> int:
+        """How many works other threads do for this coordinator, or are to do."""
+        return len(self._elsewhere)
+
+    def _work_done(self, work: Work[Any], result: WorkResult) -> None:
+        self.tell(lambda machine: work.on_done(result, self._ports.wall_ms()))
 
     # -- answering -------------------------------------------------------------------------
 

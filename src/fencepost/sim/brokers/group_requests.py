@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.coordinator import GroupCoordinator
-from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse

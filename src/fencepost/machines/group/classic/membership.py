@@ -35,33 +35,39 @@ keeps the id it had; and a group whose members are all gone is tried again by it
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
-from fencepost.machines.group.memory import member_bytes
-from fencepost.machines.group.model import ClassicGroup, GroupState, Member, Protocols, protocols_of
-from fencepost.machines.group.rebalance import (
+from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.classic.answers import (
     assigned,
+    joined,
+    refuse_join,
+    refuse_waiting,
+    roster_of,
+)
+from fencepost.machines.group.classic.group import ClassicGroup
+from fencepost.machines.group.classic.member import GroupState, Member, Protocols, protocols_of
+from fencepost.machines.group.classic.rebalance import (
     assignments_of,
     complete_join,
     fits_in_record,
     join_time_is_over,
-    joined,
     maybe_complete_join,
     maybe_prepare_rebalance,
     prepare_rebalance,
     printable,
-    refuse_join,
     refuse_syncs,
-    refuse_waiting,
     remove_member,
-    roster_of,
     store,
     sync_time_is_over,
     synced,
     touch,
 )
-from fencepost.machines.group.shard import Decision, Shard, session_timer
+from fencepost.machines.group.classic.timers import session_timer
+from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
+from fencepost.machines.group.group import dissolve
+from fencepost.machines.group.memory import member_bytes
+from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import (
@@ -87,16 +93,6 @@ _EMPTY: Final = GroupState.EMPTY
 _PREPARING: Final = GroupState.PREPARING_REBALANCE
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
 _STABLE: Final = GroupState.STABLE
-
-
-class Caller(NamedTuple):
-    """Who sent a request, and where its answer goes. `uuid` makes a new member's id unique."""
-
-    token: Any
-    api_version: int
-    client_id: str = ""
-    client_host: str = ""
-    uuid: str = ""
 
 
 class _Join(NamedTuple):
@@ -145,14 +141,18 @@ class Membership:
         if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
             refuse_join(decision, caller.token, ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
             return decision
-        group = self._shard.groups.get(request.group_id)
-        if group is None:
-            if member_id:
-                refuse_join(decision, caller.token, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-                return decision
-            group = ClassicGroup(request.group_id)
+        present = self._shard.groups.get(request.group_id)
+        if isinstance(present, ClassicGroup):
+            group = present.draft()
+        elif present is not None and not (present.is_empty and present.gives_way_to_classic):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            refuse_join(decision, caller.token, error, member_id)
+            return decision
+        elif member_id:
+            refuse_join(decision, caller.token, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            return decision
         else:
-            group = group.draft()
+            group = ClassicGroup(request.group_id)
         decision.changes.append(group)
         protocols = protocols_of(request.protocols)
         join = _Join(decision, request, caller, group, protocols, wall_ms)
@@ -167,6 +167,11 @@ class Membership:
             self._join_known(join)
         else:
             self._join_new(join)
+        if present is not None and not isinstance(present, ClassicGroup):
+            if group.is_forgettable:  # refused: the other group stays
+                decision.changes.clear()
+            else:
+                dissolve(decision, present)
         return decision
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
@@ -348,7 +353,7 @@ class Membership:
     def sync(self, request: SyncGroupRequest, caller: Caller, wall_ms: int) -> Decision:
         """SyncGroup v0-5. The reply comes when the leader's assignment is stored."""
         decision = Decision()
-        group = self._shard.groups.get(request.group_id)
+        group = self._shard.group_of(request.group_id, ClassicGroup)
         error = self._refuse_sync(group, request, caller.api_version)
         if error is not None:
             decision.reply(caller.token, SyncGroupResponse(error_code=error))
@@ -416,7 +421,7 @@ class Membership:
     ) -> Decision:
         """The log has refused the assignment: whoever waits hears so, and the group tries again."""
         decision = Decision()
-        group = self._shard.groups.get(request.group_id)
+        group = self._shard.group_of(request.group_id, ClassicGroup)
         if group is None or (group.state, group.generation) != (_COMPLETING, request.generation_id):
             return decision
         group = group.draft()
@@ -447,7 +452,7 @@ class Membership:
     def _heartbeat(self, decision: Decision, request: HeartbeatRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._shard.groups.get(request.group_id)
+        group = self._shard.group_of(request.group_id, ClassicGroup)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate_member(request.member_id, request.group_instance_id)
@@ -532,7 +537,7 @@ class Membership:
 
     def _draft_of(self, decision: Decision, group_id: str) -> ClassicGroup | None:
         """A draft of the group for the decision, if there is such a group."""
-        group = self._shard.groups.get(group_id)
+        group = self._shard.group_of(group_id, ClassicGroup)
         if group is None:
             return None
         draft = group.draft()
