@@ -245,7 +245,7 @@ class GroupCoordinator:
 
     def decide_image_changed(self, delta: ImageDelta) -> Decision:
         """The cluster's metadata have changed; the image is `delta.new` by now, or a later one."""
-        decision = Decision()
+        decision = Decision(is_atomic=False)
         for one in self._types.values():
             one.image_changed(decision, delta)
         return decision

@@ -71,7 +71,10 @@ class GroupType(Protocol):
         ...
 
     def image_changed(self, decision: Decision, delta: ImageDelta) -> None:
-        """The cluster's metadata have changed; the image is `delta.new` by now, or a later one."""
+        """The cluster's metadata have changed; the image is `delta.new` by now, or a later one.
+
+        The decision is about all groups and may be split over several batches between any records.
+        """
         ...
 
     def decide_timer(self, name: TimerName, wall_ms: int) -> Decision:
