@@ -105,7 +105,7 @@ class RotaGroup:
         return not self.members
 
     @property
-    def gives_way_to_classic(self) -> bool:
+    def can_become_classic(self) -> bool:
         return True
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.codec import GroupCodec
@@ -305,7 +306,7 @@ def test_a_group_becomes_classic_with_its_members_in_one_batch() -> None:
     check(world)
 
 
-def test_an_empty_group_gives_way_to_a_classic_member() -> None:
+def test_an_empty_group_becomes_classic_when_a_classic_member_joins() -> None:
     world = RotaWorld()
     world.beat("a")
     world.beat("a", -1)
@@ -398,7 +399,9 @@ def test_records_of_types_that_are_not_offered_are_passed_over_and_not_lost() ->
     old.restart()
     assert list(old.coordinator.groups) == ["c"]
     assert old.commit_error(group="g", member_id="a", generation=1) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert old.leave(*old.coordinator.groups["c"].members, group="c") == [NONE, NONE]  # type: ignore[attr-defined]
+    left = old.coordinator.groups["c"]
+    assert isinstance(left, ClassicGroup)
+    assert old.leave(*left.members, group="c") == [NONE, NONE]
     world.log, world.committed = old.log, len(old.log)
     world.restart()
     assert world.listed() == {"g": (ROTA, "Stable"), "c": ("classic", "Empty")}

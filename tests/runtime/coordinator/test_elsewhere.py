@@ -112,7 +112,7 @@ def test_work_of_a_refused_decision_does_not_begin() -> None:
 def test_the_last_begun_of_a_name_counts_and_one_is_done_at_a_time(world: WorkWorld) -> None:
     for number in (1, 2, 3):
         world.begin(number)
-    assert len(world.threads.begun) == 1, "the others wait, and the second makes way for the third"
+    assert len(world.threads.begun) == 1, "the others wait, and the third replaces the second"
     assert world.coordinator.works_elsewhere == 2
     world.threads.finish()
     assert world.results == []

@@ -151,7 +151,7 @@ class Group(Protocol):
         ...
 
     @property
-    def gives_way_to_classic(self) -> bool:
+    def can_become_classic(self) -> bool:
         """Whether the group, while it is empty, becomes a classic one when a JoinGroup comes."""
         ...
 

@@ -80,8 +80,8 @@ class Shard:
     def group_to_apply(self, group_id: str, cls: type[G]) -> G:
         """The group of that class to which a record (no tombstone) is applied; made if need be.
 
-        A simple group makes way. So does one of another type while the partition is loaded: the
-        record is the later one, and so the truth. A decision must have dissolved it (`dissolve`).
+        It replaces a simple group. While the partition is loaded it replaces any group of another
+        type: the record is the later one. A decision must have dissolved that group (`dissolve`).
         """
         group = self.groups.get(group_id)
         if isinstance(group, cls):

@@ -57,7 +57,7 @@ class ClassicGroup:
     """One classic group; see the module. Implements `Group`."""
 
     group_type: Final = CLASSIC
-    gives_way_to_classic: Final = True
+    can_become_classic: Final = True
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

@@ -144,7 +144,7 @@ class Membership:
         present = self._shard.groups.get(request.group_id)
         if isinstance(present, ClassicGroup):
             group = present.draft()
-        elif present is not None and not (present.is_empty and present.gives_way_to_classic):
+        elif present is not None and not (present.is_empty and present.can_become_classic):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             refuse_join(decision, caller.token, error, member_id)
             return decision
