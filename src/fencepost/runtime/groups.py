@@ -1,9 +1,9 @@
 """The group coordinators of a node: one for each partition of `__consumer_offsets` it leads.
 
-A group belongs to the partition that its id hashes to, and to whoever leads that
+A group belongs to the partition that its id hashes to, and to that partition's leader
 (`runtime.coordinator.topic`). What a coordinator does is `machines.group`, how it is run is
-`runtime.coordinator`; here it is told which topics are gone. A broker and a simulated broker run
-this class.
+`runtime.coordinator`; here it gets changes of the metadata, deleted topics among them. A broker
+and a simulated broker run this class.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         self.runtime.tell_all(lambda machine: machine.decide_topics_deleted(is_gone))
 
     def _loaded(self, coordinator: Coordinator[GroupCoordinator]) -> None:
-        """Topics may have been deleted while nobody coordinated its groups."""
+        """Topics may have been deleted while no broker coordinated its groups."""
         if coordinator.machine.groups:
             count = len(coordinator.machine.groups)
             log.info(

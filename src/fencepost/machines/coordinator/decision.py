@@ -8,7 +8,7 @@ carries the decision out as a whole or not at all:
 1. `changes`, which live in memory alone (members that join, requests that wait), and `records` are
    applied to the coordinator, so that a record that cannot be applied never gets into the log;
 2. the records are appended to the coordinator's partition. If the log refuses them, the coordinator
-   is reverted to what it was, whoever asked is told the error, and `on_refused` may decide what
+   is reverted to what it was, the client is answered the error, and `on_refused` may decide what
    else follows from that;
 3. once they are appended, `timers` are set and `works` begin;
 4. once they are committed, and everything appended before them is, `replies` and `sends` leave. So

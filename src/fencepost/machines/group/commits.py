@@ -183,8 +183,10 @@ class Commits:
         offsets = self._shard.offsets.of_group(wanted.group_id)
         answer = OffsetFetchResponseGroup(group_id=wanted.group_id)
         group = self._shard.groups.get(wanted.group_id)
-        refused = group and group.refuse_fetch(wanted.member_id, wanted.member_epoch)
-        if refused:
+        refused = None
+        if group is not None:
+            refused = group.refuse_fetch(wanted.member_id, wanted.member_epoch)
+        if refused is not None:
             answer.error_code = refused
             decision.reply(token, answer)
             return decision
@@ -282,7 +284,7 @@ class Commits:
         dissolve(decision, group)
 
     def expire(self, wall_ms: int) -> Decision:
-        """The expiry timer fired: forget what nobody has wanted for long."""
+        """The expiry timer fired: forget offsets whose retention is over, then groups."""
         decision = Decision(is_atomic=False)
         for group in list(self._shard.groups.values()):
             everything = self._expire_offsets(decision, group, wall_ms)

@@ -96,8 +96,11 @@ class GroupCoordinator:
     def _classic_members_of(self, group_id: str) -> ClassicMembers:
         """Who serves classic members of the group; the classic type refuses where no type does."""
         group = self._shard.groups.get(group_id)
-        members = group and self._type_of_name[group.group_type].classic_members
-        return members or self._classic.classic_members
+        if group is not None:
+            members = self._type_of_name[group.group_type].classic_members
+            if members is not None:
+                return members
+        return self._classic.classic_members
 
     @property
     def offset_count(self) -> int:

@@ -34,7 +34,7 @@ def refuse_join(
 
 
 def roster_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """What the leader hears of everybody."""
+    """The members as the leader receives them in its JoinGroup answer."""
     assert group.protocol is not None
     return [
         JoinGroupResponseMember(

@@ -12,12 +12,12 @@ back. Ephemeral are the two states of a rebalance, members that joined since the
 full lists of protocols, and requests that wait.
 
 Members are immutable, and so is a group that a shard holds. A decision works on a `draft` of a
-group, which nobody else sees; the draft takes the group's place if the decision is carried out.
+group of its own; the draft takes the group's place if the decision is carried out.
 
     EMPTY ──────────────> PREPARING_REBALANCE <────────────── STABLE
       ^     a member joins      │      ^      a member joins,    ^
       │                         │      │      leaves or is late   │
-      └── nobody is left ───────┤      │                          │
+      └── no member is left ────┤      │                          │
           (a record)            v      │                          │
                         COMPLETING_REBALANCE ─────────────────────┘
                          members know the generation,    the leader sent the assignment
@@ -161,7 +161,7 @@ class ClassicGroup:
         self._drop_pending(member.member_id)
 
     def add_pending(self, member_id: str) -> None:
-        """An id is given out; whoever got it may come back with it."""
+        """An id is given out; the client may join with it."""
         assert member_id not in self.pending_members
         self.pending_members[member_id] = None
         self.size_bytes += pending_member_bytes(member_id)
@@ -180,12 +180,12 @@ class ClassicGroup:
         return member
 
     def clear_assignments(self) -> None:
-        """Nobody is to read anything until the leader assigns anew."""
+        """No member reads anything until the leader assigns again."""
         for member_id in self.members:
             self.update(member_id, assignment=b"")
 
     def measure(self) -> None:
-        """Count `size_bytes` anew."""
+        """Compute `size_bytes` from the members."""
         self.size_bytes = (
             group_bytes(self.group_id)
             + sum(member.size_bytes for member in self.members.values())
@@ -249,7 +249,7 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
+        """Whether all members have joined the next generation."""
         return not self.pending_members and all(m.awaits_join for m in self.members.values())
 
     @property
@@ -371,7 +371,7 @@ class ClassicGroup:
             decision.set_timer(timer, member.session_timeout_ms)
 
     def refuse_fetch(self, member_id: str | None, epoch: int) -> ErrorCode | None:
-        """Whoever may read the group may read its offsets."""
+        """A client that may read the group may read its offsets, member or not."""
         return None
 
     def refuse_offset_delete(self) -> ErrorCode | None:
@@ -400,7 +400,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is in that state: nobody is in it, and no rebalance is under way."""
+        """Whether it is in that state: it has no members, and no rebalance is under way."""
         return self.state is GroupState.EMPTY
 
     @property

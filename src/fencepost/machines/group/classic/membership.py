@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 A rebalance has two halves. In the first (PREPARING_REBALANCE) every member sends JoinGroup and
-waits; it ends when all have, or when the longest rebalance timeout among them is over, and whoever
-is missing then is out, static members excepted. The generation goes up by one, everybody hears its
-number, and the leader also who is in. In the second (COMPLETING_REBALANCE) every member sends
-SyncGroup and waits; the leader's carries the assignment, which is stored, and then everybody has
-its own. An assignment is handed out only once it is stored, so a generation has one assignment,
-whatever crashes.
+waits; it ends when all have, or when the longest rebalance timeout among them is over, and a
+member that is missing then is removed, unless it is static. The generation increases by one; all
+members get its number, and the leader also the list of members. In the second
+(COMPLETING_REBALANCE) every member sends SyncGroup and waits; the leader's carries the assignment,
+which is stored, and then each member gets its own. An assignment is handed out only once it is
+stored, so a generation has one assignment, whatever crashes.
 
 A group that was empty waits `group.initial.rebalance.delay.ms` for more members, and again as long
 as new ones come, up to the rebalance timeout.
@@ -28,9 +28,10 @@ A request that takes the place of one that waits (the client gave up and retried
 answered with REBALANCE_IN_PROGRESS.
 
 What a decision changes in memory alone is a draft of its group. If the log refuses its record, the
-draft goes with it, and the group is what it was. Then, as in Kafka, whoever waited for the
-assignment hears of that and the group rebalances once more (`_assignment_refused`); a static member
-keeps the id it had; and a group whose members are all gone is tried again by its timer.
+draft goes with it, and the group is what it was. Then, as in Kafka, members that waited for the
+assignment are answered the error and the group rebalances once more (`_assignment_refused`); a
+static member keeps the id it had; and a group whose members are all gone is tried again by its
+timer.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ class Membership:
         elif len(group.pending_members) >= MAX_PENDING_MEMBERS:
             join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
-            # Whoever does not read this answer does not come back, and leaves no member behind.
+            # A client that does not read this answer does not join again: no member is left behind.
             group.add_pending(new_id)
             timer = session_timer(group.group_id, new_id)
             join.decision.set_timer(timer, request.session_timeout_ms)
@@ -315,7 +316,7 @@ class Membership:
         """A static member came back and does not know its id: the id it had is fenced (KIP-345).
 
         In a stable group it takes over its assignment without a rebalance, if the group would
-        choose the same protocol; what it may not do then is assign anew (KIP-814).
+        choose the same protocol; it may not assign again then (KIP-814).
         """
         group, decision, wall_ms = join.group, join.decision, join.wall_ms
         leader_before = group.leader_id
@@ -396,9 +397,10 @@ class Membership:
     def _store_assignment(
         self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, wall_ms: int
     ) -> None:
-        """The leader has assigned: write it down and let everybody have theirs.
+        """The leader has assigned: store the assignment and answer the members that wait.
 
-        Whom the leader forgot has nothing; whom it made up does not exist.
+        A member missing from the leader's assignment gets an empty one; entries for unknown members
+        are ignored.
         """
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
@@ -419,7 +421,7 @@ class Membership:
     def _assignment_refused(
         self, request: SyncGroupRequest, error: ErrorCode, wall_ms: int
     ) -> Decision:
-        """The log has refused the assignment: whoever waits hears so, and the group tries again."""
+        """The log has refused the assignment: members that wait are answered, and join again."""
         decision = Decision()
         group = self._shard.group_of(request.group_id, ClassicGroup)
         if group is None or (group.state, group.generation) != (_COMPLETING, request.generation_id):
@@ -432,7 +434,7 @@ class Membership:
         return decision
 
     def _refuse_assignment(self, decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
-        """The assignment cannot be written: whoever waits hears so, and the group tries again."""
+        """The assignment cannot be written: members that wait are answered, and join again."""
         refuse_syncs(decision, group, ErrorCode.UNKNOWN_SERVER_ERROR)
         reason = (
             f"the assignment of {group.leader_id} is more than the "
@@ -443,7 +445,7 @@ class Membership:
     # Heartbeat
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Decision:
-        """Heartbeat v0-4: the member is here, and hears whether it is to join again."""
+        """Heartbeat v0-4: the member is alive; the answer says whether it is to join again."""
         decision = Decision()
         error = self._heartbeat(decision, request)
         decision.reply(caller.token, HeartbeatResponse(error_code=error))

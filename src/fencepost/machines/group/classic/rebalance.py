@@ -101,7 +101,7 @@ def prepare_rebalance(
 
 
 def maybe_complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
-    """End the first half if everybody joined; a first rebalance waits for its delay as well."""
+    """End the first half if all members joined; a first rebalance waits for its delay as well."""
     if group.state is _PREPARING and not group.is_initial_rebalance and group.has_all_joined:
         complete_join(decision, group, wall_ms)
 
@@ -146,8 +146,8 @@ def complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None
     roster = roster_of(group)
     for member in list(group.members.values()):
         if member.join_token is not None:
-            everybody = roster if group.is_leader(member.member_id) else []
-            decision.reply(member.join_token, joined(group, member, everybody))
+            listed = roster if group.is_leader(member.member_id) else []
+            decision.reply(member.join_token, joined(group, member, listed))
         touch(decision, group, member)
         group.update(member.member_id, join_token=None, is_new=False)
         group.pending_sync[member.member_id] = None
