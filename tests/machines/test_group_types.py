@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.classic.member import GroupState
@@ -13,6 +14,7 @@ from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.group import Group
 from fencepost.machines.group.types import GROUP_TYPES
 from fencepost.machines.image import ClusterImage, PartitionImage, TopicImage, diff
+from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import GroupMetadataKey
 from fencepost.wire.types import Uuid
@@ -318,6 +320,31 @@ def test_an_empty_group_becomes_classic_when_a_classic_member_joins() -> None:
     check(world)
     world.restart()
     assert world.listed() == {}, "of a classic group that never was stable, nothing is stored"
+
+
+def test_a_conversion_is_one_atomic_decision_both_ways() -> None:
+    world = RotaWorld()
+    world.form()
+    there = world.rota.heartbeat("g", "a", 0, ("t",), "token")
+    assert there.is_atomic
+    assert [value is None for _, value in there.records] == [True, False, False]
+    world.beat("a")
+    back = world.rota.downgrade("g", "token", world.wall)
+    assert back.is_atomic
+    assert [value is None for _, value in back.records] == [True, True, True, False]
+    world.beat("a", -1)
+    world.finish_work(WORK)
+    join = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    caller = Caller("token", 9, "c", "/127.0.0.1", "u")
+    by_join = world.coordinator.decide_join_group(join, caller, world.wall)
+    assert by_join.is_atomic
+    assert [value for _, value in by_join.records] == [None, None]
 
 
 def test_a_refused_join_converts_nothing() -> None:
