@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.coordinator import GroupCoordinator
-from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.groups import GroupCoordinators

@@ -26,10 +26,10 @@ from fencepost.machines.broker import (
     ReplicasPlaced,
     Start,
 )
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import GroupMemory
-from fencepost.machines.group.records import GroupCodec
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
@@ -46,6 +46,7 @@ from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.controller_link import ControllerLink
+from fencepost.sim.brokers.drawn_threads import DrawnThreads
 from fencepost.sim.brokers.follower_fetches import followers_of
 from fencepost.sim.brokers.ports import BrokerPorts
 from fencepost.sim.brokers.requests import BrokerRequests, Reply
@@ -53,7 +54,6 @@ from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.brokers.transactions import BrokerTransactions
 from fencepost.sim.node import SimNode
 from fencepost.sim.partition_oracle import BrokerBegun, ReplicaView, Stage
-from fencepost.sim.rules import Rules
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -126,9 +126,7 @@ class SimBroker(SimNode):
             self.id,
             lambda: self.broker_epoch,
         )
-        self.groups = GroupCoordinators(
-            self.id, self.ports, self.metadata, _group_kind(self.world.rules)
-        )
+        self.groups = GroupCoordinators(self.id, self.ports, self.metadata, _group_kind(self))
         self.groups.new_member_suffix = self._new_member_suffix
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
@@ -403,13 +401,14 @@ class SimBroker(SimNode):
         )
 
 
-def _group_kind(rules: Rules) -> CoordinatorKind[GroupCoordinator]:
+def _group_kind(broker: SimBroker) -> CoordinatorKind[GroupCoordinator]:
     """How the coordinators of groups are run in one run of a broker."""
-    memory = GroupMemory()
+    memory, rules = GroupMemory(), broker.world.rules
     return CoordinatorKind(
-        lambda: GroupCoordinator(GROUPS, memory, rules.groups),
+        lambda: GroupCoordinator(GROUPS, memory, rules.groups, lambda: broker.metadata.image),
         GroupCodec(),
         write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
+        elsewhere=DrawnThreads(broker).run,
         rules=rules.coordinator,
     )
 

@@ -7,19 +7,15 @@ records, answers to requests that wait, timers. `membership` says when they are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from fencepost.machines.group.classic.answers import joined, refuse_waiting, roster_of
+from fencepost.machines.group.classic.group import ClassicGroup
+from fencepost.machines.group.classic.member import GroupState, Member
+from fencepost.machines.group.classic.timers import join_timer, session_timer, sync_timer
 from fencepost.machines.group.config import GroupConfig
-from fencepost.machines.group.model import ClassicGroup, GroupState, Member
-from fencepost.machines.group.records import GroupCodec
-from fencepost.machines.group.shard import (
-    Decision,
-    join_timer,
-    session_timer,
-    sync_timer,
-)
-from fencepost.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
-from fencepost.wire.api.sync_group import SyncGroupResponse
+from fencepost.machines.group.records import encode_record
+from fencepost.machines.group.shard import Decision
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import GroupMetadataKey
 
@@ -52,22 +48,6 @@ def remove_member(decision: Decision, group: ClassicGroup, member: Member) -> No
     refuse_waiting(decision, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
     group.remove(member.member_id)
     decision.set_timer(session_timer(group.group_id, member.member_id), None)
-
-
-def refuse_waiting(
-    decision: Decision, member: Member, error: ErrorCode, member_id: str | None = None
-) -> None:
-    """Answer the requests of a member that wait, if any, with `error`."""
-    if member.join_token is not None:
-        known_as = member.member_id if member_id is None else member_id
-        refuse_join(decision, member.join_token, error, known_as)
-    if member.sync_token is not None:
-        decision.reply(member.sync_token, SyncGroupResponse(error_code=error))
-
-
-def refuse_join(decision: Decision, token: Any, error: ErrorCode, member_id: str) -> None:
-    """Answer a JoinGroup with an error."""
-    decision.reply(token, JoinGroupResponse(error_code=error, member_id=member_id))
 
 
 def refuse_syncs(decision: Decision, group: ClassicGroup, error: ErrorCode) -> None:
@@ -121,7 +101,7 @@ def prepare_rebalance(
 
 
 def maybe_complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
-    """End the first half if everybody joined; a first rebalance waits for its delay as well."""
+    """End the first half if all members joined; a first rebalance waits for its delay as well."""
     if group.state is _PREPARING and not group.is_initial_rebalance and group.has_all_joined:
         complete_join(decision, group, wall_ms)
 
@@ -166,8 +146,8 @@ def complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None
     roster = roster_of(group)
     for member in list(group.members.values()):
         if member.join_token is not None:
-            everybody = roster if group.is_leader(member.member_id) else []
-            decision.reply(member.join_token, joined(group, member, everybody))
+            listed = roster if group.is_leader(member.member_id) else []
+            decision.reply(member.join_token, joined(group, member, listed))
         touch(decision, group, member)
         group.update(member.member_id, join_token=None, is_new=False)
         group.pending_sync[member.member_id] = None
@@ -222,50 +202,5 @@ def fits_in_record(
 ) -> bool:
     """Whether the group can be written down with these assignments: as one batch of one record."""
     record = GroupMetadataKey(group=group.group_id), group.as_record(assignments, -1)
-    key, value = GroupCodec.encode(record)
+    key, value = encode_record(record)
     return len(key) + len(value or b"") + BATCH_OVERHEAD_BYTES <= record_bytes_max
-
-
-# Answers
-
-
-def roster_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """What the leader hears of everybody."""
-    assert group.protocol is not None
-    return [
-        JoinGroupResponseMember(
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            metadata=member.metadata(group.protocol),
-        )
-        for member in group.members.values()
-    ]
-
-
-def joined(
-    group: ClassicGroup,
-    member: Member,
-    roster: list[JoinGroupResponseMember],
-    *,
-    leader: str | None = None,
-    skip_assignment: bool = False,
-) -> JoinGroupResponse:
-    """The answer to a JoinGroup that succeeded."""
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        leader=leader if leader is not None else (group.leader_id or ""),
-        skip_assignment=skip_assignment,
-        member_id=member.member_id,
-        members=roster,
-    )
-
-
-def assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    """The answer to a SyncGroup that succeeded."""
-    return SyncGroupResponse(
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        assignment=assignment,
-    )

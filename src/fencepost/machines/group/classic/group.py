@@ -12,12 +12,12 @@ back. Ephemeral are the two states of a rebalance, members that joined since the
 full lists of protocols, and requests that wait.
 
 Members are immutable, and so is a group that a shard holds. A decision works on a `draft` of a
-group, which nobody else sees; the draft takes the group's place if the decision is carried out.
+group of its own; the draft takes the group's place if the decision is carried out.
 
     EMPTY ──────────────> PREPARING_REBALANCE <────────────── STABLE
       ^     a member joins      │      ^      a member joins,    ^
       │                         │      │      leaves or is late   │
-      └── nobody is left ───────┤      │                          │
+      └── no member is left ────┤      │                          │
           (a record)            v      │                          │
                         COMPLETING_REBALANCE ─────────────────────┘
                          members know the generation,    the leader sent the assignment
@@ -29,111 +29,35 @@ it is there as long as it has offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from fencepost.machines.group.memory import group_bytes, member_bytes, pending_member_bytes
+from fencepost.machines.coordinator import Decision, TimerName, WorkName
+from fencepost.machines.group.classic.answers import refuse_waiting
+from fencepost.machines.group.classic.member import GroupState, Member
+from fencepost.machines.group.classic.timers import CLASSIC, join_timer, session_timer, sync_timer
+from fencepost.machines.group.group import Committer
+from fencepost.machines.group.memory import group_bytes, pending_member_bytes
+from fencepost.machines.group.offsets import CommittedOffset
+from fencepost.machines.group.records import GroupRecord
+from fencepost.machines.group.rules import GroupRules
+from fencepost.machines.group.shard import Shard
+from fencepost.wire.api.describe_groups import DescribedGroup
 from fencepost.wire.errors import DecodeError, ErrorCode
+from fencepost.wire.message import Message
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription
-from fencepost.wire.records.group import GroupMetadataValue, MemberMetadata
+from fencepost.wire.records.group import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _VERSION_BYTES: Final = 2
 
-Protocols = tuple[tuple[str, bytes], ...]
-"""What a member supports, its favourite first: (name, metadata)."""
-
-
-class GroupState(Enum):
-    """The states of a classic group, by Kafka's names."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-    """Only said of groups that do not exist."""
-
-
-class Member(NamedTuple):
-    """One member. The stored half first, the ephemeral half below."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: Protocols
-    assignment: bytes = b""
-
-    join_token: Any = None
-    """The JoinGroup request of it that waits."""
-    sync_token: Any = None
-    """The SyncGroup request of it that waits."""
-    is_new: bool = False
-    """Whether it was never yet in a generation."""
-
-    @classmethod
-    def from_record(cls, stored: MemberMetadata, protocol: str | None) -> Member:
-        """A member as its group's record has it: it supports the protocol that was chosen."""
-        rebalance_timeout_ms = stored.rebalance_timeout
-        if rebalance_timeout_ms == -1:
-            rebalance_timeout_ms = stored.session_timeout
-        return cls(
-            stored.member_id,
-            stored.group_instance_id,
-            stored.client_id,
-            stored.client_host,
-            rebalance_timeout_ms,
-            stored.session_timeout,
-            ((protocol or "", bytes(stored.subscription)),),
-            bytes(stored.assignment),
-        )
-
-    def with_ephemeral_half_of(self, before: Member) -> Member:
-        """This member, with what is not stored of `before`, which it was until its record.
-
-        A record has one of the protocols that a member supports. If the others are known and were
-        offered along with this one they stay known; those of an older record say nothing.
-        """
-        return self._replace(
-            join_token=before.join_token,
-            sync_token=before.sync_token,
-            is_new=before.is_new,
-            protocols=(
-                before.protocols if self.protocols[0] in before.protocols else self.protocols
-            ),
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """What the member takes of memory, as far as clients decide it."""
-        texts = (self.member_id, self.instance_id, self.client_id, self.client_host)
-        return member_bytes(self.protocols, self.assignment, *texts)
-
-    @property
-    def awaits_join(self) -> bool:
-        """Whether a JoinGroup request of it waits."""
-        return self.join_token is not None
-
-    @property
-    def awaits_sync(self) -> bool:
-        """Whether a SyncGroup request of it waits."""
-        return self.sync_token is not None
-
-    def metadata(self, protocol: str) -> bytes:
-        """What it said for `protocol`, which it supports."""
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        raise AssertionError(f"{self.member_id} does not support {protocol}")
-
 
 class ClassicGroup:
-    """One classic group; see the module."""
+    """One classic group; see the module. Implements `Group`."""
+
+    group_type: Final = CLASSIC
+    can_become_classic: Final = True
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -165,6 +89,10 @@ class ClassicGroup:
         draft.pending_members = dict(self.pending_members)
         draft.pending_sync = dict(self.pending_sync)
         return draft
+
+    def apply_to(self, shard: Shard) -> None:
+        """The draft takes the place of the group (`shard.Change`)."""
+        shard.put(self)
 
     # What is stored
 
@@ -233,7 +161,7 @@ class ClassicGroup:
         self._drop_pending(member.member_id)
 
     def add_pending(self, member_id: str) -> None:
-        """An id is given out; whoever got it may come back with it."""
+        """An id is given out; the client may join with it."""
         assert member_id not in self.pending_members
         self.pending_members[member_id] = None
         self.size_bytes += pending_member_bytes(member_id)
@@ -252,12 +180,12 @@ class ClassicGroup:
         return member
 
     def clear_assignments(self) -> None:
-        """Nobody is to read anything until the leader assigns anew."""
+        """No member reads anything until the leader assigns again."""
         for member_id in self.members:
             self.update(member_id, assignment=b"")
 
     def measure(self) -> None:
-        """Count `size_bytes` anew."""
+        """Compute `size_bytes` from the members."""
         self.size_bytes = (
             group_bytes(self.group_id)
             + sum(member.size_bytes for member in self.members.values())
@@ -321,7 +249,7 @@ class ClassicGroup:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
+        """Whether all members have joined the next generation."""
         return not self.pending_members and all(m.awaits_join for m in self.members.values())
 
     @property
@@ -411,10 +339,123 @@ class ClassicGroup:
             if member.instance_id is not None
         }
 
+    # Offsets
 
-def protocols_of(offered: Sequence[Any]) -> Protocols:
-    """JoinGroup's protocols as plain values, the first of equal names kept."""
-    protocols: dict[str, bytes] = {}
-    for protocol in offered:
-        protocols.setdefault(protocol.name, bytes(protocol.metadata))
-    return tuple(protocols.items())
+    def refuse_commit(self, committer: Committer, rules: GroupRules) -> ErrorCode | None:
+        """Members commit in the current generation; anybody does while the group is empty.
+
+        A transactional commit without a generation is of a producer of before KIP-447, and may
+        come while members wait for their assignment.
+        """
+        is_empty = self.state is GroupState.EMPTY
+        if committer.epoch < 0 and is_empty:
+            return None
+        if committer.names_member:
+            error = self.validate_member(committer.member_id, committer.instance_id)
+            if error is not None:
+                return error
+            if not rules.may_commit(committer.epoch, self.generation):
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not is_empty and not committer.is_transactional:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state is GroupState.COMPLETING_REBALANCE and not committer.is_transactional:
+            # It knows the generation and not yet what it is to read: what it commits is the past's.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return None
+
+    def note_commit(self, decision: Decision[GroupRecord], member_id: str) -> None:
+        """A commit counts as a heartbeat."""
+        member = self.members.get(member_id)
+        if member is not None and self.state is not GroupState.COMPLETING_REBALANCE:
+            timer = session_timer(self.group_id, member_id)
+            decision.set_timer(timer, member.session_timeout_ms)
+
+    def refuse_fetch(self, member_id: str | None, epoch: int) -> ErrorCode | None:
+        """A client that may read the group may read its offsets, member or not."""
+        return None
+
+    def refuse_offset_delete(self) -> ErrorCode | None:
+        """Of a group with members, only subscriptions tell which topics are read."""
+        if self.state is not GroupState.EMPTY and not self.uses_consumer_protocol:
+            return ErrorCode.NON_EMPTY_GROUP
+        return None
+
+    def retention_start_ms(self, offset: CommittedOffset) -> int | None:
+        """When the group became empty, or the commit; None while the group keeps all offsets."""
+        if self.protocol_type is None:
+            return offset.commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            since_ms = self.state_timestamp_ms
+            return offset.commit_timestamp_ms if since_ms < 0 else since_ms
+        if self.uses_consumer_protocol and self.state is GroupState.STABLE:
+            return None if self.subscribed_topics is None else offset.commit_timestamp_ms
+        return None
+
+    @property
+    def may_expire(self) -> bool:
+        """Not while members are there, or ids given out."""
+        return self.state is GroupState.EMPTY and not self.pending_members
+
+    # Administration, and the end of the group
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is in that state: it has no members, and no rebalance is under way."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def member_count(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+    def describe(self) -> DescribedGroup:
+        """As DescribeGroups has it; metadata and the protocol only while it is stable."""
+        protocol = (self.protocol or "") if self.state is GroupState.STABLE else None
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=protocol or "",
+            members=[member.describe(protocol) for member in self.members.values()],
+        )
+
+    def record_keys(self) -> Iterator[Message]:
+        """The one record."""
+        yield GroupMetadataKey(group=self.group_id)
+
+    def timers(self) -> Iterator[TimerName]:
+        """Sessions of members and of ids given out, and the rebalance's."""
+        for member_id in (*self.members, *self.pending_members):
+            yield session_timer(self.group_id, member_id)
+        yield join_timer(self.group_id)
+        yield sync_timer(self.group_id)
+
+    def works(self) -> tuple[WorkName, ...]:
+        """None: members assign."""
+        return ()
+
+    def refuse_waiting(self, decision: Decision[GroupRecord], error: ErrorCode) -> None:
+        """Answer every JoinGroup and SyncGroup that waits."""
+        for member in self.members.values():
+            refuse_waiting(decision, member, error)
+
+    # Comparing
+
+    def durable_view(self) -> GroupMetadataValue | None:
+        """The group's record."""
+        return self.stored
+
+    def settled_view(self) -> Any:
+        """What is seen of a group that no rebalance is under way in."""
+        if self.state not in (GroupState.STABLE, GroupState.EMPTY):
+            return None
+        return (
+            self.state,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader_id,
+            {m.member_id: (m.instance_id, m.assignment) for m in self.members.values()},
+            self.static_members,
+            self.subscribed_topics,
+        )

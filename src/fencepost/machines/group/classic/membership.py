@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 A rebalance has two halves. In the first (PREPARING_REBALANCE) every member sends JoinGroup and
-waits; it ends when all have, or when the longest rebalance timeout among them is over, and whoever
-is missing then is out, static members excepted. The generation goes up by one, everybody hears its
-number, and the leader also who is in. In the second (COMPLETING_REBALANCE) every member sends
-SyncGroup and waits; the leader's carries the assignment, which is stored, and then everybody has
-its own. An assignment is handed out only once it is stored, so a generation has one assignment,
-whatever crashes.
+waits; it ends when all have, or when the longest rebalance timeout among them is over, and a
+member that is missing then is removed, unless it is static. The generation increases by one; all
+members get its number, and the leader also the list of members. In the second
+(COMPLETING_REBALANCE) every member sends SyncGroup and waits; the leader's carries the assignment,
+which is stored, and then each member gets its own. An assignment is handed out only once it is
+stored, so a generation has one assignment, whatever crashes.
 
 A group that was empty waits `group.initial.rebalance.delay.ms` for more members, and again as long
 as new ones come, up to the rebalance timeout.
@@ -28,40 +28,47 @@ A request that takes the place of one that waits (the client gave up and retried
 answered with REBALANCE_IN_PROGRESS.
 
 What a decision changes in memory alone is a draft of its group. If the log refuses its record, the
-draft goes with it, and the group is what it was. Then, as in Kafka, whoever waited for the
-assignment hears of that and the group rebalances once more (`_assignment_refused`); a static member
-keeps the id it had; and a group whose members are all gone is tried again by its timer.
+draft goes with it, and the group is what it was. Then, as in Kafka, members that waited for the
+assignment are answered the error and the group rebalances once more (`_assignment_refused`); a
+static member keeps the id it had; and a group whose members are all gone is tried again by its
+timer.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
-from fencepost.machines.group.memory import member_bytes
-from fencepost.machines.group.model import ClassicGroup, GroupState, Member, Protocols, protocols_of
-from fencepost.machines.group.rebalance import (
+from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.classic.answers import (
     assigned,
+    joined,
+    refuse_join,
+    refuse_waiting,
+    roster_of,
+)
+from fencepost.machines.group.classic.group import ClassicGroup
+from fencepost.machines.group.classic.member import GroupState, Member, Protocols, protocols_of
+from fencepost.machines.group.classic.rebalance import (
     assignments_of,
     complete_join,
     fits_in_record,
     join_time_is_over,
-    joined,
     maybe_complete_join,
     maybe_prepare_rebalance,
     prepare_rebalance,
     printable,
-    refuse_join,
     refuse_syncs,
-    refuse_waiting,
     remove_member,
-    roster_of,
     store,
     sync_time_is_over,
     synced,
     touch,
 )
-from fencepost.machines.group.shard import Decision, Shard, session_timer
+from fencepost.machines.group.classic.timers import session_timer
+from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
+from fencepost.machines.group.group import dissolve
+from fencepost.machines.group.memory import member_bytes
+from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import (
@@ -87,16 +94,6 @@ _EMPTY: Final = GroupState.EMPTY
 _PREPARING: Final = GroupState.PREPARING_REBALANCE
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
 _STABLE: Final = GroupState.STABLE
-
-
-class Caller(NamedTuple):
-    """Who sent a request, and where its answer goes. `uuid` makes a new member's id unique."""
-
-    token: Any
-    api_version: int
-    client_id: str = ""
-    client_host: str = ""
-    uuid: str = ""
 
 
 class _Join(NamedTuple):
@@ -145,14 +142,18 @@ class Membership:
         if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
             refuse_join(decision, caller.token, ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
             return decision
-        group = self._shard.groups.get(request.group_id)
-        if group is None:
-            if member_id:
-                refuse_join(decision, caller.token, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-                return decision
-            group = ClassicGroup(request.group_id)
+        present = self._shard.groups.get(request.group_id)
+        if isinstance(present, ClassicGroup):
+            group = present.draft()
+        elif present is not None and not (present.is_empty and present.can_become_classic):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            refuse_join(decision, caller.token, error, member_id)
+            return decision
+        elif member_id:
+            refuse_join(decision, caller.token, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            return decision
         else:
-            group = group.draft()
+            group = ClassicGroup(request.group_id)
         decision.changes.append(group)
         protocols = protocols_of(request.protocols)
         join = _Join(decision, request, caller, group, protocols, wall_ms)
@@ -167,6 +168,11 @@ class Membership:
             self._join_known(join)
         else:
             self._join_new(join)
+        if present is not None and not isinstance(present, ClassicGroup):
+            if group.is_forgettable:  # refused: the other group stays
+                decision.changes.clear()
+            else:
+                dissolve(decision, present)
         return decision
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
@@ -234,7 +240,7 @@ class Membership:
         elif len(group.pending_members) >= MAX_PENDING_MEMBERS:
             join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
-            # Whoever does not read this answer does not come back, and leaves no member behind.
+            # A client that does not read this answer does not join again: no member is left behind.
             group.add_pending(new_id)
             timer = session_timer(group.group_id, new_id)
             join.decision.set_timer(timer, request.session_timeout_ms)
@@ -310,7 +316,7 @@ class Membership:
         """A static member came back and does not know its id: the id it had is fenced (KIP-345).
 
         In a stable group it takes over its assignment without a rebalance, if the group would
-        choose the same protocol; what it may not do then is assign anew (KIP-814).
+        choose the same protocol; it may not assign again then (KIP-814).
         """
         group, decision, wall_ms = join.group, join.decision, join.wall_ms
         leader_before = group.leader_id
@@ -348,7 +354,7 @@ class Membership:
     def sync(self, request: SyncGroupRequest, caller: Caller, wall_ms: int) -> Decision:
         """SyncGroup v0-5. The reply comes when the leader's assignment is stored."""
         decision = Decision()
-        group = self._shard.groups.get(request.group_id)
+        group = self._shard.group_of(request.group_id, ClassicGroup)
         error = self._refuse_sync(group, request, caller.api_version)
         if error is not None:
             decision.reply(caller.token, SyncGroupResponse(error_code=error))
@@ -391,9 +397,10 @@ class Membership:
     def _store_assignment(
         self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, wall_ms: int
     ) -> None:
-        """The leader has assigned: write it down and let everybody have theirs.
+        """The leader has assigned: store the assignment and answer the members that wait.
 
-        Whom the leader forgot has nothing; whom it made up does not exist.
+        A member missing from the leader's assignment gets an empty one; entries for unknown members
+        are ignored.
         """
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
@@ -414,9 +421,9 @@ class Membership:
     def _assignment_refused(
         self, request: SyncGroupRequest, error: ErrorCode, wall_ms: int
     ) -> Decision:
-        """The log has refused the assignment: whoever waits hears so, and the group tries again."""
+        """The log has refused the assignment: members that wait are answered, and join again."""
         decision = Decision()
-        group = self._shard.groups.get(request.group_id)
+        group = self._shard.group_of(request.group_id, ClassicGroup)
         if group is None or (group.state, group.generation) != (_COMPLETING, request.generation_id):
             return decision
         group = group.draft()
@@ -427,7 +434,7 @@ class Membership:
         return decision
 
     def _refuse_assignment(self, decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
-        """The assignment cannot be written: whoever waits hears so, and the group tries again."""
+        """The assignment cannot be written: members that wait are answered, and join again."""
         refuse_syncs(decision, group, ErrorCode.UNKNOWN_SERVER_ERROR)
         reason = (
             f"the assignment of {group.leader_id} is more than the "
@@ -438,7 +445,7 @@ class Membership:
     # Heartbeat
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Decision:
-        """Heartbeat v0-4: the member is here, and hears whether it is to join again."""
+        """Heartbeat v0-4: the member is alive; the answer says whether it is to join again."""
         decision = Decision()
         error = self._heartbeat(decision, request)
         decision.reply(caller.token, HeartbeatResponse(error_code=error))
@@ -447,7 +454,7 @@ class Membership:
     def _heartbeat(self, decision: Decision, request: HeartbeatRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._shard.groups.get(request.group_id)
+        group = self._shard.group_of(request.group_id, ClassicGroup)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate_member(request.member_id, request.group_instance_id)
@@ -532,7 +539,7 @@ class Membership:
 
     def _draft_of(self, decision: Decision, group_id: str) -> ClassicGroup | None:
         """A draft of the group for the decision, if there is such a group."""
-        group = self._shard.groups.get(group_id)
+        group = self._shard.group_of(group_id, ClassicGroup)
         if group is None:
             return None
         draft = group.draft()
