@@ -63,7 +63,6 @@ UNASKED = {17, 18, 36, 38, 39, 40, 41}
 """Login and versions are for every client; tokens are refused to every client that has not logged
 in."""
 OF_GROUPS_AND_TRANSACTIONS = {*range(8, 17), 22, *range(24, 29), 42, 47, 65, 66, 68}
-OF_OFFSETS = {2, 21, 23}
 
 
 class Rules:
@@ -135,10 +134,11 @@ def test_every_api_says_what_it_asks_for():
 DENIED: dict[tuple[str, int], set[int]] = {
     **{(BROKER, key): {31} for key in (29, 30, 31, 34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64)},
     **{(BROKER, key): {31} for key in (74, 80, 81)},
-    **{(BROKER, key): {29} for key in (0, 1, 3, 19, 20, 32, 33, 37, 44, 61, 75)},
+    **{(BROKER, key): {29} for key in (0, 1, 2, 3, 19, 20, 21, 23, 32, 33, 37, 44, 61)},
     **{(CONTROLLER, key): {31} for key in (1, 29, 30, 31, 43, 45, 46, 49, 50, 51, 52, 53, 54, 55)},
     **{(CONTROLLER, key): {31} for key in (56, 57, 58, 59, 60, 62, 63, 64, 67, 70, 73, 80, 81, 82)},
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
+    (BROKER, 75): {29},
     (BROKER, 60): set(),
 }
 """The errors that a client without any permission is answered with, at every version: those of the
@@ -150,7 +150,7 @@ def test_the_table_of_refusals_has_every_api_that_asks():
         (kind, row.api_key)
         for kind in (BROKER, CONTROLLER)
         for row in SERVED_BY_KIND[kind].values()
-        if row.asks and row.api_key not in OF_GROUPS_AND_TRANSACTIONS | OF_OFFSETS
+        if row.asks and row.api_key not in OF_GROUPS_AND_TRANSACTIONS
     }
     assert asking == DENIED.keys()
 

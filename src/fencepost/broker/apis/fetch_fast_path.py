@@ -51,6 +51,7 @@ from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -148,7 +149,9 @@ class _Usual:
     def _find(self) -> _Found | None:
         """What each partition says, in their order; None if one of them has something else to
         say."""
-        find = self._parts.finder(self._context, is_replica=False)
+        context = self._context
+        by_id = context.api_version >= TOPIC_IDS_FROM
+        find = self._parts.partitions.finder(context, READ_TOPIC, by_id=by_id)
         found: _Found = []
         for wanted in self._session.partitions:
             hosted = find(*wanted.key)

@@ -1,11 +1,8 @@
-"""What a node tells clients about the cluster: who is alive, where, and what a client may do.
+"""What a node tells clients about the cluster: which brokers are alive, and where.
 
 Metadata and DescribeCluster say the same things about brokers, by the rules of KIP-631: a fenced
 broker is not listed, and a broker that has no listener of the name the client came in by does not
 exist for that client. The functions here read an image and decide nothing.
-
-There is no authorizer, so every client may do everything; the bit sets say so in the form of
-KIP-430: bit n is set when the operation with the number n is allowed.
 """
 
 from __future__ import annotations

@@ -149,11 +149,13 @@ class Replicas(Protocol):
 class PartitionAccess:
     """The gate to the partitions of this broker; see the module docstring."""
 
-    __slots__ = ("_replicas", "access")
+    __slots__ = ("_by_id", "_by_name", "_replicas", "access")
 
     def __init__(self, access: Access, replicas: Replicas) -> None:
         self.access = access
         self._replicas = replicas
+        self._by_name: Find = replicas.get  # type: ignore[assignment]
+        self._by_id: Find = replicas.by_id  # type: ignore[assignment]
 
     def find(
         self, client: Client, permission: Permission, topic: str | Uuid, index: int
@@ -164,15 +166,14 @@ class PartitionAccess:
             error = self.topic_refusal(client, permission, topic)
             if error is not ErrorCode.NONE:
                 return error
-        if isinstance(topic, Uuid):
-            return self._replicas.by_id(topic, index)
-        return self._replicas.get(topic, index)
+        find = self._by_id if isinstance(topic, Uuid) else self._by_name
+        return find(topic, index)
 
     def finder(self, client: Client, permission: Permission, *, by_id: bool) -> Find:
         """`find` for the partitions of one request, whose topics are all named, or (`by_id`) all
         given by their ids. It asks once per topic, and is good as long as the request is handled.
         """
-        find: Find = self._replicas.by_id if by_id else self._replicas.get  # type: ignore[assignment]
+        find = self._by_id if by_id else self._by_name
         if self.access.authorizer is None:
             return find
         refusals: dict[str | Uuid, ErrorCode] = {}
@@ -189,7 +190,7 @@ class PartitionAccess:
         """`finder` for a broker that replicates: it needs CLUSTER_ACTION and no right to a topic.
         Without it every partition is TOPIC_AUTHORIZATION_FAILED, known or not."""
         if self.access.allows(client, CLUSTER_ACTION):
-            return self._replicas.by_id if by_id else self._replicas.get  # type: ignore[return-value]
+            return self._by_id if by_id else self._by_name
         return lambda topic, index: ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def topic_refusal(self, client: Client, permission: Permission, topic: str | Uuid) -> ErrorCode:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
@@ -40,6 +41,7 @@ from fencepost.runtime.requests.parts import (
     LogReads,
     bind_parts,
 )
+from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.runtime.requests.produce import produce
 from fencepost.runtime.requests.sync_group import sync_group
 from fencepost.runtime.requests.txn_offset_commit import txn_offset_commit
@@ -104,6 +106,7 @@ class BrokerRequests:
         self._broker = broker
         self._lane = broker.ports.scheduler.lane()
         self._appends = ObservedAppends(broker)
+        self._partitions = PartitionAccess(Access(), broker.replicas)
         parts = {
             BatchDecompression: _DecompressesAtOnce(),
             Clocks: broker.clocks,
@@ -114,7 +117,7 @@ class BrokerRequests:
             InternalTopicCreation: _NoTopicCreation(),
             LogReads: _ReadsAtOnce(),
             MarkerWriter: broker.transactions.markers,
-            PartitionAccess: PartitionAccess(Access(), broker.replicas),
+            PartitionAccess: self._partitions,
             ProducerIds: broker.producer_ids,
             ReplicaManager: broker.replicas,
             TransactionCoordinators: broker.transactions.coordinators,
@@ -127,7 +130,9 @@ class BrokerRequests:
     def serve(self, request: Message, reply: Reply, api_version: int) -> None:
         """Answer a request, now or later. KeyError for one that brokers do not serve here."""
         if isinstance(request, FetchRequest):
-            fetch(self._broker, request, reply)
+            context = ArrivedRequest("FetchRequest", api_version, reply)
+            find = partial(self._partitions.find, context, READ_TOPIC)
+            fetch(self._broker, find, request, reply)
         else:
             self._decide(request, reply, api_version)
 
