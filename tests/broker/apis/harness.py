@@ -28,6 +28,7 @@ from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
+from fencepost.machines.session import ANONYMOUS
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
@@ -257,6 +258,7 @@ class Caller:
     """The connection a request came in by."""
 
     client_host = "127.0.0.1"
+    principal = ANONYMOUS
     closed = False
     available_bytes = 1 << 26
     at_once_bytes = 1 << 20

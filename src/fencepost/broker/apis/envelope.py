@@ -16,8 +16,9 @@ back as it would have gone over the wire, from its header on. The envelope has e
 Of two controllers one may serve what the other does not: a broker goes on looking for the active
 one with 41, and with 35 it has its client ask again what there is.
 
-Whatever else happens to the request is said in the response inside. There is no authorizer: who the
-client is, is read and then not looked at.
+Whatever else happens to the request is said in the response inside. The context of the request has
+the client's principal and address, not those of the broker that forwards. There is no authorizer:
+every principal may do everything, and every broker may send envelopes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from fencepost.broker.cluster.controller_channel import says_not_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, Route, handles
+from fencepost.machines.session import Principal
 from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode
@@ -57,7 +59,7 @@ class _Refused(Exception):
 class ForwardedContext(PendingRequest):
     """The request inside, in flight; its answer becomes that of the envelope."""
 
-    __slots__ = ("_envelope", "_host")
+    __slots__ = ("_envelope", "_host", "_principal")
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class ForwardedContext(PendingRequest):
         correlation_id: int,
         client_id: str | None,
         client_host: str,
+        principal: Principal,
     ) -> None:
         super().__init__(
             envelope.connection,
@@ -78,12 +81,18 @@ class ForwardedContext(PendingRequest):
         )
         self._envelope = envelope
         self._host = client_host
+        self._principal = principal
         envelope.on_disconnect(self.abandoned)
 
     @property
     def client_host(self) -> str:
         """The address of the client, not of the broker that forwards."""
         return self._host
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is, as the broker that forwards has authenticated it."""
+        return self._principal
 
     def reply(self, message: Message) -> None:
         """The answer; a controller that is not active says so on the envelope."""
@@ -141,9 +150,10 @@ def _open(
 ) -> tuple[ForwardedContext, Message]:
     """The request inside and the place of its answer. Raises _Refused; see the table."""
     try:
-        decode_principal(request.request_principal or b"")
+        named = decode_principal(request.request_principal or b"")
     except DecodeError:
         raise _Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
+    principal = Principal(named.type, named.name, named.token_authenticated)
     if len(request.client_host_address) not in ADDRESS_BYTES:
         raise _Refused(ErrorCode.INVALID_REQUEST)
     address = str(ipaddress.ip_address(bytes(request.client_host_address)))
@@ -165,6 +175,6 @@ def _open(
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
     inner = ForwardedContext(
-        context, route, version, header.correlation_id, header.client_id, address
+        context, route, version, header.correlation_id, header.client_id, address, principal
     )
     return inner, message

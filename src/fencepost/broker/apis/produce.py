@@ -38,7 +38,8 @@ from fencepost.batch.produced import (
 )
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.apis.produce_answers import finish
-from fencepost.broker.apis.produce_fast_path import take_usual
+from fencepost.broker.apis.produce_from_bytes import produce_from_bytes
+from fencepost.broker.apis.produce_in_blocks import produce_in_blocks
 from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import handles
@@ -104,7 +105,10 @@ class _Parts(NamedTuple):
 @handles(
     ProduceRequest,
     max_elements=MAX_TOPICS_AND_PARTITIONS,
-    take_bytes=take_usual,
+    take_bytes=produce_from_bytes,
+    run_taker=produce_in_blocks,
+    is_opaque=True,
+    is_collected=True,
 )
 def handle(
     context: RequestContext,

@@ -14,8 +14,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.batch import backend
-from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -205,11 +203,6 @@ class BrokerPart:
         )
         self.listener.before_others = self.appends.settle
         self.listener.after_read = self.appends.read_done
-        if backend.produce_kernel is not None:
-            metadata = MetadataCache(core.metadata, core.cluster_id)
-            self.listener.produce_runs = ProduceRuns(
-                self.appends, metadata, self.replicas, self.listener
-            )
 
     def _make_fetchers(self) -> Fetchers:
         from fencepost.broker.node.fetchers import Fetchers
