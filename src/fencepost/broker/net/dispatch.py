@@ -110,17 +110,20 @@ class Dispatcher:
         """An ordinary context in the queue place of a taker's slot, whose request is counted
         already; None if the slot has no place there any more."""
         version = slot.version
-        return self._answers.replace_slot(
-            slot,
-            lambda: self._host.context_again(
+
+        def make() -> PendingRequest:
+            context = self._host.context_again(
                 self._connection,
                 route,
                 version,
                 slot.correlation_id,
                 self._headers.client_id(route.api_key, version),
                 slot.frame_size_bytes,
-            ),
-        )
+            )
+            context.throttle(slot.throttle_time_ms)
+            return context
+
+        return self._answers.replace_slot(slot, make)
 
     def is_opaque(self, frame: memoryview, start: int) -> bool:
         """Whether the request that begins there carries bytes that are not decoded, so that its

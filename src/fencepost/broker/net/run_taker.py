@@ -41,6 +41,11 @@ class RunSlot(Protocol):
         """Of the request."""
         ...
 
+    @property
+    def throttle_time_ms(self) -> int:
+        """For how long the client is to be throttled, in milliseconds; 0 if it is not."""
+        ...
+
     def throttle(self, throttle_time_ms: int) -> None:
         """See `runtime.requests.context.RequestContext`; until the answer leaves."""
         ...
