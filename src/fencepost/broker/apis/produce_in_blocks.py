@@ -26,11 +26,11 @@ from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, 
 from fencepost.broker.net.run_taker import RunConnection
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.replicas import ReplicaManager
-from fencepost.wire.api.produce import ProduceRequest, ProduceResponse
+from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
 
-PRODUCE_KEY: Final = ProduceRequest.api_key
+PRODUCE_KEY: Final = 0
 
 
 def produce_in_blocks(
