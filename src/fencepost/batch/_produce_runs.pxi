@@ -3,7 +3,8 @@
 # A request is taken whole or not at all: all of its batches are looked at (`_stage`) before any of
 # them is kept (`_keep`). Batches of one partition stand in a `Block`, one behind the other as they
 # will in the log, so that they are stamped, written and answered together. The answer is made when
-# the request is taken, but for offsets and times, which are filled in when it is known what became of the block.
+# the request is taken, but for offsets and times, which are filled in when it is known what became
+# of the block.
 
 cdef enum:
     STAGED_MAX = 64  # partitions of a request; more are not plain
