@@ -28,9 +28,9 @@ from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
+from fencepost.machines.session import ANONYMOUS
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.requests.access import Access
-from fencepost.runtime.requests.context import ANONYMOUS
 from fencepost.runtime.requests.parts import ClusterMetadata, Parts
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode

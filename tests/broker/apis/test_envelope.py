@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fencepost.broker import apis
 from fencepost.broker.apis.envelope import FORWARDED
 from fencepost.broker.cluster.controller_channel import ControllerChannel
-from fencepost.broker.cluster.forwarding import Envelope, Forwarder, packed_address
-from fencepost.broker.net.registry import CONTROLLER_ROUTES
+from fencepost.broker.cluster.forwarding import (
+    Envelope,
+    Forwarder,
+    packed_address,
+    packed_principal,
+)
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.machines.quorum.voters import Endpoint
+from fencepost.machines.session import ANONYMOUS, USER, Principal
 from fencepost.wire import api
 from fencepost.wire.api.alter_configs import (
     AlterableConfig as AlterableConfigOfOld,
@@ -20,7 +30,11 @@ from fencepost.wire.api.alter_configs import (
 )
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
-from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.wire.api.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.api.incremental_alter_configs import (
@@ -36,7 +50,7 @@ from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
 from ...runtime.metadata.metadata_world import WorldTimers
-from .harness import StillNode, answer_of, ask, broker, register, send
+from .harness import Caller, StillNode, answer_of, ask, broker, register, send
 
 apis.load_all()
 
@@ -51,7 +65,7 @@ register(
     "incremental_alter_configs",
 )
 
-ANONYMOUS = encode_principal(DefaultPrincipalData(type="User", name="ANONYMOUS"))
+PRINCIPAL = packed_principal(ANONYMOUS)
 CREATE = CreateTopicsRequest(
     topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
 )
@@ -64,7 +78,7 @@ def a_controller() -> StillNode:
 def envelope(data: bytes, **changes: Any) -> EnvelopeRequest:
     values = {
         "request_data": data,
-        "request_principal": ANONYMOUS,
+        "request_principal": PRINCIPAL,
         "client_host_address": bytes([10, 0, 0, 9]),
         **changes,
     }
@@ -209,8 +223,8 @@ HOSTILE = {
     "no principal": (envelope(GOOD, request_principal=None), 97),
     "an empty principal": (envelope(GOOD, request_principal=b""), 97),
     "a principal of another version": (envelope(GOOD, request_principal=b"\0\7"), 97),
-    "a cut principal": (envelope(GOOD, request_principal=ANONYMOUS[:-1]), 97),
-    "a principal and more": (envelope(GOOD, request_principal=ANONYMOUS + b"\0"), 97),
+    "a cut principal": (envelope(GOOD, request_principal=PRINCIPAL[:-1]), 97),
+    "a principal and more": (envelope(GOOD, request_principal=PRINCIPAL + b"\0"), 97),
     "no address": (envelope(GOOD, client_host_address=b""), 42),
     "an address of 5 bytes": (envelope(GOOD, client_host_address=bytes(5)), 42),
     "nothing inside": (envelope(b""), 35),
@@ -316,6 +330,40 @@ def test_a_broker_forwards_and_answers(version: int) -> None:
     answer = answer_of(context)
     assert [(t.name, t.error_code) for t in answer.topics] == [("t", 0)]
     assert "t" in wire.controller.image.topics_by_name
+
+
+def test_the_controller_sees_the_principal_and_the_address_of_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not those of the broker that forwards, which is what the envelope's own context has."""
+    alice = Principal(USER, "alice", token_authenticated=True)
+    monkeypatch.setattr(Caller, "principal", alice)
+    monkeypatch.setattr(Caller, "client_host", "10.1.2.3")
+    node, wire = two_nodes()
+    context = send(node, CREATE, 7)
+    monkeypatch.undo()  # the broker that forwards is another client of the controller
+    seen: list[tuple[Principal, str]] = []
+    route = CONTROLLER_ROUTES[19]
+
+    def watching(inner: Any, *given: Any, **parts: Any) -> Any:
+        seen.append((inner.principal, inner.client_host))
+        return route.handler(inner, *given, **parts)
+
+    watching.__signature__ = signature(route.handler, eval_str=True)  # type: ignore[attr-defined]
+    monkeypatch.setitem(CONTROLLER_ROUTES, 19, structs.replace(route, handler=watching))
+    wire.carry()
+    assert seen == [(alice, "10.1.2.3")]
+    assert answer_of(context).topics[0].error_code == 0
+
+
+def test_a_client_that_the_controller_throttles_is_throttled_here() -> None:
+    answers: list[Any] = []
+    context = PendingRequest(Caller(), ROUTES[19], 7, 1)  # type: ignore[arg-type]
+    response = CreateTopicsResponse(throttle_time_ms=70)
+    channel: Any = SimpleNamespace(ask=lambda _, on_reply, **__: on_reply(ErrorCode.NONE, response))
+    Forwarder(channel).forward(context, CREATE, lambda *answer: answers.append(answer))
+    assert answers == [(ErrorCode.NONE, response)]
+    assert context.throttle_time_ms == 70
 
 
 def test_a_deposed_controller_is_left_for_the_next() -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
-from fencepost.broker.net import connection as bounds, listener
+from fencepost.broker.net import connection as bounds, dispatch, listener, received
 from fencepost.wire.api import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -172,11 +172,11 @@ def test_half_a_frame_and_nothing_more_costs_what_was_sent(served):
         client.send_raw(struct.pack(">i", 1 << 20) + b"x" * 100)
         eventually(lambda: served.connection_count() == 1)
         (connection,) = served.listener.connections
-        eventually(lambda: len(connection._tail) == 104)
-        assert connection._own is None
+        eventually(lambda: len(connection._received._tail) == 104)
+        assert connection._received._own is None
         client.send_raw(b"x" * 200_000)
-        eventually(lambda: connection._filled == 200_104)
-        assert len(connection._own) <= 2 * 200_104 + bounds.SCRATCH_SIZE_BYTES
+        eventually(lambda: connection._received._filled == 200_104)
+        assert len(connection._received._own) <= 2 * 200_104 + received.SCRATCH_SIZE_BYTES
     eventually(lambda: served.connection_count() == 0)
 
 
@@ -241,7 +241,10 @@ def test_frames_of_all_sizes_arrive_whole():
             client.send_raw(produce_frame(size, number, number % 251))
         assert client.ask(ASK, 3).error_code == 0
         (connection,) = opened.listener.connections
-        assert connection._own is None or len(connection._own) <= bounds.RETAINED_BUFFER_BYTES
+        assert (
+            connection._received._own is None
+            or len(connection._received._own) <= received.RETAINED_BUFFER_BYTES
+        )
     assert seen == list(enumerate(sizes * 2))
 
 
@@ -303,7 +306,7 @@ def test_a_client_that_leaves_while_it_is_not_read_from_is_noticed(monkeypatch):
     """Behind more requests than may be in flight nobody reads that it has closed."""
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.02)
     parking = Parking()
-    most = bounds.MAX_REQUESTS_IN_FLIGHT
+    most = dispatch.MAX_REQUESTS_IN_FLIGHT
     with (
         serve_listener() as served,
         route(FetchRequest, (4, 18), parking),
@@ -337,12 +340,12 @@ def test_a_flood_of_requests_stops_at_the_bounds(served):
         thread = threading.Thread(target=flood, args=(client,))
         thread.start()
         try:
-            eventually(lambda: len(parking.contexts) >= bounds.MAX_REQUESTS_IN_FLIGHT)
+            eventually(lambda: len(parking.contexts) >= dispatch.MAX_REQUESTS_IN_FLIGHT)
             (connection,) = served.listener.connections
             eventually(lambda: connection._reading_paused)
             time.sleep(0.1)  # not to synchronise: time in which more could wrongly be accepted
-            assert len(parking.contexts) == bounds.MAX_REQUESTS_IN_FLIGHT
-            assert len(connection._tail) <= bounds.SCRATCH_SIZE_BYTES
+            assert len(parking.contexts) == dispatch.MAX_REQUESTS_IN_FLIGHT
+            assert len(connection._received._tail) <= received.SCRATCH_SIZE_BYTES
         finally:
             stop.set()
             thread.join(DEADLINE_S)

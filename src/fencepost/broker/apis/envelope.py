@@ -31,8 +31,9 @@ from fencepost.broker.cluster.controller_channel import says_not_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, Route, handles
+from fencepost.machines.session import Principal
 from fencepost.runtime.requests.access import Access
-from fencepost.runtime.requests.context import Pieces, Principal
+from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode

@@ -31,7 +31,7 @@ from fencepost.broker.apis.fetch_answer import (
     PartitionLook,
     refused_partition,
 )
-from fencepost.broker.apis.fetch_fast_path import take_usual
+from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import handles
 from fencepost.broker.replicas.read_replicas import rack_selector
@@ -70,7 +70,7 @@ SESSIONS_FROM = 7
 REPLICA_STATE_FROM = 15
 
 
-@handles(FetchRequest, in_pieces=True, take_bytes=take_usual)
+@handles(FetchRequest, in_pieces=True, take_bytes=fetch_from_bytes)
 def handle(
     context: PendingRequest,
     request: FetchRequest,

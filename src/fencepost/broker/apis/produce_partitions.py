@@ -1,4 +1,4 @@
-"""The partition that a Produce request names, as both of its shorter ways find it."""
+"""The partition that a Produce request names, for the ways that take requests from their bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 
-def find_usual(
+def find_partition(
     partitions: PartitionAccess, client: Client, is_by_id: bool, topic: bytes, index: int
 ) -> HostedPartition | None:
     """The partition of a topic's name or id, as it is on the wire; None if it cannot be had, is not

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.runtime.requests.context import Pieces, Principal
+from fencepost.broker.net.throttle_time import with_throttle_time
+from fencepost.machines.session import Principal
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
 from fencepost.wire.message import Message, Struct
@@ -93,8 +95,8 @@ class Replier(Protocol):
 class PendingRequest:
     """One request in flight: who sent it, and the place of its answer among the responses."""
 
-    is_usual: Final = False
-    """Whether it is a usual Produce request instead, of which a whole run is answered at once."""
+    taker: Final = None
+    """A slot of a `RunTaker` has one; this is the place of one request."""
 
     is_forwarded = False
     """Whether a broker has passed it on for its client."""
@@ -233,6 +235,8 @@ class PendingRequest:
         """The answer, encoded with its length in front, in parts; there is no error in it."""
         if self._may_answer():
             self._parts = list(parts)
+            if self.throttle_time_ms:
+                self._parts = self.with_throttle_time(self._parts)
             self._settle()
 
     def reply_encoded(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> None:
@@ -301,7 +305,7 @@ class PendingRequest:
             self.reply(message)
 
     def abandoned(self) -> None:
-        """The connection is gone: tell whoever asked to know."""
+        """The connection is gone: call what is registered for that."""
         self.answered = self._gone = True
         self._parts = self._make = self._pieces = None  # they may refer back to this context
         callback, self._on_disconnect = self._on_disconnect, None
@@ -361,10 +365,18 @@ class PendingRequest:
             return encode_response_parts(substitute, self.api_version, self.correlation_id)
 
     def _frame(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> list[Buffer]:
-        return frame_response_parts(kind, [body], self.api_version, self.correlation_id)
+        parts = frame_response_parts(kind, [body], self.api_version, self.correlation_id)
+        return self.with_throttle_time(parts) if self.throttle_time_ms else parts
+
+    def with_throttle_time(self, parts: list[Buffer]) -> list[Buffer]:
+        """An encoded response, length included, that says for how long the client is throttled."""
+        from fencepost.wire.api import response_class
+
+        kind = response_class(self.route.api_key)
+        return with_throttle_time(kind, self.api_version, parts, self.throttle_time_ms)
 
     def _may_answer(self) -> bool:
-        """Whether anybody is there to be answered."""
+        """Whether the client is there to be answered."""
         assert self._gone or not self.answered, f"{self.route.name} is answered twice"
         return not self._gone
 

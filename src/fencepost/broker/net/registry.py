@@ -48,6 +48,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost.broker.net.run_taker import RunTaker
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
 from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.parts import Parts, bind_parts
@@ -60,10 +61,12 @@ BytesHandler = Callable[..., bool | list[Buffer]]
 """Takes a PendingRequest, a frame, where the body starts in it, and parts of the node by keyword.
 Says whether it has taken the request; if not, nothing has happened. What it returns instead is the
 answer to a request that `is_next`, as `reply_without_errors` takes it."""
+RunTakerFactory = Callable[..., RunTaker | None]
+"""Takes parts of the node by keyword; returns what takes runs of a route's requests, or None where
+that is not possible (without the compiled module)."""
 
 HANDLERS: Final = "fencepost.broker.apis."
 """The package of the handlers, which are above this room: it loads them by name."""
-PRODUCE_KEY: Final = 0
 API_VERSIONS_KEY: Final = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
@@ -88,6 +91,15 @@ class Route(Struct, frozen=True):
     """Whether the handler returns before it is through, when there is much to do."""
     take_bytes: BytesHandler | None = None
     """What is asked first, before the request is decoded."""
+    run_taker: RunTaker | None = None
+    """What is offered several requests, before they are looked at one by one."""
+    make_run_taker: RunTakerFactory | None = None
+    """What makes it of the node's parts."""
+    is_opaque: bool = False
+    """Whether requests carry bytes that are not decoded: a long one is not much work."""
+    is_collected: bool = False
+    """Whether what requests bring is collected, and takes effect together; at the latest before a
+    request of another API is handled."""
     unstable_max_version: int | None = None
     """The highest version with `unstable.api.versions.enable`, if that is another one."""
 
@@ -116,6 +128,9 @@ def handles(
     in_pieces: bool = False,
     stores_text: bool = False,
     take_bytes: BytesHandler | None = None,
+    run_taker: RunTakerFactory | None = None,
+    is_opaque: bool = False,
+    is_collected: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class`.
 
@@ -126,7 +141,8 @@ def handles(
     handler does with `in_pieces`, if it returns the pieces of whatever may be much. `listeners` are
     the kinds of listeners that serve it. With `stores_text` requests with a text that is not UTF-8
     are INVALID_REQUEST: it would be stored, and could not come back as it was sent. `take_bytes` is
-    asked first about each request, before it is decoded.
+    asked first about each request, before it is decoded; what `run_taker` makes is offered several,
+    before that. `is_opaque` and `is_collected` as in `Route`.
     """
     api_key = request_class.api_key
     assert api_key is not None
@@ -134,7 +150,7 @@ def handles(
     def register(handler: Handler) -> Handler:
         works_in_pieces = in_pieces or isgeneratorfunction(handler)
         is_whole = BROKER in listeners and not works_in_pieces
-        usual_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
+        default_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
         for kind in listeners:
             served = SERVED_BY_KIND[kind][api_key]
             _check_versions(served, request_class)
@@ -148,10 +164,13 @@ def handles(
                 max_version=served.max_version,
                 advertised_min_version=served.advertised_min_version,
                 handler=handler,
-                max_elements=usual_max if max_elements is None else max_elements,
+                max_elements=default_max if max_elements is None else max_elements,
                 in_pieces=works_in_pieces,
                 stores_text=stores_text,
                 take_bytes=take_bytes,
+                make_run_taker=run_taker,
+                is_opaque=is_opaque,
+                is_collected=is_collected,
                 unstable_max_version=served.unstable,
             )
         return handler
@@ -231,9 +250,11 @@ def served_routes(kind: str, parts: Parts, *, unstable: bool = False) -> Routes:
 def bind_route(route: Route, parts: Parts, *, unstable: bool = False) -> Route:
     """The route with handlers that have what they need. MissingPartError if `parts` lacks it."""
     highest = route.unstable_max_version if unstable else None
+    make_taker = None if route.make_run_taker is None else bind_parts(route.make_run_taker, parts)
     return replace(
         route,
         handler=bind_parts(route.handler, parts),
+        run_taker=None if make_taker is None else make_taker(),
         take_bytes=None if route.take_bytes is None else bind_parts(route.take_bytes, parts),
         max_version=route.max_version if highest is None else highest,
     )

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A listener that is watched has a `RequestMetrics`, whose contexts take the place of the usual ones.
-Where nobody watches nothing is measured. Every request is counted; times are taken of each as long
+A listener that is watched has a `RequestMetrics`, whose contexts take the place of plain ones.
+An unwatched listener measures nothing. Every request is counted; times are taken of each as long
 as there are few, and of one in `TIMED_ONE_IN` of an API that is asked often, which counts as many.
 
 The time of a request has four parts, which add up to its total; they have the names of Kafka's
@@ -156,11 +156,12 @@ class RequestMetrics:
 
     def watch(self, route: Route) -> Route:
         """The route, with handlers that say when they begin and return."""
-        take_bytes = route.take_bytes
+        take_bytes, run_taker = route.take_bytes, route.run_taker
         return replace(
             route,
             handler=_timed(route.handler),
             take_bytes=None if take_bytes is None else _timed_bytes(take_bytes),
+            run_taker=None if run_taker is None else run_taker.counted_by(self.of(route)),
         )
 
     def new_context(

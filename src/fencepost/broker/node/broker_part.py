@@ -13,8 +13,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.batch import backend
-from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -200,11 +198,6 @@ class BrokerPart:
         )
         self.listener.before_others = self.appends.settle
         self.listener.after_read = self.appends.read_done
-        if backend.produce_kernel is not None:
-            metadata = MetadataCache(core.metadata, core.cluster_id)
-            self.listener.produce_runs = ProduceRuns(
-                self.appends, metadata, self.partitions, self.listener
-            )
 
     def _wire_transactions(self) -> None:
         """What asks coordinators before something is written in a transaction; coordinators."""

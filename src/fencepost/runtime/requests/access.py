@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from fencepost.machines.session import Principal
 from fencepost.runtime.replicas import HostedPartition
-from fencepost.runtime.requests.context import Principal
 from fencepost.runtime.requests.permissions import (
     CLUSTER_ACTION,
     CLUSTER_NAME,

@@ -8,36 +8,16 @@ context (`broker.net.pending_request`); in the simulator a message that has arri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
-from msgspec import Struct
-
+from fencepost.machines.session import Principal
 from fencepost.runtime import cooperative
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-USER: Final = "User"
-"""The type of the principals that authentication gives."""
-
 Pieces = cooperative.Pieces[Message | None]
 """A request that is decided in pieces: a generator that returns the response, or None if that comes
 later through the context."""
-
-
-class Principal(Struct, frozen=True):
-    """Who a client is, as its authentication has shown (Kafka's `KafkaPrincipal`)."""
-
-    type: str
-    name: str
-    token_authenticated: bool = False
-    """Whether it showed a delegation token, with which no further token can be had (KIP-48)."""
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
-
-
-ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-"""A client of a listener without authentication."""
 
 
 class RequestContext(Protocol):

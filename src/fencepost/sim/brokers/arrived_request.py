@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from fencepost.runtime.requests.context import ANONYMOUS, Pieces, Principal
+from fencepost.machines.session import ANONYMOUS, Principal
+from fencepost.runtime.requests.context import Pieces
 from fencepost.sim.oracle import Violation
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message

@@ -1,4 +1,4 @@
-"""The usual Fetch takes a shorter way, and nobody can tell by its answer.
+"""A plain Fetch is taken from its bytes, and its answer is as if it were not.
 
 The same frames go both ways on one node: usual ones, unusual ones, mutated and cut. What the
 shorter way takes is answered with the same bytes, and counted as much, as by the handler, whether
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, get_type_hints
 import pytest
 from hypothesis import event, given, settings, strategies as st
 
-from fencepost.broker.apis import fetch_answer, fetch_fast_path
+from fencepost.broker.apis import fetch_answer, fetch_from_bytes as from_bytes
 from fencepost.broker.apis.fetch import handle
 from fencepost.broker.apis.fetch_answer import FetchParts
-from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
-from fencepost.broker.apis.fetch_fast_path import take_usual
+from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_plain
+from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
 from fencepost.broker.net.pending_request import Buffer, PendingRequest
@@ -123,7 +123,7 @@ class Served:
             len(frame),
         )
         if way == "short":
-            taken = take_usual(context, received, start, parts=self.parts)
+            taken = fetch_from_bytes(context, received, start, parts=self.parts)
             if not taken:
                 assert not context.answered and self.traffic() == before
                 assert caller.buffered_bytes == 0
@@ -434,7 +434,7 @@ def test_partitions_of_all_topics_are_counted(
         topics = [(name, [reading(index) for index in range(count)]) for name, count in counts]
         forgotten = []
     frame = framed(12, topics, session_id=5, session_epoch=1, forgotten_topics_data=forgotten)
-    request = read_usual(memoryview(frame), body_of(frame), 12)
+    request = read_plain(memoryview(frame), body_of(frame), 12)
     assert (request is not None) is is_taken
     if request is not None:
         keys = [(name, index) for name, count in counts for index in range(count)]
@@ -450,7 +450,7 @@ def body_of(frame: bytes) -> int:
 def answered_at_once(served: Served, frame: bytes) -> dict[tuple[str, int], PartitionData]:
     """What the shorter way alone says, which is what is said without it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch_fast_path, "FetchAnswer", None)
+        patch.setattr(from_bytes, "FetchAnswer", None)
         short = served.serve(frame, "short")
     assert short is not None and short == served.serve(frame, "at once")
     _, response = decode_response(FetchResponse, 12, short[1][0][4:])
@@ -673,5 +673,5 @@ def test_no_byte_is_passed_over(served: Served, version: int) -> None:
             short = served.serve(hostile, "short")
             assert short is None or short == served.serve(hostile, "at once"), (at, byte)
     for cut in range(start, len(frame)):
-        assert read_usual(memoryview(frame)[:cut], start, version) is None
-    assert read_usual(memoryview(frame + b"\0"), start, version) is None
+        assert read_plain(memoryview(frame)[:cut], start, version) is None
+    assert read_plain(memoryview(frame + b"\0"), start, version) is None

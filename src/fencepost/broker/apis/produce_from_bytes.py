@@ -1,18 +1,19 @@
-"""The usual Produce request, without the messages between its bytes and its answer's.
+"""Produce from bytes: no messages between a request's bytes and its answer's.
 
 What today's clients send to partitions that are led here needs little of what a request can need:
 the compiled `batch._produce` reads it where it was received, checks each batch in one call, and
-writes the answer. Whatever is unusual in it, or wrong with it, is left to `produce`, which begins
-again at the first byte: nothing has been appended before all of the request is found usual, so both
-take a request whole, and the answers are the same, byte for byte. Batches of all ways go through
-`CombinedAppends`, so that they may alternate on a partition. Plain requests seldom come here: all
-that follow a connection's first are taken by `produce_runs`, before they are looked at one by one.
+writes the answer. A request that needs more, or has something wrong, is left to `produce`, which
+begins again at the first byte: nothing has been appended before all of the request was looked at.
+So both take a request whole, and the answers are the same, byte for byte. Batches of all ways go
+through `CombinedAppends`, so that they may alternate on a partition. Plain requests seldom come
+here: `produce_in_blocks` takes those that follow a connection's first, before they are looked at
+one by one.
 
-Usual is: acks 0, 1 or all; every partition here, and not a brokers' topic; every batch sound, with
-nothing in it to be put right or compressed anew, and none behind the first for which a segment may
-have to be begun, since that takes milliseconds. A compressed batch is checked by
+What is taken: acks 0, 1 or all; every partition here, and not a brokers' topic; every batch sound,
+with nothing in it to be put right or compressed again, and none behind the first for which a
+segment may have to be begun, since that takes milliseconds. A compressed batch is checked by
 `prepare_produced`, which decompresses it. A transactional id with nothing but batches of one
-producer's transaction is usual where no coordinator need be asked: the transaction is open in all
+producer's transaction is taken where no coordinator need be asked: the transaction is open in all
 of these partitions already, or nothing is verified.
 """
 
@@ -28,7 +29,7 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.broker.apis.produce_partitions import find_usual
+from fencepost.broker.apis.produce_partitions import find_partition
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
@@ -52,14 +53,14 @@ from fencepost.wire.types import Uuid
 PLAIN_BYTES_MAX: Final = 2 * 1024 * 1024
 """Uncompressed batches up to this size are walked over on the event loop."""
 AT_ONCE_S: Final = 0.002
-"""How long batches behind the first are looked at; a request that takes longer is not usual."""
+"""How long batches behind the first are looked at; a request that takes longer is left."""
 
 Topics = list[tuple[bytes, list[tuple[int, int, int]]]]
 """Names or ids, and for each partition its index, where its batch is, and its size."""
 Batches = list[tuple[HostedPartition, RecordBatch]]
 
 
-def take_usual(
+def produce_from_bytes(
     context: PendingRequest,
     frame: memoryview,
     body_start: int,
@@ -70,7 +71,7 @@ def take_usual(
     partitions: PartitionAccess,
     writes: TransactionalWrites,
 ) -> bool:
-    """Take a request from its bytes; whether it was a usual one, and is answered some time."""
+    """Take a request from its bytes; whether it was taken, and is answered some time."""
     kernel = backend.produce_kernel
     version = context.api_version
     if kernel is None:
@@ -109,13 +110,13 @@ class _Check(NamedTuple):
 def _check(
     check: _Check, topics: Topics, partitions: PartitionAccess, appends: CombinedAppends
 ) -> Batches | None:
-    """What is to be appended, and where; None if any of it is unusual."""
+    """What is to be appended, and where; None if any of it is to be left."""
     began = 0.0
     is_by_id = check.context.api_version >= TOPIC_IDS_FROM
     batches: Batches = []
     for name, sent in topics:
         for index, at, size_bytes in sent:
-            hosted = find_usual(partitions, check.context, is_by_id, name, index)
+            hosted = find_partition(partitions, check.context, is_by_id, name, index)
             if hosted is None:
                 return None
             batch = _check_batch(check, at, size_bytes, hosted.log.config.produce_rules)
@@ -164,7 +165,7 @@ def _find_ticket(
     partitions: PartitionAccess,
     writes: TransactionalWrites,
 ) -> int | None:
-    """The ticket that the batches are appended with; None if their transaction is unusual."""
+    """The ticket that the batches are appended with; None if a coordinator has to be asked."""
     if transactional_id is None:
         return NO_TICKET
     try:
@@ -218,12 +219,12 @@ class _Answer:
     def token(
         self, place: int, hosted: HostedPartition, batch: RecordBatch
     ) -> Callable[[ProduceResult], None]:
-        """What hears of the batch in that place."""
+        """What is called with the result of the batch in that place."""
         header = batch.header
         records, size_bytes = header.last_offset_delta + 1, len(batch.data)
-        return partial(self._told, place, hosted, records, size_bytes)
+        return partial(self._note, place, hosted, records, size_bytes)
 
-    def _told(
+    def _note(
         self,
         place: int,
         hosted: HostedPartition,

@@ -1,94 +1,96 @@
-"""Usual Produce requests, taken a connection's worth at a time and answered a partition's worth.
+"""Produce in blocks: plain requests taken a run at a time, and answered a partition's worth.
 
 Theory of operation
 -------------------
 What most producers send is plain: batches that are neither compressed nor of a transaction, not
 large, for topics that store them as they come. The compiled `batch._produce` takes a run of such
 requests from where they were received, puts their batches into the blocks of `CombinedAppends`,
-and leaves in the connection's queue a `UsualRequest` for each, whose answer lacks only offsets and
-times. A machine hears of a block at once, and so does whoever waits for its batches. So Python
+and leaves in the connection's queue a `RunRequest` for each, whose answer lacks only offsets and
+times. A machine takes a block in one step, and all requests in it are answered together. So Python
 works once for each run, each block, and each connection with answers, not for each request.
 
-Whatever is not plain stays where it is, for `produce_fast_path` and `produce`. What is refused is
+Whatever is not plain stays where it is, for `produce_from_bytes` and `produce`. What is refused is
 answered as they would: an ordinary context takes the request's place.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from fencepost.batch import backend
-from fencepost.broker.apis.produce_partitions import find_usual
+from fencepost.broker.apis.produce_partitions import find_partition
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.connection import PRODUCE_KEY, Connection
-from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
+from fencepost.broker.net.run_taker import RunConnection
+from fencepost.machines.session import Principal
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.requests.access import PartitionAccess
-from fencepost.runtime.requests.context import Principal
 from fencepost.runtime.requests.produce_answers import finish
 from fencepost.wire.api.produce import ProduceResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
 
+PRODUCE_KEY: Final = 0
 
-class ProduceRuns:
-    """Those of one listener; see the module docstring. Not to be made without the kernel."""
+
+def produce_in_blocks(
+    *, appends: CombinedAppends, metadata: MetadataCache, partitions: PartitionAccess
+) -> ProduceInBlocks | None:
+    """What takes runs of Produce requests; None without the compiled module."""
+    if backend.produce_kernel is None:
+        return None
+    return ProduceInBlocks(appends, metadata, partitions)
+
+
+class ProduceInBlocks:
+    """The `RunTaker` of Produce; see the module docstring."""
 
     def __init__(
         self,
         appends: CombinedAppends,
         metadata: MetadataCache,
         partitions: PartitionAccess,
-        listener: Listener,
+        api: ApiMetrics | None = None,
     ) -> None:
+        """Requests are counted in `api`, if there is one."""
         self._appends = appends
         self._metadata = metadata
         self._partitions = partitions
-        self._connection: Connection | None = None
+        self._connection: RunConnection | None = None
         self._client: tuple[Principal, str] | None = None
         """Whose rights the blocks that the kernel remembers have been found with."""
-        self._listener = listener
+        self._api = api
         self._runs = backend.produce_kernel.ProduceRuns(
-            appends.open_blocks, self._find, self._behind, ALL_TIMED_UP_TO, TIMED_ONE_IN
+            self, appends.open_blocks, self._find, self._behind, ALL_TIMED_UP_TO, TIMED_ONE_IN
         )
         self.take_answers = backend.produce_kernel.take_answers
 
-    @property
-    def _api(self) -> ApiMetrics | None:
-        """Where requests are counted, if they are."""
-        metrics = self._listener.request_metrics
-        return None if metrics is None else metrics.of(self._listener.routes[PRODUCE_KEY])
+    def counted_by(self, api: ApiMetrics) -> ProduceInBlocks:
+        """See `RunTaker`."""
+        return ProduceInBlocks(self._appends, self._metadata, self._partitions, api)
 
     # -- in --------------------------------------------------------------------------------
 
     def take(
         self,
-        connection: Connection,
-        waiting: deque[Any],
+        connection: RunConnection,
         frames: memoryview,
         start: int,
         end: int,
         head: bytes,
         requests_max: int,
     ) -> int:
-        """Take the usual requests at the front of frames[start:end], and put them behind those that
-        wait for their answers; where the first begins that was not taken.
-
-        `head` is how they begin: API key, version, and what follows behind the correlation id.
-        `latest_bytes` then has the size of their frames.
-        """
+        """Take the plain requests at the front of frames[start:end]; see `RunTaker`."""
         runs, api = self._runs, self._api
         self._connection = connection
         if self._partitions.access.authorizer is not None:
             self._remember_for(connection)
         arrived_s = connection.arrived_s
         number = -1 if api is None else api.number_before(arrived_s)
-        limit_bytes = self._listener.max_frame_bytes
         start = runs.take(
-            connection, waiting, frames, start, end, head, requests_max, limit_bytes,
-            number, arrived_s,
+            connection, connection.waiting, frames, start, end, head, requests_max,
+            connection.frame_bytes_max, number, arrived_s,
         )  # fmt: skip
         self._connection = None
         if runs.requests:
@@ -102,7 +104,7 @@ class ProduceRuns:
         """The size of the frames that were taken last."""
         return int(self._runs.frame_bytes)
 
-    def _remember_for(self, connection: Connection) -> None:
+    def _remember_for(self, connection: RunConnection) -> None:
         """Forget the blocks that were found for another client: this one may lack its rights. The
         blocks stay open, and are found again with one question per partition."""
         client = connection.principal, connection.client_host
@@ -115,17 +117,17 @@ class ProduceRuns:
     ) -> Any | None:
         """The block for a partition; None if its batches cannot be plain."""
         assert self._connection is not None, "it is called by `take`"
-        hosted = find_usual(self._partitions, self._connection, is_by_id, topic, index)
+        hosted = find_partition(self._partitions, self._connection, is_by_id, topic, index)
         if hosted is None or hosted.log.config.produce_rules.codec is not None:
             return None
-        return self._appends.block_for(hosted, acks, timeout_ms, self._told)
+        return self._appends.block_for(hosted, acks, timeout_ms, self._answer)
 
     def _behind(self, block: Any) -> Any:
-        return self._appends.block_behind(block, self._told)
+        return self._appends.block_behind(block, self._answer)
 
     # -- out -------------------------------------------------------------------------------
 
-    def _told(
+    def _answer(
         self,
         block: Any,
         offsets: int,
@@ -137,7 +139,7 @@ class ProduceRuns:
         answer_bytes: int,
         refused: list[Any],
     ) -> None:
-        """What became of a block, or of a part of it: see `_produce.Block.tell` and `give_up`."""
+        """Answer the requests of a block, or of a part: see `_produce.Block.tell` and `give_up`."""
         if error_code is not None:
             block.target.traffic.produced_block(batches, offsets, size_bytes, error_code)
         if answers:
@@ -168,7 +170,7 @@ class ProduceRuns:
     def _refuse(self, request: Any, *, is_lost: bool) -> None:
         """Answer as an ordinary request is answered, of which something is an error."""
         connection: Connection = request.connection
-        context = connection.stand_in(request)
+        context = connection.replace_slot(request, connection.routes[PRODUCE_KEY])
         if context is None:
             return
         if is_lost:

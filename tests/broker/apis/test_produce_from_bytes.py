@@ -1,4 +1,4 @@
-"""The usual Produce request takes a shorter way, and nobody can tell by its answer.
+"""A plain Produce request is taken from its bytes, and its answer is as if it were not.
 
 Two nodes are given the same frames: one tries the fast path first, the other has none. Answers,
 disconnections, logs and counts are compared; frames are usual, unusual, mutated and cut.
@@ -21,8 +21,8 @@ from fencepost.batch.header import HEADER_BYTES, BatchHeader, stamp_crc
 from fencepost.batch.produced import ProduceRules
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
-from fencepost.broker.apis import produce_fast_path
-from fencepost.broker.apis.produce_fast_path import take_usual
+from fencepost.broker.apis import produce_from_bytes as from_bytes
+from fencepost.broker.apis.produce_from_bytes import produce_from_bytes
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log import rolling
@@ -112,7 +112,7 @@ class Served:
         context = self.metrics.new_context(
             caller, route, version, header.correlation_id, header.client_id, len(frame)
         )
-        self.was_taken = self.is_fast and take_usual(context, received, start, **self.parts)
+        self.was_taken = self.is_fast and produce_from_bytes(context, received, start, **self.parts)
         if not self.was_taken:
             try:
                 request, _ = ProduceRequest.read(received, start, version, max_elements=20_000)
@@ -162,7 +162,7 @@ def all_of(log: Any) -> list[Any]:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))  # however busy the machine is
+        patch.setattr(from_bytes, "AT_ONCE_S", float("inf"))  # however busy the machine is
         patch.setattr(rolling, "COLLECTED_BYTES", 0)  # segments of tests are small
         patch.setattr(rolling, "COLLECTED_BATCHES", 0)
         names = ("fast", "today")
@@ -332,7 +332,7 @@ def test_what_clients_send_is_usual(both, version, acks) -> None:
 
 @needs_kernel
 def test_one_segment_is_begun_by_a_usual_request_at_most(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+    monkeypatch.setattr(from_bytes, "AT_ONCE_S", float("inf"))
     served = Served(tmp_path, True)
     frame = framed(9, [("t", [(index, made("plain")) for index in range(2)])], -1)
     served.serve(frame)
@@ -499,7 +499,7 @@ def test_transactions_are_treated_alike(both, version, verifies, requests) -> No
 def test_what_is_unusual_goes_the_other_way_as_a_whole(both, frame) -> None:
     fast, today = both
     before = fast.node.replicas.hosted["t", 0].log.end_offset
-    taken = take_usual(
+    taken = produce_from_bytes(
         PendingRequest(Caller(), SimpleNamespace(), frame[3], 7),  # type: ignore[arg-type]
         memoryview(bytearray(frame)),
         read_request_header(frame)[1],
@@ -513,7 +513,7 @@ def test_what_is_unusual_goes_the_other_way_as_a_whole(both, frame) -> None:
 
 @needs_kernel
 def test_what_takes_long_is_done_in_pieces(both, monkeypatch) -> None:
-    monkeypatch.setattr(produce_fast_path, "AT_ONCE_S", -1.0)
+    monkeypatch.setattr(from_bytes, "AT_ONCE_S", -1.0)
     fast, today = both
     for batches, is_usual in ((1, True), (2, False)):
         frame = framed(9, [("t", [(0, made("plain"))] * batches)])

@@ -1,16 +1,16 @@
-"""The usual Fetch of a consumer, from its bytes to its answer's (`fetch_bytes`).
+"""Fetch from bytes: a consumer's plain Fetch, from its bytes to its answer's (`fetch_bytes`).
 
-Whatever is unusual in a request, or wrong with it or with its session, is left to `fetch`, which
-begins again at the first byte: nothing has happened before it is known that the request is usual.
-What is unusual about its partitions, now or after a wait, is answered by `fetch_answer`. The
+A request that is not plain, or has something wrong with it or with its session, is left to `fetch`,
+which begins again at the first byte: nothing has happened before it is known that the request is
+plain. What its partitions need besides, now or after a wait, is answered by `fetch_answer`. The
 answers are the same, byte for byte.
 
-Usual is: v12 or later, nothing tagged, no rack, no replica, one byte wanted, no partition twice; no
+Plain is: v12 or later, nothing tagged, no rack, no replica, one byte wanted, no partition twice; no
 session, or the next request of one; an answer that would leave now; at most `PARTITIONS_MAX`
 partitions, of which those of a session that are quiet do not count, and no more forgotten; no more
-records than may be read at once (`broker.net.turn`). Of partitions it is usual that they are here,
-that the offset may be read, that the records are in the page cache, and, to who reads committed
-records alone, that no transaction was aborted from the offset's segment on.
+records than may be read at once (`broker.net.turn`). Its partitions have to be here, the offset has
+to be one that may be read, the records have to be in the page cache, and, if committed records
+alone are read, no transaction may have been aborted from the offset's segment on.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from fencepost.broker.apis.fetch_bytes import (
     FLEXIBLE_FROM,
     PARTITIONS_MAX,
     Answered,
-    UsualFetch,
+    PlainFetch,
     answer_in_bytes,
-    read_usual,
+    read_plain,
 )
 from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.turn import SMALL_BYTES
@@ -64,15 +64,15 @@ _READ_COMMITTED: Final = Isolation.READ_COMMITTED
 _Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
 
 
-def take_usual(
+def fetch_from_bytes(
     context: PendingRequest, frame: memoryview, body_start: int, *, parts: FetchParts
 ) -> bool | list[Buffer]:
-    """Take a request from its bytes; whether it was a usual one, and is answered some time. Or its
-    answer, if that is usual, too, and there now."""
+    """Take a request from its bytes; whether it was taken, and is answered some time. Or its
+    answer, if that is there now, and made as bytes."""
     version = context.api_version
     if version < FLEXIBLE_FROM or not context.is_next:
         return False
-    request = read_usual(frame, body_start, version)
+    request = read_plain(frame, body_start, version)
     if request is None:
         return False
     asker = _ASKERS[request.isolation]
@@ -83,14 +83,14 @@ def take_usual(
         context.reply(FetchResponse(error_code=int(session)))
         return True
     max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
-    return _Usual(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
+    return _PlainFetch(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
 
 
 def _begin(
-    parts: FetchParts, request: UsualFetch, asker: Asker, version: int
+    parts: FetchParts, request: PlainFetch, asker: Asker, version: int
 ) -> FetchContext[SessionKey] | ErrorCode | None:
-    """What the request is to look at, which is usual, or why its session ends; None if it is not,
-    and then nothing has happened."""
+    """What the request is to look at, or why its session ends; None if that is to be left, and then
+    nothing has happened."""
     if not request.session_id:
         return without_session(request.wanted)
     fetches, wanted = parts.fetches, request.wanted
@@ -109,8 +109,8 @@ def _begin(
     return begun
 
 
-class _Usual:
-    """A usual request until its answer, for which it may wait."""
+class _PlainFetch:
+    """A request that was taken, until its answer, for which it may wait."""
 
     __slots__ = ("_asker", "_context", "_max_bytes", "_parts", "_session")
 
@@ -129,7 +129,7 @@ class _Usual:
         self._asker = asker
 
     def begin(self, max_wait_ms: int) -> bool | list[Buffer]:
-        """Answer, or wait: what `take_usual` returns."""
+        """Answer, or wait: what `fetch_from_bytes` returns."""
         found = self._find()
         if (
             found is not None
@@ -147,8 +147,8 @@ class _Usual:
         return True
 
     def _find(self) -> _Found | None:
-        """What each partition says, in their order; None if one of them has something else to
-        say."""
+        """What each partition answers, in their order; None if one of them answers an error, or
+        that logs diverge."""
         context = self._context
         by_id = context.api_version >= TOPIC_IDS_FROM
         find = self._parts.partitions.finder(context, READ_TOPIC, by_id=by_id)
@@ -174,11 +174,11 @@ class _Usual:
     # -- answering -------------------------------------------------------------------------
 
     def _answer(self, found: _Found | None) -> Message | Pieces | list[Buffer]:
-        """The answer, or how it is made if that is unusual."""
+        """The answer, or how it is made if not as bytes."""
         unread: dict[SessionKey, NotCachedError] = {}
         some = None if found is None else self._read(found, unread)
         if found is None or some is None:
-            return self._unusual(unread).make_at_once(None)
+            return self._slower(unread).make_at_once(None)
         session, session_id = self._session.session, 0
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         for place, (hosted, wanted, bounds) in enumerate(found):
@@ -188,7 +188,7 @@ class _Usual:
                 continue
             outcome = FetchOutcome(size_bytes, bounds.high_watermark, bounds.log_start_offset)
             outcomes.append((wanted.key, outcome))
-            if bounds.upper_bound == wanted.fetch_offset:  # who asks has all of it
+            if bounds.upper_bound == wanted.fetch_offset:  # the consumer has all of it
                 self._parts.fetches.settle(session, hosted, wanted.key, self._asker)
         if session is not None:
             finished = self._session.finish(outcomes, self._parts.clocks.now_ms())
@@ -242,7 +242,7 @@ class _Usual:
                 has_data = has_data or len(data) > 0
         return some
 
-    def _unusual(self, unread: dict[SessionKey, NotCachedError]) -> FetchAnswer:
+    def _slower(self, unread: dict[SessionKey, NotCachedError]) -> FetchAnswer:
         terms = self._terms(NO_WAIT)
         return FetchAnswer(self._parts, self._context, self._session, terms, unread)
 
@@ -278,7 +278,7 @@ class _Usual:
 
     def _respond(self) -> Pieces:
         """The answer, when it is its turn."""
-        return (yield from self._unusual({}).make(None))
+        return (yield from self._slower({}).make(None))
 
 
 def _has_records(found: _Found) -> bool:

@@ -1,8 +1,8 @@
-"""Usual Produce requests are taken by the connection, answered by the block, and nobody can tell.
+"""Plain Produce requests are taken by the connection and answered by the block; no client can tell.
 
 Two nodes are given the same bytes on the same connections: one takes runs, the other decodes every
 request. What connections are sent, logs with their indexes, and counts are compared. Bytes come in
-any pieces, usual requests among others and mutated ones, and the disk may take until the turn ends.
+any pieces, plain requests among others and mutated ones, and the disk may take until the turn ends.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from hypothesis import event, given, settings, strategies as st
 from msgspec import structs
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.apis import produce_fast_path
-from fencepost.broker.apis.produce_runs import ProduceRuns
+from fencepost.broker.apis import produce_from_bytes
+from fencepost.broker.apis.produce_in_blocks import ProduceInBlocks
 from fencepost.broker.config.endpoints import ConnectionLimits
 from fencepost.broker.net import answers, connection as connections, turn as turn_bounds
-from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT, Connection
+from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.broker.net.listener import Listener
 from fencepost.log import rolling
 from fencepost.machines.partition.appending import Appending
+from fencepost.machines.session import SessionRules
 from fencepost.runtime import combined_appends
 from fencepost.runtime.requests.produce import produce
 from fencepost.wire.errors import ErrorCode
 
 from .harness import register, routes_of, to_its_end
 from .partitions import NOW_MS
-from .test_produce_fast_path import (
+from .test_produce_from_bytes import (
     KINDS,
     MUTATIONS,
     PRODUCERS,
@@ -126,17 +128,18 @@ class Serving(Served):
         self.listener.request_metrics = self.metrics
         self.listener.new_context = self.metrics.new_context
         self.listener.context_again = self.metrics.context_again
-        route = routes_of("PLAINTEXT")[0]
+        self.route = route = routes_of("PLAINTEXT")[0]
+        self.metrics.of(route)
+        self.runs = Counting(self) if is_fast else None
         self.listener.routes = {
             0: structs.replace(
                 route,
                 handler=lambda *given: produce(*given, **self.parts, **self.others),
                 take_bytes=self._take_bytes if is_fast else None,
+                run_taker=self.runs if is_fast else None,
             )
         }
         self.taken = 0
-        if is_fast:
-            self.listener.produce_runs = Counting(self)
         self.flushing: list[Hashable] = []
         self.is_slow = False
         self._flush_now = self.node.ports.request_flush
@@ -144,7 +147,7 @@ class Serving(Served):
         self.connections = [self.connect() for _ in range(CONNECTIONS)]
 
     def _take_bytes(self, context: Any, frame: memoryview, start: int) -> bool:
-        return produce_fast_path.take_usual(context, frame, start, **self.parts)
+        return produce_from_bytes.produce_from_bytes(context, frame, start, **self.parts)
 
     def _flush(self, key: Hashable) -> None:
         if self.is_slow:
@@ -186,6 +189,12 @@ class Serving(Served):
                 self.connections[number] = self.connect()
         return found
 
+    def forget_counts(self) -> None:
+        for api in self.metrics.apis.values():
+            api.versions.clear()
+            api.errors.clear()
+            api.request_bytes = api.response_bytes = 0
+
     def state(self) -> object:
         segments = []
         for hosted in self.node.replicas.all():
@@ -196,12 +205,13 @@ class Serving(Served):
         return super().state(), segments
 
 
-class Counting(ProduceRuns):
+class Counting(ProduceInBlocks):
     """Says how many requests it took."""
 
     def __init__(self, serving: Serving) -> None:
         node: Any = serving.node
-        super().__init__(serving.appends, node, node.partitions, serving.listener)
+        api = serving.metrics.of(serving.route)
+        super().__init__(serving.appends, node, node.partitions, api)
         self._serving = serving
 
     def take(self, *given: Any) -> int:
@@ -214,7 +224,7 @@ class Counting(ProduceRuns):
 def whatever_it_takes() -> Iterator[None]:
     """However busy the machine is and however full a segment, nothing is put off for it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(produce_fast_path, "AT_ONCE_S", float("inf"))
+        patch.setattr(produce_from_bytes, "AT_ONCE_S", float("inf"))
         patch.setattr(connections, "COUNTED_S", float("inf"))
         patch.setattr(connections, "DISPATCH_S", float("inf"))
         patch.setattr(turn_bounds, "TURN_DISPATCH_S", float("inf"))
@@ -262,7 +272,7 @@ def check_outputs(both: list[Serving], outputs: list[list[Any]]) -> None:
         if closed:
             assert ours.startswith(theirs) or theirs.startswith(ours)
             for served in both:
-                served.metrics.apis.clear()  # it counts what was answered
+                served.forget_counts()  # they are of what was answered
         else:
             assert (ours, left) == (theirs, are_left)
 
@@ -510,14 +520,14 @@ def test_a_block_in_the_place_of_another_may_have_no_room_either(both, third) ->
 @needs_kernel
 def test_a_run_ends_where_it_has_settled_much(both) -> None:
     served_alike(both, [[(0, request(plain()))]])
-    runs = both[0].listener.produce_runs
+    runs = both[0].runs
     lengths: list[int] = []
     original = runs.take
 
-    def take(connection: Any, waiting: Any, *given: Any) -> int:
-        before = len(waiting)
-        start = original(connection, waiting, *given)
-        lengths.append(len(waiting) - before)
+    def take(connection: Any, *given: Any) -> int:
+        before = len(connection.waiting)
+        start = original(connection, *given)
+        lengths.append(len(connection.waiting) - before)
         return start
 
     runs.take = take
@@ -574,7 +584,7 @@ def test_what_begins_a_segment_is_taken_by_no_run(both) -> None:
 @needs_kernel
 def test_frames_longer_than_may_be_are_refused_in_runs_too(both) -> None:
     for served in both:
-        served.listener.max_frame_bytes = len(request(plain())) - 4
+        served.listener.session_rules = SessionRules(len(request(plain())) - 4)
         served.connections[0] = served.connect()
     assert served_alike(both, [[(0, request(plain()))], [(0, request(plain()) * 2)]]) == 2
     served_alike(both, [[(0, request(plain()) + request(plain(), plain()))]])
