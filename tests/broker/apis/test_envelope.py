@@ -206,7 +206,7 @@ def test_a_controller_that_is_not_active_says_so_outside(request_inside: Message
 
 
 @pytest.mark.parametrize(
-    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(UnregisterControllerRequest(), 0)]
+    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(CREATE, 7)[:2] + b"\0\1"]
 )
 def test_what_is_not_served_here_the_active_controller_may_serve(data: bytes) -> None:
     node = a_controller()

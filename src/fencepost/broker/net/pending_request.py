@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.broker.net.throttle_time import with_throttle_time
 from fencepost.machines.session import Principal
 from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.errors import EncodeError, ErrorCode
@@ -370,6 +369,8 @@ class PendingRequest:
 
     def with_throttle_time(self, parts: list[Buffer]) -> list[Buffer]:
         """An encoded response, length included, that says for how long the client is throttled."""
+        # What most clients never need, a start can do without.
+        from fencepost.broker.net.throttle_time import with_throttle_time
         from fencepost.wire.api import response_class
 
         kind = response_class(self.route.api_key)
