@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.cli.failures import InputError, UsageError, escaped
+from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
 from fencepost.cli.spark_session import add_spark_options, open_session, reason_of, runs_here
+from fencepost.views.rendering import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -238,7 +239,7 @@ def _text_of(summary: dict[str, Any]) -> str:
 
 def _write_svg(path: Path, outcome: Outcome) -> None:
     from fencepost.cli.audit_drawing import pictures
-    from fencepost.cli.epochs_drawing import draw_svg
+    from fencepost.views.epochs_drawing import draw_svg
 
     try:
         path.write_text(draw_svg(pictures(outcome)), encoding="utf-8")
