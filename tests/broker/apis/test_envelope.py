@@ -42,7 +42,6 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message

@@ -5,42 +5,61 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from fencepost.cli.halted_replicas import NO_LOG, NOT_THERE, halted_replicas
+import pytest
+
+from fencepost.client.conversation import Conversation, drive
 from fencepost.client.errors import ConnectionFailed
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.replicas import LogDirState, ReplicaInDir
+from fencepost.views import topics
+from fencepost.views.topics import (
+    NO_LOG,
+    NOT_THERE,
+    HaltedReplica,
+    PartitionView,
+    viewing_halted_replicas,
+)
 from fencepost.wire.errors import ErrorCode
 
 
-def partition(number: int, isr: list[int], leader: int = 1, offline: Any = ()) -> dict[str, Any]:
-    return {
-        "partition": number,
-        "leader": leader,
-        "replicas": [1, 2],
-        "isr": isr,
-        "offline": list(offline),
-    }
+def partition(number: int, isr: list[int], leader: int = 1, offline: Any = ()) -> PartitionView:
+    return PartitionView(number, leader, 0, [1, 2], isr, list(offline), None, None)
 
 
 class Brokers:
     """What two brokers answer; an exception is raised."""
 
     def __init__(self, *dirs: LogDirState, error: Exception | None = None) -> None:
-        self.cluster = SimpleNamespace(metadata=SimpleNamespace(nodes={1: None, 2: None}))
+        self.metadata = SimpleNamespace(nodes={1: None, 2: None})
         self.dirs = list(dirs)
         self.error = error
         self.asked: list[int] = []
 
-    def describe_log_dirs(self, broker_id: int, partitions: Any) -> list[LogDirState]:
+    def describing_log_dirs(
+        self, broker_id: int, partitions: Any
+    ) -> Conversation[list[LogDirState]]:
         self.asked.append(broker_id)
         if self.error is not None:
             raise self.error
         return self.dirs
+        yield  # a conversation without a step
 
-    def halted(self, *partitions: dict[str, Any], **known: Any) -> list[tuple[int, int, str]]:
-        admin: Any = self
-        found = halted_replicas(admin, "t", partitions, known.get("unreachable", {}))
-        return [tuple(one) for one in found]
+    def halted(self, *partitions: PartitionView, **known: Any) -> list[tuple[int, int, str]]:
+        view: Any = self
+        unreachable = known.get("unreachable", {})
+        asked = viewing_halted_replicas(view, "t", partitions, unreachable)
+        found: list[HaltedReplica] = drive(asked, lambda step: None)
+        return [(one.partition, one.replica, one.why) for one in found]
+
+
+@pytest.fixture(autouse=True)
+def fake_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view of the cluster is the fake, which answers for its brokers."""
+    monkeypatch.setattr(
+        topics,
+        "describing_log_dirs",
+        lambda view, broker_id, partitions: view.describing_log_dirs(broker_id, partitions),
+    )
 
 
 def log_dir(path: str, error: int = 0, **replicas: ReplicaInDir) -> LogDirState:
@@ -93,6 +112,6 @@ def test_a_broker_that_does_not_answer_is_asked_once_for_all_topics():
 
 def test_a_broker_that_is_not_in_the_metadata_is_not_asked():
     brokers = Brokers()
-    del brokers.cluster.metadata.nodes[2]
+    del brokers.metadata.nodes[2]
     assert brokers.halted(partition(0, [1])) == [(0, 2, NOT_THERE)]
     assert brokers.asked == []

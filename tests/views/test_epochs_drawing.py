@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from fencepost.cli.epochs_drawing import (
+from fencepost.client.lineage import Divergence, ReplicaLineage
+from fencepost.client.offsets import EpochSpan
+from fencepost.views.epochs_drawing import (
     DIVERGING_COLOR,
     EPOCH_COLORS,
     Picture,
@@ -12,8 +14,6 @@ from fencepost.cli.epochs_drawing import (
     draw_svg,
     draw_text,
 )
-from fencepost.client.lineage import Divergence, ReplicaLineage
-from fencepost.client.offsets import EpochSpan
 
 
 def lineage(broker: int, *ends: tuple[int, int, int]) -> ReplicaLineage:

@@ -1,4 +1,4 @@
-"""What `fencepost epochs` draws: the logs of a partition's replicas, one below the other.
+"""Drawings of the logs of a partition's replicas, one below the other: as text and as SVG.
 
 Both pictures show every replica as a bar of leader epochs over the same offsets, so a log that
 diverges stands out. The text has a column for every offset at which an epoch begins or a log ends;
