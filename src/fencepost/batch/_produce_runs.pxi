@@ -19,7 +19,7 @@ cdef enum:
 
 
 cdef class UsualRequest:
-    """A usual request until its answer has left; it takes the place of a `RequestContext`.
+    """A usual request until its answer has left; it takes the place of a `PendingRequest`.
 
     `errors` has what refused partitions were told, by their place in the request, or is None.
     `weight` is how many requests the times of this one stand for; 0 where none are taken.

@@ -14,6 +14,10 @@ from fencepost.broker.cluster.forwarding import ANONYMOUS, Envelope, Forwarder, 
 from fencepost.broker.net.registry import CONTROLLER_ROUTES
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire import api
+from fencepost.wire.api.alter_configs import (
+    AlterableConfig as AlterableConfigOfOld,
+    AlterConfigsResource as ResourceOfOld,
+)
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -28,6 +32,7 @@ from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
 from ...runtime.metadata.metadata_world import WorldTimers
@@ -36,6 +41,8 @@ from .harness import StillNode, answer_of, ask, broker, register, send
 apis.load_all()
 
 register(
+    "alter_configs",
+    "incremental_alter_configs",
     "api_versions",
     "broker_heartbeat",
     "create_topics",
@@ -80,6 +87,33 @@ def opened(response: EnvelopeResponse, cls: type[Message], version: int) -> Any:
     header, message = decode_response(cls, version, response.response_data)
     assert header.correlation_id == 77
     return message
+
+
+def test_only_brokers_cordon_directories_through_a_controller() -> None:
+    """A broker has checked that it has them; a client's own request may only take some away."""
+    node = a_controller().learn(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    change = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value="/a,/b")
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+    request = api.IncrementalAlterConfigsRequest(resources=[resource])
+
+    def directly(value: str) -> int:
+        change.value = value
+        [incremental] = ask(node, request, 1, listener="CONTROLLER").responses
+        item = AlterableConfigOfOld(name=change.name, value=value)
+        old = ResourceOfOld(resource_type=4, resource_name="1", configs=[item])
+        asked = api.AlterConfigsRequest(resources=[old], validate_only=True)
+        [replacing] = ask(node, asked, 2, listener="CONTROLLER").responses
+        assert replacing.error_code == incremental.error_code
+        return int(incremental.error_code)
+
+    assert directly("/a") == ErrorCode.INVALID_CONFIG
+    change.value = "/a,/b"
+    response = deliver(node, envelope(inside(request, 1)))
+    [result] = opened(response, api.IncrementalAlterConfigsResponse, 1).responses
+    assert result.error_code == ErrorCode.NONE
+    assert directly("/a,/c") == ErrorCode.INVALID_CONFIG
+    assert (directly("/b,/a"), directly("/b"), directly("")) == (0, 0, 0)
+    assert directly("/b") == ErrorCode.INVALID_CONFIG
 
 
 # -- what is inside is served ----------------------------------------------------------------------

@@ -24,7 +24,7 @@ from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_usual
 from fencepost.broker.apis.fetch_fast_path import take_usual
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
-from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.page_cache import NotCachedError
@@ -56,7 +56,7 @@ class Next(Caller):
     arrived_s = 0.0
     nobody_is_in_front = True
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         return self.nobody_is_in_front
 
 
@@ -165,7 +165,7 @@ class Served:
 class Request(NamedTuple):
     """A request that is answered, or waits."""
 
-    context: RequestContext
+    context: PendingRequest
     metrics: RequestMetrics
     buffered_bytes: int
 

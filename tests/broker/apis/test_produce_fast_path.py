@@ -24,7 +24,7 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.apis import produce, produce_fast_path
 from fencepost.broker.apis.produce import handle
 from fencepost.broker.apis.produce_fast_path import take_usual
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.log import rolling
 from fencepost.machines.partition import WriteMarker
@@ -124,7 +124,7 @@ class Served:
         self.appends.settle()
         return self.outcome(caller, context)
 
-    def outcome(self, caller: Caller, context: RequestContext) -> object:
+    def outcome(self, caller: Caller, context: PendingRequest) -> object:
         assert context.answered
         if caller.closed_because is not None:
             return caller.closed_because
@@ -494,7 +494,7 @@ def test_what_is_unusual_goes_the_other_way_as_a_whole(both, frame) -> None:
     fast, today = both
     before = fast.node.replicas.hosted["t", 0].log.end_offset
     taken = take_usual(
-        RequestContext(Caller(), SimpleNamespace(), frame[3], 7),  # type: ignore[arg-type]
+        PendingRequest(Caller(), SimpleNamespace(), frame[3], 7),  # type: ignore[arg-type]
         memoryview(bytearray(frame)),
         read_request_header(frame)[1],
         **fast.parts,

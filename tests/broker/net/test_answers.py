@@ -11,7 +11,7 @@ import pytest
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES, Output
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.turn import QUANTUM_BYTES, Turn
 
 
@@ -78,19 +78,19 @@ class Client:
     def flush(self) -> None:
         self.flushed += 1
 
-    def settled(self, context: RequestContext) -> None:
+    def settled(self, context: PendingRequest) -> None:
         self.answers.drain()
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         return self.answers.is_next(context)
 
     def add_buffered(self, size_bytes: int) -> None:
         self.answers.add_buffered(size_bytes)
 
-    def ask(self, frame_bytes: int = 10) -> RequestContext:
+    def ask(self, frame_bytes: int = 10) -> PendingRequest:
         route: Any = SimpleNamespace(name="Test", api_key=1)
         client: Any = self
-        context = RequestContext(client, route, 0, 1, None, frame_bytes)
+        context = PendingRequest(client, route, 0, 1, None, frame_bytes)
         self.answers.add(context)
         return context
 

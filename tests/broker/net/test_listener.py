@@ -43,25 +43,25 @@ def frame(body: bytes) -> bytes:
 # -- ApiVersions -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_lists_itself(served, version):
     with served.connect() as client:
         response = client.ask(ASK, version)
     ranges = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
-    assert ranges[18] == (0, 4)
+    assert ranges[18] == (0, 5)
     assert response.error_code == 0
     features = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
     if version >= 3:
-        assert features["metadata.version"] == (7, 30)
+        assert features["metadata.version"] == (7, 33)
         assert [(f.name, f.max_version_level) for f in response.finalized_features] == [
             ("metadata.version", 30)
         ]
         assert response.finalized_features_epoch == 42
-    # A lowest level of 0 is only for v4: older clients refuse it.
-    assert all(low > 0 for low, _ in features.values()) or version == 4
+    # A lowest level of 0 is only for v4 and later: older clients refuse it.
+    assert all(low > 0 for low, _ in features.values()) or version >= 4
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_api_versions_of_the_future_are_answered_in_v0(served, version):
     with served.connect() as client:
         client.send_raw(frame(struct.pack(">hhih", 18, version, 7, -1) + b"\x00garbage"))
@@ -69,7 +69,7 @@ def test_api_versions_of_the_future_are_answered_in_v0(served, version):
         assert correlation == 7
         assert response.error_code == 35
         assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [
-            (18, 0, 4)
+            (18, 0, 5)
         ]
         assert client.ask(ASK, 4).error_code == 0
 
@@ -79,6 +79,32 @@ def test_a_malformed_client_name_is_refused(served):
         bad = ApiVersionsRequest(client_software_name="a b", client_software_version="1")
         assert client.ask(bad, 3).error_code == 42
         assert client.ask(ASK, 3).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, 0),
+        ("c", 7, 0),
+        ("c", 8, 129),
+        ("other", 7, 129),
+        ("", 7, 129),
+        ("c", -1, 42),
+        (None, 7, 42),
+    ],
+)
+def test_a_client_learns_that_it_has_reached_another_node(served, cluster_id, node_id, error):
+    """KIP-1242, with the answers of Apache Kafka 4.4.0."""
+    asked = ApiVersionsRequest(
+        client_software_name="test",
+        client_software_version="1",
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
+    with served.connect() as client:
+        response = client.ask(asked, 5)
+        assert (response.error_code, bool(response.api_keys)) == (error, not error)
+        assert client.ask(ASK, 5).error_code == 0
 
 
 # -- bad clients -----------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from __future__ import annotations
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.transaction_requests import fenced_for
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fencepost.wire.errors import ErrorCode

@@ -7,9 +7,9 @@ call as well. Kafka lets only brokers ask from v4 on (CLUSTER_ACTION); there is 
 from __future__ import annotations
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.transactions.transaction_host import TransactionHost
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.transaction_requests import add_partitions
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 

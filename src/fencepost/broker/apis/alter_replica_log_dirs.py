@@ -19,9 +19,9 @@ To name the directory in which the replica is calls a move off.
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.runtime.log_dir_moves import LogDirMoves
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 
 
 @handles(BeginQuorumEpochRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: BeginQuorumEpochRequest, *, driver: Driver) -> None:
+def handle(context: PendingRequest, request: BeginQuorumEpochRequest, *, driver: Driver) -> None:
     """Take note of the leader, and say whom this node takes for it."""
     ask_machine(driver, context, request)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

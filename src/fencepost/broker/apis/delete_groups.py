@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,

@@ -21,14 +21,14 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import AdvanceLogStart, DeleteRecordsResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -22,9 +22,9 @@ from fencepost.broker.cluster.cluster_view import (
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -33,7 +33,6 @@ from fencepost.broker.config.view import (
     topic_entries,
 )
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import invalid_topic_reason
 from fencepost.machines.image import (
     RESOURCE_BROKER,
@@ -41,6 +40,7 @@ from fencepost.machines.image import (
     RESOURCE_TOPIC,
     ClusterImage,
 )
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from fencepost.broker.cluster.cluster_view import GROUP_OPERATIONS
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,

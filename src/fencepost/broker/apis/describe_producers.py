@@ -14,11 +14,11 @@ from collections.abc import Generator
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import invalid_topic_reason
 from fencepost.machines.controller.topics import NOT_HOSTED
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from fencepost.broker.cluster.cluster_view import TOPIC_OPERATIONS, endpoint_of, offline_replicas
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

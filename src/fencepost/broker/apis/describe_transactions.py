@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.shard import Decision
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.ending import Ended, EndTxn
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.transaction_requests import fenced_for
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.wire.errors import ErrorCode

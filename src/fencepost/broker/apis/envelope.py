@@ -28,8 +28,9 @@ from typing import Final
 
 from fencepost.broker.cluster.controller_channel import says_not_controller
 from fencepost.broker.cluster.controller_service import ControllerService
-from fencepost.broker.net.registry import CONTROLLER, Pieces, Route, handles
-from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
+from fencepost.broker.net.registry import CONTROLLER, Route, handles
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.frame import LENGTH_BYTES, read_request_header
@@ -53,14 +54,15 @@ class _Refused(Exception):
         self.error = error
 
 
-class ForwardedContext(RequestContext):
+class ForwardedContext(PendingRequest):
     """The request inside, in flight; its answer becomes that of the envelope."""
 
+    is_forwarded = True
     __slots__ = ("_envelope", "_host")
 
     def __init__(
         self,
-        envelope: RequestContext,
+        envelope: PendingRequest,
         route: Route,
         api_version: int,
         correlation_id: int,
@@ -104,7 +106,7 @@ class ForwardedContext(RequestContext):
 
 @handles(EnvelopeRequest, listeners=(CONTROLLER,))
 def handle(
-    context: RequestContext, request: EnvelopeRequest, *, controller: ControllerService
+    context: PendingRequest, request: EnvelopeRequest, *, controller: ControllerService
 ) -> EnvelopeResponse | Pieces | None:
     """Serve what is inside."""
     try:
@@ -136,7 +138,7 @@ def _in_pieces(inner: ForwardedContext, pieces: Pieces) -> Pieces:
 
 
 def _open(
-    context: RequestContext, request: EnvelopeRequest, is_active: bool
+    context: PendingRequest, request: EnvelopeRequest, is_active: bool
 ) -> tuple[ForwardedContext, Message]:
     """The request inside and the place of its answer. Raises _Refused; see the table."""
     try:

@@ -32,8 +32,8 @@ from fencepost.broker.apis.fetch_answer import (
     refused_partition,
 )
 from fencepost.broker.apis.fetch_fast_path import take_usual
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import handles
 from fencepost.broker.replicas.read_replicas import rack_selector
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import COLD_TRIES
@@ -53,6 +53,7 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -69,7 +70,7 @@ REPLICA_STATE_FROM = 15
 
 @handles(FetchRequest, in_pieces=True, take_bytes=take_usual)
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: FetchRequest,
     *,
     parts: FetchParts,
@@ -97,7 +98,7 @@ def _refuse_all(request: FetchRequest, error: ErrorCode) -> FetchResponse:
     return FetchResponse(responses=topics)
 
 
-def _handle_in_pieces(parts: FetchParts, context: RequestContext, request: FetchRequest) -> Pieces:
+def _handle_in_pieces(parts: FetchParts, context: PendingRequest, request: FetchRequest) -> Pieces:
     """The same for a request that names many."""
     wanted = []
     for one in _wanted(request, context.api_version):
@@ -111,7 +112,7 @@ def _handle_in_pieces(parts: FetchParts, context: RequestContext, request: Fetch
 
 def _begin(
     parts: FetchParts,
-    context: RequestContext,
+    context: PendingRequest,
     request: FetchRequest,
     wanted: list[FetchWanted[SessionKey]],
 ) -> Message | Pieces | None:
@@ -164,7 +165,7 @@ def _wanted(request: FetchRequest, version: int) -> Iterator[FetchWanted[Session
 
 
 def _selector(
-    parts: FetchParts, context: RequestContext, rack: str
+    parts: FetchParts, context: PendingRequest, rack: str
 ) -> Callable[[HostedPartition, int], int] | None:
     """Who says which replica a consumer in `rack` is to read from; None: nobody."""
     if not rack or not parts.config.get("replica.selector.class"):
@@ -195,7 +196,7 @@ class _Fetch:
     def __init__(
         self,
         parts: FetchParts,
-        context: RequestContext,
+        context: PendingRequest,
         request: FetchRequest,
         session: FetchContext[SessionKey],
         replica: ReplicaState,

@@ -27,7 +27,7 @@ from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.turn import QUANTUM_BYTES
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads, first_done
@@ -144,7 +144,7 @@ class FetchAnswer:
     def __init__(
         self,
         parts: FetchParts,
-        context: RequestContext,
+        context: PendingRequest,
         session: FetchContext[SessionKey],
         terms: FetchTerms,
         unread: dict[SessionKey, NotCachedError] | None = None,

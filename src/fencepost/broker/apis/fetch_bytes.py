@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 
 from fencepost.broker.apis.fetch_answer import TOPIC_IDS_FROM
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES
-from fencepost.broker.net.request_context import Buffer
+from fencepost.broker.net.pending_request import Buffer
 from fencepost.machines.fetch import FetchWanted
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import FetchBounds, Isolation

@@ -32,8 +32,7 @@ from fencepost.broker.apis.fetch_bytes import (
     answer_in_bytes,
     read_usual,
 )
-from fencepost.broker.net.registry import Pieces
-from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.turn import SMALL_BYTES
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
@@ -52,6 +51,7 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -65,7 +65,7 @@ _Found = list[tuple[HostedPartition, FetchWanted[SessionKey], FetchBounds]]
 
 
 def take_usual(
-    context: RequestContext, frame: memoryview, body_start: int, *, parts: FetchParts
+    context: PendingRequest, frame: memoryview, body_start: int, *, parts: FetchParts
 ) -> bool | list[Buffer]:
     """Take a request from its bytes; whether it was a usual one, and is answered some time. Or its
     answer, if that is usual, too, and there now."""
@@ -117,7 +117,7 @@ class _Usual:
     def __init__(
         self,
         parts: FetchParts,
-        context: RequestContext,
+        context: PendingRequest,
         max_bytes: int,
         session: FetchContext[SessionKey],
         asker: Asker,

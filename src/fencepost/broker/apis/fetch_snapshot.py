@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.inputs import SnapshotBounds
 from fencepost.machines.quorum.messages import fetch_snapshot_response
 from fencepost.machines.quorum.versions import fit
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -15,10 +15,10 @@ from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

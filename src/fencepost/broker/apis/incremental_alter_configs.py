@@ -29,6 +29,7 @@ from __future__ import annotations
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
     check_broker_values,
+    check_cordoned_by_controller,
     check_own_id,
     decide_by_resource,
 )
@@ -39,11 +40,12 @@ from fencepost.broker.config import loggers
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.configdef import ConfigType
 from fencepost.machines.controller.configs import (
     APPEND,
+    CORDONED_LOG_DIRS,
     DELETE,
     RESOURCE_TYPES,
     SET,
@@ -68,7 +70,7 @@ from fencepost.wire.errors import ErrorCode
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
     forwarder: Forwarder,
@@ -107,7 +109,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext,
+    context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
     controller: ControllerService,
@@ -117,6 +119,8 @@ def handle_here(
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != RESOURCE_BROKER_LOGGER:
+            if not context.is_forwarded and controller.image is not None:
+                _check_cordoned(controller.image, resource)
             return False
         _change_loggers(config, resource, request.validate_only)
         return True
@@ -150,6 +154,15 @@ def _check_broker(image: ClusterImage, settings: Settings, resource: AlterConfig
             raise ResourceRefused(refused.error, refused.message) from None
     kept = {key: text for key, text in present.items() if key not in gone}
     check_broker_values(name, changes, kept, image, settings)
+
+
+def _check_cordoned(image: ClusterImage, resource: AlterConfigsResource) -> None:
+    """Refuse what only the broker may be asked for."""
+    present = image.configs_of(resource.resource_type, resource.resource_name)
+    for change in resource.configs:
+        if change.name == CORDONED_LOG_DIRS:
+            value = changed_value(BROKER_CONFIGS, change, present.get(change.name))
+            check_cordoned_by_controller(image, resource, {change.name: value})
 
 
 def _check_is_list(change: AlterableConfig) -> None:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.initialization import Granted, InitProducerId
 from fencepost.runtime.producer_ids import ProducerIds
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode
 

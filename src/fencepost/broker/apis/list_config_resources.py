@@ -13,8 +13,8 @@ from typing import Final
 from fencepost.broker.cluster.cluster_view import live_brokers
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

@@ -10,9 +10,9 @@ from typing import Any
 
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -31,8 +31,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from fencepost.batch.header import BatchHeader
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
@@ -55,6 +54,7 @@ from fencepost.machines.partition.queries import (
 )
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

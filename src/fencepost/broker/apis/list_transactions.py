@@ -11,14 +11,14 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Final
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.transactions import id_pattern
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.listing import filters_for
 from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

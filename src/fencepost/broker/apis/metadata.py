@@ -45,11 +45,12 @@ from fencepost.broker.cluster.encoded_topics import (
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -73,7 +74,7 @@ TopicInPieces = Generator[None, None, EncodedTopic]
 class _Asked(NamedTuple):
     """A request, and what it is answered from."""
 
-    context: RequestContext
+    context: PendingRequest
     request: MetadataRequest
     metadata: MetadataCache
     config: BrokerConfig
@@ -82,7 +83,7 @@ class _Asked(NamedTuple):
 
 @handles(MetadataRequest)
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: MetadataRequest,
     *,
     metadata: MetadataCache,

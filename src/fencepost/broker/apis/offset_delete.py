@@ -7,10 +7,10 @@ from typing import Any
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,

@@ -18,9 +18,9 @@ Errors carry epoch and end offset -1. No deviations.
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

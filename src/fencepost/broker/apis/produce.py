@@ -41,14 +41,14 @@ from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_fast_path import take_usual
 from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX, Decompression
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.transactional_writes import (
     Asking,
     Permission,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fencepost.broker.apis.produce_versions import LEADER_HINTS_FROM
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -32,7 +32,7 @@ from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_partitions import find_usual
 from fencepost.broker.apis.produce_versions import TOPIC_IDS_FROM, ZSTD_FROM, asking_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
 from fencepost.runtime.clock import Clocks
@@ -58,7 +58,7 @@ Batches = list[tuple[HostedPartition, RecordBatch]]
 
 
 def take_usual(
-    context: RequestContext,
+    context: PendingRequest,
     frame: memoryview,
     body_start: int,
     *,
@@ -191,7 +191,7 @@ class _Answer:
     def __init__(
         self,
         kernel: Any,
-        context: RequestContext,
+        context: PendingRequest,
         metadata: MetadataCache,
         acks: int,
         topics: Topics,

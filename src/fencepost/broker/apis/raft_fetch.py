@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.errors import LogError
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received, unreadable
 from fencepost.machines.quorum.versions import fit
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Final
 
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

@@ -9,11 +9,11 @@ from typing import Any
 
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.membership import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 

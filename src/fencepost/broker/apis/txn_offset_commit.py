@@ -8,7 +8,7 @@ was replaced is refused (KIP-447); v5 makes the group's partition part of the tr
 from __future__ import annotations
 
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 

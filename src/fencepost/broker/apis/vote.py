@@ -7,13 +7,13 @@ leaves only when the vote is on the disk.
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.wire.api.vote import VoteRequest
 
 
 @handles(VoteRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: VoteRequest, *, driver: Driver) -> None:
+def handle(context: PendingRequest, request: VoteRequest, *, driver: Driver) -> None:
     """Answer with this node's vote."""
     ask_machine(driver, context, request)

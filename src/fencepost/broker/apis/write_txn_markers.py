@@ -11,9 +11,9 @@ is no authorizer here, so whoever may connect may end a transaction whose id and
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.runtime.markers import MarkerWriter
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 
 

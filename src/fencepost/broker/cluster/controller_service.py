@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
+from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
@@ -29,6 +30,7 @@ from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigs
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
@@ -146,6 +148,12 @@ class ControllerService:
     def is_active(self) -> bool:
         """Whether the active controller is in this process."""
         return self._host.controller is not None
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """What the active controller of this process decides by; None if it is another's."""
+        controller = self._host.controller
+        return None if controller is None else controller.image
 
     def serve(self, request: Message, on_reply: OnReply, api_version: int = NEWEST) -> None:
         """Decide over `request`; call back when that is committed, perhaps at once.
@@ -272,6 +280,7 @@ class FeatureUpdate:
 _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
+    UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
     CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
         request, new_topic_ids(), placement_start()
     ),

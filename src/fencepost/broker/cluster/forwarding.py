@@ -25,7 +25,7 @@ from typing import Final
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.controller_service import client_timeout_ms
 from fencepost.broker.cluster.peer_connection import MAX_ELEMENTS
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
@@ -47,7 +47,7 @@ ANONYMOUS: Final = encode_principal(DefaultPrincipalData(type="User", name="ANON
 class Envelope:
     """One client's request on its way; `controller_channel.Wrapping`."""
 
-    def __init__(self, context: RequestContext, request: Message) -> None:
+    def __init__(self, context: PendingRequest, request: Message) -> None:
         self._context = context
         self._request = request
 
@@ -101,7 +101,7 @@ class Forwarder:
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
 
-    def forward(self, context: RequestContext, request: Message, on_reply: OnReply) -> None:
+    def forward(self, context: PendingRequest, request: Message, on_reply: OnReply) -> None:
         """Have the active controller decide over a client's `request`.
 
         `request` is the one that came with `context`, or what is left of it for the controller.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.broker.cluster.forwarding import Forwarder
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.versions import fit
@@ -20,7 +20,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 
-def ask_machine(driver: Driver, context: RequestContext, request: Message) -> None:
+def ask_machine(driver: Driver, context: PendingRequest, request: Message) -> None:
     """Have this node's quorum machine answer with a message."""
 
     def on_answer(response: Message) -> None:
@@ -31,7 +31,7 @@ def ask_machine(driver: Driver, context: RequestContext, request: Message) -> No
 
 def forward(
     forwarder: Forwarder,
-    context: RequestContext,
+    context: PendingRequest,
     request: Message,
     refusal: Callable[[ErrorCode], Message],
 ) -> None:

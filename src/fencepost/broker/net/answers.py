@@ -5,7 +5,7 @@ Every request has a place here from its arrival on. An answer whose turn has com
 is what keeps responses in order while a long poll is parked in front of them. An answer may be made
 only when it is its turn, in pieces if that takes long; those behind it wait for it.
 
-Places are taken by `RequestContext`s, and by usual requests (`apis.produce_runs`), of which many
+Places are taken by `PendingRequest`s, and by usual requests (`apis.produce_runs`), of which many
 leave in one go.
 """
 
@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.output import Output
-from fencepost.broker.net.registry import Pieces
-from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
+from fencepost.runtime.requests.context import Pieces
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Answers:
         self.buffered_bytes = 0
         """What they take up besides, with answers that are known and wait behind others."""
 
-    def add(self, context: RequestContext) -> None:
+    def add(self, context: PendingRequest) -> None:
         """A request has come."""
         self.waiting.append(context)
         self.frame_bytes += context.frame_size_bytes
@@ -80,7 +80,7 @@ class Answers:
         """The request that came last is to be another."""
         self.frame_bytes -= self.waiting.pop().frame_size_bytes
 
-    def stand_in(self, request: Any, make: Callable[[], RequestContext]) -> RequestContext | None:
+    def stand_in(self, request: Any, make: Callable[[], PendingRequest]) -> PendingRequest | None:
         """An ordinary context in the place of a usual request; None if it has none any more."""
         if request not in self.waiting:
             return None
@@ -105,7 +105,7 @@ class Answers:
         self._host.memory_budget.add_waiting(-self.buffered_bytes)
         self.buffered_bytes = 0
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         """Whether the answer would leave now."""
         return (
             not self._is_making
@@ -136,7 +136,7 @@ class Answers:
         finally:
             self._is_draining = False
 
-    def put_next(self, context: RequestContext, parts: list[Buffer]) -> None:
+    def put_next(self, context: PendingRequest, parts: list[Buffer]) -> None:
         """The answer of a request that has come last and `is_next`, without errors: it leaves."""
         came_last = self.waiting.pop()
         assert came_last is context and not self.waiting, "it is the next"
@@ -159,7 +159,7 @@ class Answers:
         if answers:
             self._output.put([answers])
 
-    def _put(self, context: RequestContext) -> None:
+    def _put(self, context: PendingRequest) -> None:
         try:
             parts = context.take_parts()
         except Exception:
@@ -169,12 +169,12 @@ class Answers:
             return
         self._output.put(parts)
 
-    def _make(self, context: RequestContext, pieces: Pieces) -> bool:
+    def _make(self, context: PendingRequest, pieces: Pieces) -> bool:
         """Have an answer made in pieces; whether it is done."""
         self._is_making = not self.work_on(context, pieces, self._made)
         return not self._is_making
 
-    def work_on(self, context: RequestContext, pieces: Pieces, on_done: Callable[[], None]) -> bool:
+    def work_on(self, context: PendingRequest, pieces: Pieces, on_done: Callable[[], None]) -> bool:
         """Work on an answer, as long as the client is there; whether it is done already."""
         lane = self._host.broker_work if self._client.is_broker else self._host.work
         return lane.begin(

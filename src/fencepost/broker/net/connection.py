@@ -46,12 +46,13 @@ from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.memory_budget import OUTGOING_BYTES_MAX
 from fencepost.broker.net.output import Output
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import API_VERSIONS_KEY, PRODUCE_KEY
 from fencepost.broker.net.remembered_headers import RememberedHeaders
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.turn import COUNTED_S, QUANTUM_BYTES, SMALL_BYTES
 from fencepost.broker.net.unsupported_version import unsupported_version_response
 from fencepost.broker.net.writer import Buffer, writer_for
+from fencepost.runtime.requests.context import ANONYMOUS
 from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
 from fencepost.wire.message import Message
 
@@ -83,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._limit_bytes = listener.max_frame_bytes
         self.routes = listener.routes
         self.listener_name = listener_name
+        self.principal = ANONYMOUS
         self.client_host = "?"
         self.client_port = 0
         self.closed = self.accepted = self.is_broker = False
@@ -476,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
 
-    def _take_bytes(self, context: RequestContext, frame: memoryview, body_start: int) -> bool:
+    def _take_bytes(self, context: PendingRequest, frame: memoryview, body_start: int) -> bool:
         """Whether a request was taken before it is decoded."""
         answers, route = self._answers, context.route
         take_bytes = route.take_bytes
@@ -502,7 +504,7 @@ class Connection(asyncio.BufferedProtocol):
         self._at_work = False
         self.flush()
 
-    def _refuse_version(self, context: RequestContext) -> None:
+    def _refuse_version(self, context: PendingRequest) -> None:
         """Disconnect, except for ApiVersions, whose v0 answer every client can read (KIP-511)."""
         route, version = context.route, context.api_version
         if route.api_key != API_VERSIONS_KEY:
@@ -553,11 +555,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- out -------------------------------------------------------------------------------
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         """See `Replier`."""
         return not self.closed and self._answers.is_next(context)
 
-    def settled(self, context: RequestContext) -> None:
+    def settled(self, context: PendingRequest) -> None:
         """An answer is known: send it, and those behind it that are known, if it is its turn."""
         answers = self._answers
         waiting = answers.waiting
@@ -578,7 +580,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self.closed:
             self._listener.flush_soon(self)
 
-    def stand_in(self, request: Any) -> RequestContext | None:
+    def stand_in(self, request: Any) -> PendingRequest | None:
         """An ordinary context in the place of a usual request; None if the client is gone."""
         if self.closed:
             return None

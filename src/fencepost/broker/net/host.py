@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import Routes
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.turn import Turn
 from fencepost.runtime.cooperative import Lane
 
@@ -59,9 +59,9 @@ class Host(Protocol):
     memory_budget: MemoryBudget
     turn: Turn
     disconnect_log: DisconnectLog
-    new_context: Callable[..., RequestContext]
+    new_context: Callable[..., PendingRequest]
     """Makes what stands for a request until it is answered."""
-    context_again: Callable[..., RequestContext]
+    context_again: Callable[..., PendingRequest]
     """The same for a request that was counted already."""
     produce_runs: ProduceRuns | None
     """Takes usual Produce requests, if anybody does."""

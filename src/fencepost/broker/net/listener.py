@@ -38,8 +38,8 @@ from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.host import ProduceRuns
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import ROUTES, Routes
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.broker.net.turn import Turn
 from fencepost.runtime.cooperative import Lane
@@ -102,9 +102,9 @@ class Listener:
         self.after_read: Callable[[int], None] = lambda reader: None
         """Called when what has arrived on a connection, given by its `id`, has been handled."""
         self.counts = ConnectionCounts()
-        self.new_context: Callable[..., RequestContext] = RequestContext
+        self.new_context: Callable[..., PendingRequest] = PendingRequest
         """Makes what stands for a request until it is answered."""
-        self.context_again: Callable[..., RequestContext] = RequestContext
+        self.context_again: Callable[..., PendingRequest] = PendingRequest
         """The same for a request that was counted already."""
         self.produce_runs: ProduceRuns | None = None
         """Takes usual Produce requests, if anybody does."""

@@ -10,7 +10,7 @@ A node has listeners of two kinds, for clients (`BROKER`) and for the quorum (`C
 API is served on those that `handles` names. The same API may mean different things on them, and has
 two handlers then (Fetch reads topics from a broker, the metadata log from a controller).
 
-A handler is called synchronously from the bytes' arrival with a `RequestContext`, the decoded
+A handler is called synchronously from the bytes' arrival with a `PendingRequest`, the decoded
 request, and the parts of the node that it needs: these are its keyword-only parameters, each with
 the part's class for its annotation, or a named tuple of parts. They are given out when the first
 request of the API comes and the handler's module is loaded (`Routes`), so a handler's signature
@@ -50,15 +50,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
-from fencepost.runtime import cooperative
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.message import Message
 from fencepost.wire.types import Buffer
 
-Pieces = cooperative.Pieces[Message | None]
 Handler = Callable[..., Message | Pieces | None]
-"""Takes a RequestContext, the request, and parts of the node by keyword."""
+"""Takes a PendingRequest, the request, and parts of the node by keyword."""
 BytesHandler = Callable[..., bool | list[Buffer]]
-"""Takes a RequestContext, a frame, where the body starts in it, and parts of the node by keyword.
+"""Takes a PendingRequest, a frame, where the body starts in it, and parts of the node by keyword.
 Says whether it has taken the request; if not, nothing has happened. What it returns instead is the
 answer to a request that `is_next`, as `reply_without_errors` takes it."""
 

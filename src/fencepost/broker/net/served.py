@@ -64,7 +64,7 @@ SERVED: Final = (
     Served(15, "describe_groups", "0-6"),
     Served(16, "list_groups", "0-5"),
     Served(17, "sasl", "0-1", listeners=BOTH),
-    Served(18, "api_versions", "0-4", listeners=BOTH),
+    Served(18, "api_versions", "0-5", listeners=BOTH),
     Served(19, "create_topics", "2-7", listeners=BOTH),
     Served(20, "delete_topics", "1-6", listeners=BOTH),
     Served(21, "delete_records", "0-2"),
@@ -122,6 +122,7 @@ SERVED: Final = (
     Served(80, "add_raft_voter", "0-1", listeners=BOTH),
     Served(81, "remove_raft_voter", "0", listeners=BOTH),
     Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,)),
+    Served(94, "unregister_controller", "0", listeners=BOTH),
 )
 
 SERVED_BY_KIND: Final = {

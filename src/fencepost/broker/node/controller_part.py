@@ -19,7 +19,11 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
-from fencepost.broker.config.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from fencepost.broker.config.features import (
+    KRAFT_VERSION,
+    NEW_CLUSTER_LEVELS,
+    SUPPORTED_FEATURES,
+)
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
@@ -202,9 +206,9 @@ class ControllerPart:
                     for feature in SUPPORTED_FEATURES
                 },
                 first_levels={
-                    feature.name: feature.max_level
-                    for feature in SUPPORTED_FEATURES
-                    if feature is not KRAFT_VERSION  # which the quorum keeps
+                    name: level
+                    for name, level in NEW_CLUSTER_LEVELS.items()
+                    if name != KRAFT_VERSION.name  # which the quorum keeps
                 },
             ),
             core.now_ms(),

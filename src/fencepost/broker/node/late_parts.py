@@ -122,7 +122,7 @@ class LateParts:
             lambda: core.storage.data_dirs,
             lambda: core.image,
             core.storage.preferred,
-            lambda path: path in core.storage.cordoned,
+            lambda path: core.image.has_cordoned_directories and path in core.storage.cordoned,
         )
 
         def limit() -> None:

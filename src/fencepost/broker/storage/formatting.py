@@ -26,6 +26,7 @@ from fencepost.broker.config.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
+    NEW_CLUSTER_LEVELS,
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
 )
@@ -174,7 +175,8 @@ def _voter(node_id: int, listener: str, host: str, port: int, directory_id: Uuid
 
 
 def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, int]:
-    """The level of every feature: as asked, else the newest. FormatError for what cannot be."""
+    """The level of every feature: as asked, else that of new clusters. FormatError for what cannot
+    be."""
     known = {feature.name: feature for feature in SUPPORTED_FEATURES}
     for name, level in asked.items():
         feature = known.get(name)
@@ -184,9 +186,9 @@ def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, 
             raise FormatError(
                 f"{name} goes from {feature.min_level} to {feature.max_level}, not to {level}"
             )
-    levels = {name: feature.max_level for name, feature in known.items()}
+    levels = dict(NEW_CLUSTER_LEVELS)
     levels[KRAFT_VERSION.name] = int(has_voters)
-    metadata_version = asked.get(METADATA_VERSION.name, METADATA_VERSION.max_level)
+    metadata_version = asked.get(METADATA_VERSION.name, levels[METADATA_VERSION.name])
     levels[ELIGIBLE_LEADER_REPLICAS.name] = int(metadata_version >= ELR_BY_DEFAULT_SINCE)
     if metadata_version < TRANSACTION_VERSION_2_SINCE:
         levels[TRANSACTION_VERSION.name] = int(metadata_version >= TRANSACTION_VERSION_1_SINCE)

@@ -75,7 +75,7 @@ GROUPS: Final = GroupConfig(
     min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300, offsets_retention_check_ms=20_000
 )
 FEATURES: Final = (
-    FeatureRange("metadata.version", 7, 30),
+    FeatureRange("metadata.version", 7, 33),
     FeatureRange("kraft.version", 0, 1),
     FeatureRange("eligible.leader.replicas.version", 0, 1),
 )

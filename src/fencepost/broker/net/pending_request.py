@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from fencepost.broker.net.registry import Pieces, Route, Routes
+from fencepost.broker.net.registry import Route, Routes
+from fencepost.runtime.requests.context import Pieces, Principal
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
 from fencepost.wire.message import Message, Struct
@@ -34,6 +35,11 @@ class Replier(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener the client came in by."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
         ...
 
     @property
@@ -67,11 +73,11 @@ class Replier(Protocol):
         """An answer that is made takes so much more (or less) memory."""
         ...
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         """Whether the context's answer would leave now."""
         ...
 
-    def settled(self, context: RequestContext) -> None:
+    def settled(self, context: PendingRequest) -> None:
         """The context's answer is known."""
         ...
 
@@ -84,11 +90,14 @@ class Replier(Protocol):
         ...
 
 
-class RequestContext:
+class PendingRequest:
     """One request in flight: who sent it, and the place of its answer among the responses."""
 
     is_usual: Final = False
     """Whether it is a usual Produce request instead, of which a whole run is answered at once."""
+
+    is_forwarded = False
+    """Whether a broker has passed it on for its client."""
 
     __slots__ = (
         "_buffered_bytes",
@@ -104,6 +113,7 @@ class RequestContext:
         "correlation_id",
         "frame_size_bytes",
         "route",
+        "throttle_time_ms",
     )
 
     def __init__(
@@ -122,6 +132,7 @@ class RequestContext:
         self.client_id = client_id
         self.frame_size_bytes = frame_size_bytes
         self.answered = False
+        self.throttle_time_ms = 0
         self._gone = False
         self._buffered_bytes = 0
         self._parts: list[Buffer] | None = None
@@ -133,6 +144,11 @@ class RequestContext:
     def client_host(self) -> str:
         """The client's address, without port."""
         return self.connection.client_host
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.connection.principal
 
     @property
     def listener_name(self) -> str:
@@ -162,6 +178,10 @@ class RequestContext:
     def have_read(self, size_bytes: int) -> None:
         """The answer has read so many bytes from a log."""
         self.connection.have_read(size_bytes)
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """The client is to wait so long before its next request; see `RequestContext`."""
+        self.throttle_time_ms = max(self.throttle_time_ms, throttle_time_ms)
 
     def comes_from_broker(self) -> None:
         """The client is a broker: what it is sent comes before what clients are."""
@@ -325,6 +345,8 @@ class RequestContext:
         return parts
 
     def _encode(self, message: Message) -> list[Buffer]:
+        if self.throttle_time_ms and hasattr(message, "throttle_time_ms"):
+            message.throttle_time_ms = max(message.throttle_time_ms, self.throttle_time_ms)
         try:
             return encode_response_parts(message, self.api_version, self.correlation_id)
         except EncodeError:
