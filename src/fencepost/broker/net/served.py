@@ -1,7 +1,7 @@
 """What is served, in which versions, on which listeners, and to which clients.
 
 The one list of APIs: ApiVersions answers from it. The last column has the permissions that an API
-asks a client for; what is answered to a client without one is told by the handler.
+asks a client for; the handler says what a client without one is answered.
 
 A row names the module under `broker/apis/` that registers the handler. It is loaded when the first
 request arrives: a start does not wait for sixty modules, most of which a broker may never need.
@@ -60,8 +60,9 @@ class Served(Struct, frozen=True):
     advertise_from: int | None = None
     """A lower minimum to advertise than is served (Produce, KAFKA-18659)."""
     asks: tuple[Permission, ...] = ()
-    """The permissions that a client may be asked for, each for the resources that the request is
-    about. Their handlers ask `runtime.requests.access`; empty: the API is for every client."""
+    """The permissions that Kafka asks a client for, each for the resources that the request is
+    about; empty: the API is for every client. A handler asks `runtime.requests.access` for no
+    others. Those of offsets and listings of groups, and some of transactions, do not ask yet."""
     unstable: int | None = None
     """The version behind `versions`, which Kafka may still change: it is served with
     `unstable.api.versions.enable` alone."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.machines.transaction.ending import Ended, EndTxn
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.add_partitions_to_txn import fenced_for
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import WRITE_TRANSACTIONAL_ID
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.wire.errors import ErrorCode
@@ -19,9 +21,15 @@ VERSION_2_FROM: Final = 5
 
 
 def end_txn(
-    context: RequestContext, request: EndTxnRequest, *, transactions: TransactionCoordinators
+    context: RequestContext,
+    request: EndTxnRequest,
+    *,
+    access: Access,
+    transactions: TransactionCoordinators,
 ) -> EndTxnResponse | None:
     """Have the transaction's coordinator decide."""
+    if refusal := access.refusal(context, WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        return EndTxnResponse(error_code=int(refusal))
     if not request.transactional_id:
         return EndTxnResponse(error_code=int(ErrorCode.INVALID_REQUEST))
 

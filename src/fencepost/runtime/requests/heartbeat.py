@@ -12,15 +12,23 @@ from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import READ_GROUP
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.errors import ErrorCode
 
 
 def heartbeat(
-    context: RequestContext, request: HeartbeatRequest, *, groups: GroupCoordinators
+    context: RequestContext,
+    request: HeartbeatRequest,
+    *,
+    access: Access,
+    groups: GroupCoordinators,
 ) -> HeartbeatResponse | None:
     """Have the group's coordinator decide."""
+    if refusal := access.refusal(context, READ_GROUP, request.group_id):
+        return HeartbeatResponse(error_code=int(refusal))
     if not request.group_id:
         return HeartbeatResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
 

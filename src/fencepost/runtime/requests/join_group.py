@@ -13,7 +13,9 @@ from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import READ_GROUP
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import ReplacedText
@@ -22,10 +24,15 @@ NULL_PROTOCOL_FROM: Final = 7
 
 
 def join_group(
-    context: RequestContext, request: JoinGroupRequest, *, clocks: Clocks, groups: GroupCoordinators
+    context: RequestContext,
+    request: JoinGroupRequest,
+    *,
+    access: Access,
+    clocks: Clocks,
+    groups: GroupCoordinators,
 ) -> JoinGroupResponse | None:
     """Have the group's coordinator decide."""
-    refusal = _refusal(request)
+    refusal = access.refusal(context, READ_GROUP, request.group_id) or _refusal(request)
     if refusal is not ErrorCode.NONE:
         return _response(context, request.member_id, refusal, None)
     member_id = request.member_id  # the request's buffers are used again while its answer waits

@@ -13,7 +13,9 @@ from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import READ_GROUP
 from fencepost.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fencepost.wire.errors import ErrorCode
 
@@ -24,10 +26,13 @@ def leave_group(
     context: RequestContext,
     request: LeaveGroupRequest,
     *,
+    access: Access,
     clocks: Clocks,
     groups: GroupCoordinators,
 ) -> LeaveGroupResponse | None:
     """Have the group's coordinator decide."""
+    if refusal := access.refusal(context, READ_GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=int(refusal))
     if not request.group_id:
         return LeaveGroupResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
     if context.api_version < BATCHED_FROM:

@@ -12,15 +12,24 @@ from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import READ_GROUP
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 
 
 def sync_group(
-    context: RequestContext, request: SyncGroupRequest, *, clocks: Clocks, groups: GroupCoordinators
+    context: RequestContext,
+    request: SyncGroupRequest,
+    *,
+    access: Access,
+    clocks: Clocks,
+    groups: GroupCoordinators,
 ) -> SyncGroupResponse | None:
     """Have the group's coordinator decide."""
+    if refusal := access.refusal(context, READ_GROUP, request.group_id):
+        return SyncGroupResponse(error_code=int(refusal))
     if not request.group_id:
         return SyncGroupResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
 

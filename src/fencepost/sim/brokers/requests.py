@@ -106,8 +106,10 @@ class BrokerRequests:
         self._broker = broker
         self._lane = broker.ports.scheduler.lane()
         self._appends = ObservedAppends(broker)
-        self._partitions = PartitionAccess(Access(), broker.replicas)
+        access = Access()
+        self._partitions = PartitionAccess(access, broker.replicas)
         parts = {
+            Access: access,
             BatchDecompression: _DecompressesAtOnce(),
             Clocks: broker.clocks,
             ClusterMetadata: broker.metadata,
