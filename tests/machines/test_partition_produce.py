@@ -552,6 +552,6 @@ def test_what_a_step_had_decided_that_broke_down_is_never_carried_out(
     with pytest.raises(LookupError):
         leader.produce()
     leader.world.driver.disk_failed(KEY, "it broke down")
-    assert leader.world.replies == {}
+    assert leader.world.replies == {1: ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)}
     assert leader.log.end_offset == 0
     assert leader.machine.is_offline

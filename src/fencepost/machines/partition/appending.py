@@ -7,7 +7,7 @@ durability and the high watermark come along.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.effects import Append, Persist
@@ -116,7 +116,8 @@ class Appending(PartitionPart):
         start_offset = log.start_offset
         append_time_ms = partition.wall_ms if partition.config.log_append_time else -1
         batches: list[RecordBatch] = []
-        taken: list[tuple[Produce, int, ProduceResult]] = []
+        done: list[tuple[Any, ProduceResult]] = []
+        wait = self._acknowledging.wait
         written: set[int] = set()
         is_under = leader.is_under_min_isr(partition.config)
         for produce in produces:
@@ -129,15 +130,14 @@ class Appending(PartitionPart):
             result = ProduceResult(_NO_ERROR, next_offset, append_time_ms, start_offset)
             next_offset += header.last_offset_delta + 1
             batches.append(produce.batch)
-            taken.append((produce, next_offset - 1, result))
+            if produce.acks == 0:
+                done.append((produce.token, result))
+            else:
+                wait(produce, next_offset - 1, result)
         if batches:
             self._append(leader, batches, now_ms)
-            wait = self._acknowledging.wait
-            for produce, last_offset, result in taken:
-                if produce.acks == 0:
-                    self._outbox.reply(produce.token, result)
-                else:
-                    wait(produce, last_offset, result)
+            for token, result in done:
+                self._outbox.reply(token, result)
 
     def _refuses(self, produce: Produce, is_under_min_isr: bool, has_written: bool) -> bool:
         """Whether a batch does not enter the log; then it has its answer, or waits for it.
