@@ -221,7 +221,7 @@ class BatchProducer:
     ) -> None:
         """Commit a consumer group's offsets (of the next records to read) with the transaction.
 
-        With the metadata of a member (`GroupConsumer.consumer_group_metadata`) the coordinator
+        With the metadata of a member (`Consumer.consumer_group_metadata`) the coordinator
         refuses them when the group has rebalanced since; AbortableTransactionError then.
         """
         self.cluster.run(self._driver().send_offsets(offsets, group_metadata))

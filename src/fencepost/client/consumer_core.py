@@ -1,6 +1,6 @@
 """What a consumer does, without I/O: positions, membership of a group, offsets to be committed.
 
-`GroupConsumer` and `AsyncConsumer` are its faces. What takes requests is a conversation here
+`Consumer` and `AsyncConsumer` are its faces. What takes requests is a conversation here
 (`taking_part`, `reading`, `committing`, `leaving`); the rest is plain methods.
 
 A consumer subscribes to topics, as a member of the group `group.id`, or is assigned partitions by
