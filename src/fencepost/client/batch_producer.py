@@ -40,7 +40,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
@@ -71,7 +71,7 @@ IDLE_WAIT_MS = 50.0
 class _Request:
     """One ProduceRequest on its way."""
 
-    token: Token
+    token: Token[Any]
     sent: Sent
     deadline: Deadline
 

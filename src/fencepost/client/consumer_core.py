@@ -413,7 +413,7 @@ class ConsumerCore:
             raise error
         at = TopicPartition(error.topic, error.partition)
         offset = (yield from self._listed({at: None}))[at]
-        log.warning("group %s: %s; reading on at offset %d", self.config.group_id, error, offset)
+        log.warning("group %s: %s; continuing at offset %d", self.config.group_id, error, offset)
         if at in self.positions:
             self.positions[at] = FetchPosition(offset)
 
@@ -429,7 +429,7 @@ class ConsumerCore:
         if fetched.diverging is not None:
             offset = fetched.diverging.end_offset
             log.warning(
-                "group %s: the log of %s was cut below offset %d; reading on at offset %d",
+                "group %s: the log of %s was truncated below offset %d; continuing at offset %d",
                 self.config.group_id,
                 fetched.partition,
                 position.offset,

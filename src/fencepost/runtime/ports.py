@@ -233,7 +233,7 @@ class MachinePorts(ABC):
         try:
             self._hosts[key].log.repair_batch(work.offset, work.batch)
         except (CorruptFileError, ValueError) as error:  # whoever reads it will meet it again
-            log.error("the batch at %d of %s cannot be repaired: %s", work.offset, key, error)
+            log.error("cannot repair the batch at offset %d of %s: %s", work.offset, key, error)
 
     def _snapshots(self, key: Hashable) -> SnapshotPort:
         snapshots = self._hosts[key].snapshots
@@ -247,7 +247,7 @@ class MachinePorts(ABC):
         try:
             token(value)
         except Exception:
-            log.exception("a reply failed")
+            log.exception("sending a reply failed")
 
     def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
         """Arm or disarm the machine's timer of that name."""

@@ -22,8 +22,9 @@ from fencepost.batch import backend
 from fencepost.broker.apis.produce_answers import finish
 from fencepost.broker.apis.produce_partitions import find_usual
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.connection import PRODUCE_KEY, Connection
+from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.registry import PRODUCE_KEY
 from fencepost.broker.net.request_metrics import ALL_TIMED_UP_TO, TIMED_ONE_IN, ApiMetrics
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.replicas import ReplicaManager

@@ -49,7 +49,12 @@ from typing import Any, Final, Protocol, get_type_hints
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
+from fencepost.broker.net.served import (
+    BROKER as BROKER,
+    CONTROLLER as CONTROLLER,
+    SERVED_BY_KIND,
+    Served,
+)
 from fencepost.runtime import cooperative
 from fencepost.wire.message import Message
 from fencepost.wire.types import Buffer

@@ -434,7 +434,8 @@ class AsyncConsumer(ConsumerCore):
             await self.cluster.run(self.beating())
             return
         log.warning(
-            "group %s: nothing was read for %d ms, more than max.poll.interval.ms: leaving",
+            "group %s: the application read nothing for %d ms, more than"
+            " max.poll.interval.ms: leaving",
             self.config.group_id,
             idle_ms,
         )
