@@ -58,7 +58,7 @@ class Settings:
         }
         idle = sorted(key for key in changed if not BROKER_CONFIGS[key].has_effect)
         if idle:
-            log.warning("configs that have no effect here were changed: %s", ", ".join(idle))
+            log.warning("configs were changed that have no effect here: %s", ", ".join(idle))
         for keys, on_change in self._watchers:
             if keys & changed:
                 on_change()
