@@ -27,8 +27,13 @@ test: setup ## all tests: unit, machines, real clients, Spark, both backends
 	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not kafka_tests and not powerloss and not pythons"
 	$(MAKE) --no-print-directory test-pure
 
-test-quick: setup ## the tests that need neither Spark nor foreign clients
-	$(PYTEST) $(PARALLEL) tests -m "not slow and not long and not spark and not clients and not interop and not kafka_tests and not powerloss and not pythons"
+# What decides and what is stored, and the rules of the house: two minutes of two cores.
+QUICK := tests/machines tests/runtime tests/log tests/batch tests/broker/config \
+    tests/test_front_door.py tests/test_import_circles.py tests/test_operations_page.py \
+    tests/test_tidy.py tests/test_where_is_the_rule.py tests/test_words.py
+
+test-quick: setup ## the first to run: no server, no Spark, no other client; under two minutes
+	$(PYTEST) $(PARALLEL) $(QUICK) -m "not slow and not long"
 
 test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch -m "not same_without_c and not long"
@@ -36,7 +41,7 @@ test-pure: setup ## codec and record batches again without the C extensions
 test-long: setup ## more seeds, longer lives and larger worlds than `make test` has time for
 	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not kafka_tests and not powerloss"
 
-check: setup ## format, lint, types (strict where it counts), import contract
+check: setup ## format, lint, types (strict), import contract
 	$(BIN)/ruff format --check src tests benchmarks tools examples docs/conf.py
 	$(BIN)/ruff check src tests benchmarks tools examples docs/conf.py
 	$(BIN)/mypy

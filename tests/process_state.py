@@ -94,7 +94,7 @@ class ProcessState:
 
 
 def _loggers() -> dict[str, tuple[int, tuple[logging.Handler, ...], bool, bool]]:
-    found = {"": logging.root}
+    found: dict[str, logging.Logger] = {"": logging.root}
     for name, one in logging.root.manager.loggerDict.items():
         if name.startswith(OURS) and isinstance(one, logging.Logger):
             found[name] = one

@@ -22,7 +22,7 @@ from fencepost.cli.main import build_parser
 from fencepost.spark import options as spark_options
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 OURS = [path for path in DOCS if path.name != "ARCHITECTURE.md"]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN_TIMEOUT_S = 240
@@ -234,7 +234,7 @@ def test_commands_that_are_shown_exist(capsys: pytest.CaptureFixture[str]):
 
 def accepted(words: list[str]) -> bool:
     """Whether the command line takes these words; in prose an action may stand alone."""
-    if words == ["--version"] or (len(words) > 1 and words[1:] == ["--help"]):
+    if words in (["--version"], ["--help"]) or (len(words) > 1 and words[1:] == ["--help"]):
         return True
     words = cluster_options_last(words)
     parser = build_parser(words[0])
@@ -323,8 +323,18 @@ def run(
 @pytest.mark.parametrize("block", marked("python", "# runs"), ids=str)
 def test_python_blocks_run(block: Block, environment: dict[str, str], tmp_path: Path):
     script = tmp_path / "block.py"
-    script.write_text(block.text)
+    script.write_text(block.text.replace("127.0.0.1:9092", environment["FENCEPOST_BOOTSTRAP"]))
     run([sys.executable, str(script)], environment, tmp_path)
+
+
+@pytest.mark.slow
+def test_blocks_that_build_on_each_other_run_in_order(environment: dict[str, str], tmp_path: Path):
+    """The examples of the clients' ten names, in one process, as a reader would try them."""
+    found = marked("python", "# runs in order")
+    assert {one.path.name for one in found} == {"CLIENT.md"}
+    script = tmp_path / "blocks.py"
+    script.write_text("\n".join(f"# {one}\n{one.text}" for one in found) + 'print("all ran")\n')
+    assert "all ran" in run([sys.executable, str(script)], environment, tmp_path)
 
 
 @pytest.mark.slow

@@ -42,6 +42,7 @@ def logged() -> set[tuple[str, str]]:
         assert isinstance(call.func, ast.Attribute)
         line = call.args[CALLS[call.func.attr]]
         assert isinstance(line, ast.Constant), f"{logger}:{call.lineno}: no line of its own"
+        assert isinstance(line.value, str)
         found.add((logger, FORMAT.sub("…", line.value)))
     return found
 

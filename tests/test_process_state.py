@@ -85,7 +85,7 @@ def run(directory: Path, tests: str) -> dict[str, list[str]]:
 
 def test_what_is_left_behind_fails_its_own_test_and_no_other(tmp_path: Path):
     tests = "import gc, logging, os, signal, subprocess, sys\n"
-    expected = {}
+    expected: dict[str, list[str]] = {}
     for name, leaves in LEAVING.items():
         tests += f"def test_{name}():\n    {leaves}\ndef test_after_{name}():\n    pass\n"
         expected |= {name: ["PASSED", "ERROR"], f"after_{name}": ["PASSED"]}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -128,7 +128,8 @@ def read(pages: dict[str, str]) -> dict[str, FieldReader]:
 
 def paths(listed: list[Row]) -> list[tuple[str, Row]]:
     """Every row with the names from the message down."""
-    found, above = [], []
+    found: list[Any] = []
+    above: list[Any] = []
     for row in listed:
         del above[row.depth :]
         above.append(row.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+FOLDERS = ("src", "tests", "docs", "benchmarks", "examples", "tools", "requirements")
 FUNCTION_LINES_MAX = 60
 LINE_COLUMNS_MAX = 100
 # A path of one developer's machine, or an address that only works on one network.
@@ -51,12 +52,13 @@ def test_lines_stay_short():
 def test_sources_name_no_machine_and_no_registry():
     everything = [
         path
-        for folder in ("src", "tests", "docs", "benchmarks", "examples", "tools", "requirements")
+        for folder in (*FOLDERS, ".github")
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and path.suffix in {".py", ".pyx", ".pxi", ".md", ".txt", ".yml", ".toml"}
         and path != Path(__file__).resolve()
     ]
+    everything += [*ROOT.glob("*.md"), *ROOT.glob("*.toml"), *ROOT.glob(".*.yaml")]
     named = [str(path.relative_to(ROOT)) for path in everything if FOREIGN.search(path.read_text())]
     assert not named
 

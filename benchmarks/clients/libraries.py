@@ -209,9 +209,9 @@ def fencepost_produce(
 def fencepost_consume(bootstrap: str, topic: str, records: int) -> None:
     """A member of a group of its own."""
     from fencepost.client.cluster import Cluster
-    from fencepost.client.group_consumer import GroupConsumer
+    from fencepost.client.consumer import Consumer
 
-    with Cluster(bootstrap, **settings()) as cluster, GroupConsumer(cluster, [topic]) as consumer:
+    with Cluster(bootstrap, **settings()) as cluster, Consumer(cluster, [topic]) as consumer:
         got = 0
         while got < records:
             for fetched in consumer.poll():

@@ -14,7 +14,7 @@ from fencepost.cli.groups_offsets import _before_now_ms, existing
 from fencepost.cli.times import now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
-from fencepost.client.group_consumer import GroupConsumer
+from fencepost.client.consumer import Consumer
 from fencepost.client.groups import CommittedOffset, GroupDescription
 from fencepost.client.lag import PartitionLag
 from fencepost.client.metadata import TopicPartition
@@ -43,14 +43,14 @@ def test_a_group_is_described_with_its_lag(
 
     def poll_until_stopped() -> None:
         """There is nothing to assign of a topic that is not there."""
-        with Cluster(served, **settings) as cluster, GroupConsumer(cluster, [f"{topic}-x"]) as idle:
+        with Cluster(served, **settings) as cluster, Consumer(cluster, [f"{topic}-x"]) as idle:
             while not stopped.is_set():
                 idle.poll()
 
     polling = threading.Thread(target=poll_until_stopped)
     polling.start()
     try:
-        with Cluster(served, **settings) as cluster, GroupConsumer(cluster, [topic]) as member:
+        with Cluster(served, **settings) as cluster, Consumer(cluster, [topic]) as member:
 
             def told_of_both() -> Any:
                 member.poll()
@@ -210,7 +210,7 @@ def test_committed_offsets_are_deleted_by_partition(
     ]
     assert reset(run, group) == {0: 0}
     settings: dict[str, Any] = {"group_id": group, "heartbeat_interval_ms": 50}
-    with Cluster(served, **settings) as joined, GroupConsumer(joined, [topic]) as member:
+    with Cluster(served, **settings) as joined, Consumer(joined, [topic]) as member:
         eventually(lambda: member.poll() or member.assignment, "an assignment")
         refused = run("groups", "delete-offsets", group, topic)
         dry = run("groups", "offsets", group, "--topic", topic, "--to", "1", "--dry-run")

@@ -16,6 +16,7 @@ from fencepost.cli.main import main
 from fencepost.client.admin import TOPIC_RESOURCE, Admin, ConfigChange
 from fencepost.client.aio import AsyncCluster, AsyncProducer
 from fencepost.client.cluster import Cluster
+from fencepost.client.consumer import Consumer
 from fencepost.client.errors import (
     AbortableTransactionError,
     ClientError,
@@ -23,7 +24,6 @@ from fencepost.client.errors import (
 )
 from fencepost.client.features import FeatureAdmin
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
@@ -218,7 +218,7 @@ def test_group_consumer_and_command_line_read_committed(
         group_id=group, auto_offset_reset="earliest", isolation_level="read_committed"
     )
     found: list[bytes] = []
-    with GroupConsumer(cluster, [topic]) as consumer:
+    with Consumer(cluster, [topic]) as consumer:
         part = TopicPartition(topic, 0)
         stable = list_offsets(cluster, {part: LATEST})[part].offset
         while part not in consumer.positions or consumer.positions[part].offset < stable:

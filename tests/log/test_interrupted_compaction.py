@@ -147,7 +147,7 @@ def test_a_damaged_copy_replaces_nothing(already_deleted, caplog):
         again = reopen(disk, recovery_point=log.end_offset)
         assert contents(again) == everything, what
         assert again.segment_base_offsets == log.segment_base_offsets
-        assert f"{name} is set aside" in caplog.text
+        assert f"/{name}: " in caplog.text
         assert disk.read(f"{LOG}/{name}.aside") == damaged
         disk.process_death()
         assert contents(reopen(disk)) == everything

@@ -163,7 +163,7 @@ def test_a_partition_whose_directory_was_lost_is_missed(disk, caplog):
         disk.unlink(f"/data/t-0/{name}")
     disk.rmdir("/data/t-0")
     create(open_dir(disk))
-    assert caplog.messages == ["/data/t-0 is gone; it begins anew"]
+    assert caplog.messages == ["/data/t-0 no longer exists; creating an empty log"]
 
 
 def test_a_partition_that_is_set_aside_leaves_the_rest_to_be_closed_in_order(disk):

@@ -79,7 +79,7 @@ def test_a_file_system_without_the_flag_is_read_as_ever_and_named_once(
             assert file.read_at(300_000, 0) == DATA
             assert disk.read(file.path) == DATA
     (line,) = caplog.messages
-    assert "does not tell what is in the page cache" in line
+    assert "does not say what is in the page cache" in line
 
 
 def test_a_file_system_without_the_flag_says_nothing_of_another(world, tmp_path, monkeypatch):

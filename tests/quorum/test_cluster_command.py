@@ -314,7 +314,7 @@ def test_voters_come_and_go(cluster: QuorumCluster):
     nobody = fencepost("quorum", "remove-voter", "--id", "99", "-b", servers, code=2)
     assert "the voters are" in nobody
     said = node.log_path.read_text()
-    joined, left = said.find("is a voter of the quorum now"), said.find("is no voter of the quorum")
+    joined, left = said.find("is now a voter of"), said.find("is no longer a voter of")
     assert 0 <= joined < left
     node.stop()
     del cluster.controllers[id_]

@@ -56,7 +56,8 @@ def test_a_follower_fetches_again_what_is_corrupt(
     offset = corrupt(node, share)
     node.start()
     node.wait_until_ready()
-    assert f"the log is truncated to offset {offset} and fetched again" in node.log_path.read_text()
+    said = node.log_path.read_text()
+    assert f"truncating the log to offset {offset} and fetching it again" in said
 
     def is_whole_again() -> bool:
         """Not byte for byte what it was: elections may have cut off what nobody had committed."""

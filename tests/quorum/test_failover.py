@@ -43,7 +43,7 @@ def test_paused_leader(cluster: QuorumCluster, writer: TopicWriter):
 def test_leader_stopped_in_order_hands_over(cluster: QuorumCluster, writer: TopicWriter):
     leader = cluster.leader_id()
     assert cluster.controllers[leader].stop() == 0
-    assert "handing over" in cluster.controllers[leader].log_tail
+    assert "resigning" in cluster.controllers[leader].log_tail
     writer.wait_for_more()
     assert cluster.leader_id() != leader
     wait_for_topics(cluster, writer.stop())
@@ -102,6 +102,6 @@ def test_an_orderly_stop_of_all_is_nothing_to_worry_about():
         all_at_once.stop()
         logs = {node.name: node.log_path.read_text() for node in all_at_once.nodes.values()}
     for name, text in logs.items():
-        assert "was not closed in order" not in text, "at the first start there is nothing to check"
+        assert "was not closed cleanly" not in text, "at the first start there is nothing to check"
         end = text[text.index("SIGTERM received") :]
         assert " ERROR " not in end and " WARNING " not in end, (name, end)

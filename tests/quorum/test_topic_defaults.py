@@ -73,7 +73,7 @@ def test_both_logs_and_configs_describe_say_whose_file_counts(
     said = warnings_of(cluster, BROKER)
     assert f"{taken} of the active controller, node 1" in said
     assert f"{taken} of this controller" in warnings_of(cluster, CONTROLLER)
-    overridden = "min.insync.replicas=2 of this node's file is not used: all brokers share"
+    overridden = "ignoring min.insync.replicas=2 of this node's file: the cluster-wide value is"
     assert f"{overridden} min.insync.replicas=1" in said
     assert "min.insync.replicas" not in warnings_of(cluster, CONTROLLER)
     capsys.readouterr()

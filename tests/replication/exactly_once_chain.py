@@ -30,8 +30,8 @@ def instance_id(name: str) -> str | None:
 def ours(servers: str, group: str, name: str, source: str, target: str) -> None:
     """With fencepost.client, which goes on where it stood when a transaction has to be aborted."""
     from fencepost.client.cluster import Cluster
+    from fencepost.client.consumer import Consumer
     from fencepost.client.errors import AbortableTransactionError
-    from fencepost.client.group_consumer import GroupConsumer
     from fencepost.client.metadata import CommittedOffset
     from fencepost.client.producer import Producer
 
@@ -53,7 +53,7 @@ def ours(servers: str, group: str, name: str, source: str, target: str) -> None:
     )
     producer = Producer(writing)
     producer.init_transactions()
-    consumer = GroupConsumer(reading, [source])
+    consumer = Consumer(reading, [source])
     while True:
         faulthandler.dump_traceback_later(TURN_TIMEOUT_S * 2, exit=True)
         found = consumer.poll()

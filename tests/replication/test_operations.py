@@ -138,7 +138,7 @@ def test_a_data_disk_is_replaced(cluster: Site) -> None:
     cluster.run(start)
     there = [one.name for one in disk.parent.glob("disk*/orders-*")]
     assert set(lost) <= set(there)
-    assert f"{disk} was empty and is formatted" in cluster.node("h3").log_tail
+    assert f"{disk} was empty; formatted it" in cluster.node("h3").log_tail
     assert replicas(cluster) == {1, 2, 3}
 
 

@@ -13,7 +13,7 @@ from fencepost.wire.api.broker_registration import Listener
 from fencepost.wire.errors import ErrorCode
 
 from ..machines.controller_fixtures import SESSION_MS, Bench
-from .metadata.metadata_world import WorldTimers
+from ..timers import ManualTimers
 
 INTERVAL_MS = 100
 OWN_ID = 9
@@ -26,7 +26,7 @@ class World:
         self.bench = Bench()
         self.bench.brokers(1, 2, 3)
         self.bench.create("t", assignments=[(0, [1, 2, 3])])
-        self.timers = WorldTimers()
+        self.timers = ManualTimers()
         self.timers.now_ms = self.bench.now_ms
         self.is_active = False
         self.connections: dict[int, object] = {}

@@ -244,7 +244,7 @@ def test_a_fetcher_that_breaks_down_is_replaced(caplog: pytest.LogCaptureFixture
     world.follow(hosted)
     key = FetcherKey(2, 0, 1)
     world.fetchers.broken(key, "a mistake")
-    assert "broke down: a mistake" in caplog.text
+    assert "failed: a mistake" in caplog.text
     world.fetchers.broken(key, "again")
     world.pass_time(world.ports.now + 1_000)
     assert len(world.asked) == 2

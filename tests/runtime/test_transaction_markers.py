@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
@@ -30,38 +27,16 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from ..marker_answers import answer_to_markers
+from ..timers import ManualTimers
 
 HERE, THERE, ELSEWHERE = 1, 2, 3
-
-
-class Timers:
-    """A queue of deadlines; `pass_ms` lets time pass."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
-
-    def after(self, delay_ms: int, callback: Callable[[], None]) -> Any:
-        """Run `callback` later."""
-        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), callback))
-
-    at = after
-
-    def pass_ms(self, duration_ms: int) -> None:
-        """Run what is due."""
-        end_ms = self.now_ms + duration_ms
-        while self._queue and self._queue[0][0] <= end_ms:
-            self.now_ms, _, callback = heapq.heappop(self._queue)
-            callback()
-        self.now_ms = end_ms
 
 
 class World:
     """A sender, a cluster of three brokers, and leaders that answer when they are told to."""
 
     def __init__(self) -> None:
-        self.timers = Timers()
+        self.timers = ManualTimers()
         self.image = image_of({"orders": [HERE, THERE, THERE, ELSEWHERE]})
         self.asked: list[tuple[int, WriteTxnMarkersRequest, Any, Any]] = []
         self.written: list[tuple[str, frozenset[TopicPartition]]] = []
@@ -200,7 +175,7 @@ def test_what_is_refused_goes_to_the_leader_of_then(error: ErrorCode) -> None:
     world.answer(THERE, {2: error})
     assert world.written == [("t5", {("orders", 1)})] and not world.asked
     world.image = image_of({"orders": [HERE, THERE, ELSEWHERE, ELSEWHERE]})
-    world.timers.pass_ms(FIRST_RETRY_MS)
+    world.timers.advance(FIRST_RETRY_MS)
     (request, *_) = world.take(ELSEWHERE)
     assert request.markers[0].topics[0].partition_indexes == [2]
 
@@ -226,14 +201,14 @@ def test_a_leader_that_knows_of_somebody_later_is_asked_again_seldom(error: Erro
     world.answer(HERE)
     assert [done for _, done in world.written] == [{("orders", 1)}, {("orders", 0)}]
     assert (world.sender.waiting, world.sender.refused) == (1, 1)
-    world.timers.pass_ms(REFUSED_RETRY_MS - 1)
+    world.timers.advance(REFUSED_RETRY_MS - 1)
     assert not world.asked
-    world.timers.pass_ms(1)
+    world.timers.advance(1)
     world.answer(THERE, {2: error})
     (told,) = world.told
     for fact in ("'t5'", "orders-2", error.name, "producer 5, epoch 4, coordinator epoch 17"):
         assert fact in told
-    world.timers.pass_ms(REFUSED_RETRY_MS)
+    world.timers.advance(REFUSED_RETRY_MS)
     world.answer(THERE)
     assert world.sender.waiting == world.sender.refused == 0
 
@@ -243,7 +218,7 @@ def test_an_unexpected_error_is_told_once() -> None:
     world.sender.begin(9, 17, ending(5, 1))
     for _ in range(3):
         world.answer(THERE, {1: ErrorCode.CORRUPT_MESSAGE})
-        world.timers.pass_ms(MAX_RETRY_MS)
+        world.timers.advance(MAX_RETRY_MS)
     assert world.told == ["the marker of 't5' in orders-1: CORRUPT_MESSAGE"]
 
 
@@ -251,9 +226,9 @@ def test_a_broken_connection_and_a_missing_answer_are_tried_again() -> None:
     world = World()
     world.sender.begin(9, 17, ending(5, 1))
     world.take(THERE)[2]("the peer closed the connection")
-    world.timers.pass_ms(FIRST_RETRY_MS)
+    world.timers.advance(FIRST_RETRY_MS)
     world.take(THERE)[1](WriteTxnMarkersResponse())
-    world.timers.pass_ms(10 * FIRST_RETRY_MS)
+    world.timers.advance(10 * FIRST_RETRY_MS)
     world.answer(THERE)
     assert world.written == [("t5", {("orders", 1)})]
 
@@ -263,14 +238,14 @@ def test_a_partition_without_a_leader_is_waited_for_and_a_deleted_topic_is_not()
     world.image = image_of({"orders": [-1]})
     world.sender.begin(9, 17, ending(5, 0))
     assert not world.asked and world.sender.without_leader == 1
-    world.timers.pass_ms(FIRST_RETRY_MS)
+    world.timers.advance(FIRST_RETRY_MS)
     assert not world.asked and world.sender.without_leader == 1
     world.image = image_of({"orders": [THERE]})
-    world.timers.pass_ms(2 * FIRST_RETRY_MS)
+    world.timers.advance(2 * FIRST_RETRY_MS)
     assert world.sender.without_leader == 0
     world.take(THERE)[2]("gone")
     world.image = image_of({})
-    world.timers.pass_ms(10 * FIRST_RETRY_MS)
+    world.timers.advance(10 * FIRST_RETRY_MS)
     assert world.written == [("t5", {("orders", 0)})]
 
 
@@ -297,7 +272,7 @@ def test_a_sender_that_is_closed_does_nothing() -> None:
     world.sender.begin(9, 17, ending(5, 1))
     world.sender.close()
     world.take(THERE)[2]("this node is stopping")
-    world.timers.pass_ms(10_000)
+    world.timers.advance(10_000)
     world.sender.begin(9, 17, ending(6, 1))
     assert not world.asked and not world.written
 
@@ -331,7 +306,7 @@ def test_what_was_refused_before_is_not_asked_for_again() -> None:
     world.sender.begin(9, 17, ending(5, 1))
     world.answer(THERE, {1: ErrorCode.TRANSACTION_COORDINATOR_FENCED})
     world.sender.begin(9, 18, ending(5, 1))
-    world.timers.pass_ms(2 * REFUSED_RETRY_MS)
+    world.timers.advance(2 * REFUSED_RETRY_MS)
     ((_, request, *_),) = world.asked
     assert [marker.coordinator_epoch for marker in request.markers] == [18]
     assert world.sender.refused == 0
@@ -346,7 +321,7 @@ def test_a_leader_that_is_fenced_is_not_asked() -> None:
     assert not world.asked and world.sender.without_leader == 1
     world.sender.begin(9, 18, ending(5, 1))
     world.image = alive
-    world.timers.pass_ms(FIRST_RETRY_MS)
+    world.timers.advance(FIRST_RETRY_MS)
     assert world.sender.without_leader == 0, "of what was dropped, too"
     world.answer(THERE)
     assert world.written == [("t5", {("orders", 1)})]
@@ -364,11 +339,11 @@ def test_the_pause_grows_while_a_leader_refuses() -> None:
     world.sender.begin(9, 17, ending(5, 1))
     for _ in range(8):
         world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-        world.timers.pass_ms(MAX_RETRY_MS)
+        world.timers.advance(MAX_RETRY_MS)
     world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-    world.timers.pass_ms(MAX_RETRY_MS // 4)
+    world.timers.advance(MAX_RETRY_MS // 4)
     assert not world.asked
-    world.timers.pass_ms(MAX_RETRY_MS)
+    world.timers.advance(MAX_RETRY_MS)
     world.answer(THERE)
     assert world.written == [("t5", {("orders", 1)})]
 
@@ -378,7 +353,7 @@ def slow_retries(world: World) -> None:
     world.sender.begin(9, 17, ending(5, 1))
     for _ in range(8):
         world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-        world.timers.pass_ms(2 * MAX_RETRY_MS)
+        world.timers.advance(2 * MAX_RETRY_MS)
     world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     assert not world.asked
 
@@ -390,7 +365,7 @@ def test_the_new_leader_is_asked_as_soon_as_the_metadata_name_it() -> None:
     world.apply(image_of({"orders": [HERE, ELSEWHERE, THERE, ELSEWHERE]}, 1))
     world.answer(ELSEWHERE)
     assert world.written == [("t5", {("orders", 1)})]
-    world.timers.pass_ms(2 * MAX_RETRY_MS)
+    world.timers.advance(2 * MAX_RETRY_MS)
     assert not world.asked, "the pause that was under way is over"
 
 
@@ -400,7 +375,7 @@ def test_a_leader_that_leads_again_in_a_new_epoch_is_asked_at_once() -> None:
     world.apply(image_of({"orders": [HERE, THERE, THERE, ELSEWHERE]}, 1))
     world.answer(THERE, {1: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     assert not world.asked
-    world.timers.pass_ms(2 * FIRST_RETRY_MS)
+    world.timers.advance(2 * FIRST_RETRY_MS)
     assert world.asked, "it gets the short pauses of a new leader"
 
 
@@ -476,7 +451,7 @@ def test_the_leaders_of_many_partitions_are_looked_up_in_pieces() -> None:
     for _ in range(10):
         for node_id in [asked[0] for asked in world.asked]:
             world.answer(node_id)
-        world.timers.pass_ms(1)
+        world.timers.advance(1)
     assert frozenset().union(*(done for _, done in world.written)) == wide.partitions
 
 
@@ -497,7 +472,7 @@ def pass_turns(world: World, turns: int, counts: list[int]) -> None:
     """Answer everything; in no turn are more leaders looked up than one has room for."""
     for _ in range(turns):
         before = counts[0]
-        world.timers.pass_ms(1)
+        world.timers.advance(1)
         assert counts[0] - before <= ROUTED_AT_ONCE
         for node_id in [asked[0] for asked in world.asked]:
             world.answer(node_id)
@@ -553,6 +528,6 @@ def test_a_coordinator_in_trouble_does_not_keep_others_from_their_turn() -> None
     world.sender.on_written = fails_once
     with pytest.raises(RuntimeError):
         world.sender.begin(9, 17, ending(1, 1), ending(2, 1))
-    world.timers.pass_ms(1)
+    world.timers.advance(1)
     world.sender.begin(9, 17, ending(3, 1))
     assert [name for name, _ in world.written] == ["t2", "t3"]

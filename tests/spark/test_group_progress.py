@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
-from fencepost.client.group_consumer import GroupConsumer
+from fencepost.client.consumer import Consumer
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.spark.group_progress import PAUSE_S, GroupProgress
 from fencepost.spark.options import OptionError, source_options
@@ -59,7 +59,7 @@ def test_a_group_with_members_does_not_stop_a_query(
         config = replace(cluster.config, group_id=group)
         progress = GroupProgress(options(served, topic, group), clock=lambda: now)
         with Cluster(config=config) as other:
-            consumer = GroupConsumer(other, [topic])
+            consumer = Consumer(other, [topic])
             while not consumer.assignment:
                 consumer.poll(100)
             for _ in range(5):

@@ -143,5 +143,5 @@ def test_a_cluster_that_does_not_answer_costs_what_only_it_knows(
         listener = LagListener(properties, interval_s=3600)
         listener.onQueryProgress(Event)
         listener.close()
-    assert "query i: the cluster does not tell its lag" in caplog.text
+    assert "query i: cannot read its lag from the cluster" in caplog.text
     assert "query i batch 7: 5 records behind" in caplog.text

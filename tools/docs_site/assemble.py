@@ -13,8 +13,10 @@ DOCS = ROOT / "docs"
 START = "index.md"
 GUIDES = (
     "README",
+    "OVERVIEW",
     "GUIDE",
     "OPERATIONS",
+    "CLIENT",
     "SPARK",
     "CODEC",
     "FORMATS",
@@ -25,6 +27,9 @@ GUIDES = (
     "SIMULATOR",
     "PERFORMANCE",
     "SCALE",
+    "CONTRIBUTING",
+    "CHANGELOG",
+    "SECURITY",
 )
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
 
@@ -87,7 +92,7 @@ def generated_pages() -> Iterator[tuple[str, str]]:
 
 def hand_written() -> list[Path]:
     """The pages that people wrote."""
-    return [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
 
 
 def with_local_links(text: str, folder: Path) -> str:

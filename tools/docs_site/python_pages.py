@@ -54,18 +54,22 @@ PAGES = (
     Page(
         "clients",
         "Clients",
-        "Blocking clients for any Kafka-compatible cluster.",
+        "Clients for any Kafka-compatible cluster, blocking and for asyncio.",
         {
             "fencepost.client.config": ("ClientConfig",),
             "fencepost.client.cluster": (),
             "fencepost.client.producer": (),
             "fencepost.client.batch_producer": (),
+            "fencepost.client.consumer": (),
             "fencepost.client.fetcher": (),
             "fencepost.client.offsets": (),
             "fencepost.client.admin": (),
             "fencepost.client.groups": (),
             "fencepost.client.metadata": (),
             "fencepost.client.errors": (),
+            "fencepost.client.aio.cluster": (),
+            "fencepost.client.aio.producer": (),
+            "fencepost.client.aio.consumer": (),
         },
     ),
     Page(

@@ -11,8 +11,8 @@ from fencepost.cli.consume_topics import topics_of
 from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import terminated_like_interrupted
 from fencepost.cli.record_printer import Printer
+from fencepost.client.consumer import Consumer
 from fencepost.client.errors import BrokerError
-from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.offsets import LATEST, list_offsets
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def consume_as_member(arguments: argparse.Namespace, printer: Printer) -> None:
         ) as cluster,
     ):
         topics = topics_of(cluster, arguments)  # or the group would wait for them in silence
-        with GroupConsumer(cluster, topics) as consumer:
+        with Consumer(cluster, topics) as consumer:
             _Member(consumer, printer, follows=arguments.follow).run()
 
 
 class _Member:
-    def __init__(self, consumer: GroupConsumer, printer: Printer, *, follows: bool) -> None:
+    def __init__(self, consumer: Consumer, printer: Printer, *, follows: bool) -> None:
         self._consumer = consumer
         self._printer = printer
         self._follows = follows

@@ -205,7 +205,7 @@ class _Load:
 @command
 def consume(arguments: argparse.Namespace) -> int:
     """Read as a member of a group, and print what a second brought."""
-    from fencepost.client.group_consumer import GroupConsumer
+    from fencepost.client.consumer import Consumer
 
     check_number("--num-records", arguments.num_records, 1, INT64_MAX)
     check_number("--idle-timeout-ms", arguments.idle_timeout_ms, 1, INT32_MAX)
@@ -222,7 +222,7 @@ def consume(arguments: argparse.Namespace) -> int:
         if not (arguments.hide_header or arguments.json):
             print(figures.header(), flush=True)
         figures.begin()
-        with GroupConsumer(cluster, [arguments.topic]) as consumer:
+        with Consumer(cluster, [arguments.topic]) as consumer:
             idle_since = time.monotonic()
             while figures.records < arguments.num_records:
                 before, rebalances = time.monotonic(), consumer.rebalances

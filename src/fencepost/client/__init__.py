@@ -1,1 +1,65 @@
-"""Blocking Kafka clients: connections, cluster metadata, admin, producer, fetcher."""
+"""Kafka clients for any cluster that speaks Kafka's protocol: blocking ones and for asyncio.
+
+    from fencepost.client import Cluster, Consumer, Producer
+
+The ten names of `__all__` are the public interface; docs/CLIENT.md has an example for each. The
+modules of this package are public where that page names them, and otherwise may change.
+
+A name is imported when it is first used: a broker, which needs the protocol half alone, loads no
+producer, and a blocking client no event loop.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.aio.cluster import AsyncCluster
+    from fencepost.client.aio.consumer import AsyncConsumer
+    from fencepost.client.aio.producer import AsyncProducer
+    from fencepost.client.cluster import Cluster
+    from fencepost.client.config import ClientConfig
+    from fencepost.client.consumer import Consumer
+    from fencepost.client.errors import ClientError
+    from fencepost.client.metadata import TopicPartition
+    from fencepost.client.producer import Producer
+
+__all__ = [
+    "Admin",
+    "AsyncCluster",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "ClientConfig",
+    "ClientError",
+    "Cluster",
+    "Consumer",
+    "Producer",
+    "TopicPartition",
+]
+
+_MODULES = {
+    "Admin": "admin",
+    "AsyncCluster": "aio.cluster",
+    "AsyncConsumer": "aio.consumer",
+    "AsyncProducer": "aio.producer",
+    "ClientConfig": "config",
+    "ClientError": "errors",
+    "Cluster": "cluster",
+    "Consumer": "consumer",
+    "Producer": "producer",
+    "TopicPartition": "metadata",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -40,7 +40,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
@@ -71,7 +71,7 @@ IDLE_WAIT_MS = 50.0
 class _Request:
     """One ProduceRequest on its way."""
 
-    token: Token
+    token: Token[Any]
     sent: Sent
     deadline: Deadline
 
@@ -221,7 +221,7 @@ class BatchProducer:
     ) -> None:
         """Commit a consumer group's offsets (of the next records to read) with the transaction.
 
-        With the metadata of a member (`GroupConsumer.consumer_group_metadata`) the coordinator
+        With the metadata of a member (`Consumer.consumer_group_metadata`) the coordinator
         refuses them when the group has rebalanced since; AbortableTransactionError then.
         """
         self.cluster.run(self._driver().send_offsets(offsets, group_metadata))

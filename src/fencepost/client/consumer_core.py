@@ -1,6 +1,6 @@
 """What a consumer does, without I/O: positions, membership of a group, offsets to be committed.
 
-`GroupConsumer` and `AsyncConsumer` are its faces. What takes requests is a conversation here
+`Consumer` and `AsyncConsumer` are its faces. What takes requests is a conversation here
 (`taking_part`, `reading`, `committing`, `leaving`); the rest is plain methods.
 
 A consumer subscribes to topics, as a member of the group `group.id`, or is assigned partitions by
@@ -413,7 +413,7 @@ class ConsumerCore:
             raise error
         at = TopicPartition(error.topic, error.partition)
         offset = (yield from self._listed({at: None}))[at]
-        log.warning("group %s: %s; reading on at offset %d", self.config.group_id, error, offset)
+        log.warning("group %s: %s; continuing at offset %d", self.config.group_id, error, offset)
         if at in self.positions:
             self.positions[at] = FetchPosition(offset)
 
@@ -429,7 +429,7 @@ class ConsumerCore:
         if fetched.diverging is not None:
             offset = fetched.diverging.end_offset
             log.warning(
-                "group %s: the log of %s was cut below offset %d; reading on at offset %d",
+                "group %s: the log of %s was truncated below offset %d; continuing at offset %d",
                 self.config.group_id,
                 fetched.partition,
                 position.offset,

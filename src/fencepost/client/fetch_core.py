@@ -211,7 +211,7 @@ class FetchCore:
             else:
                 _, wanted = groups.setdefault(node.node_id, (connection, {}))
                 wanted[TopicPartition(*partition)] = (position, epoch)
-        asked: list[tuple[Exchange, Wanted]] = []
+        asked: list[tuple[Exchange[Any], Wanted]] = []
         for node_id, (connection, wanted) in groups.items():
             buffer = self._buffers.setdefault(node_id, ReceiveBuffer())
             try:

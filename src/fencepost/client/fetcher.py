@@ -12,6 +12,7 @@ LogTruncated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
@@ -81,7 +82,7 @@ class Fetcher(FetchCore):
         position = FetchPosition(start_offset, last_epoch)
         left = _Left(end_offset, self.cluster.config.max_partition_fetch_bytes)
         buffer = ReceiveBuffer()
-        pending: tuple[Connection, Token] | None = None
+        pending: tuple[Connection, Token[Any]] | None = None
         backoff = self.cluster.backoff()
         give_up_on_unknown = self.cluster.unknown_topic_limit()
         deadline = self.cluster.deadline(stall_timeout_ms)
@@ -124,7 +125,7 @@ class Fetcher(FetchCore):
         deadline: Deadline,
         left: _Left,
         least_leader_epoch: int = -1,
-    ) -> tuple[Connection, Token]:
+    ) -> tuple[Connection, Token[Any]]:
         node, epoch = self.cluster.leader(*partition, deadline)
         if 0 <= epoch < least_leader_epoch:
             raise BrokerError.of(
@@ -145,7 +146,7 @@ class Fetcher(FetchCore):
         position: FetchPosition,
         deadline: Deadline,
         left: _Left,
-    ) -> tuple[Connection, Token] | None:
+    ) -> tuple[Connection, Token[Any]] | None:
         """Ask early; a failure is left to the proper attempt, which deals with errors."""
         try:
             return self._ask(partition, position, deadline, left)

@@ -160,4 +160,4 @@ def name_once(unused: Iterable[tuple[str, str]]) -> None:
     if new:
         _named.update(key for key, _ in new)
         told = "; ".join(f"{key} ({reason})" for key, reason in new)
-        log.warning("accepted, and without effect: %s", told)
+        log.warning("accepted without effect: %s", told)

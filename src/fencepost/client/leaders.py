@@ -123,7 +123,7 @@ def _by_leader(
     lowest: int | None,
     failures: list[ClientError],
     deadline: Deadline,
-) -> Conversation[list[tuple[Exchange, dict[TopicPartition, Asked[Q]]]]]:
+) -> Conversation[list[tuple[Exchange[Any], dict[TopicPartition, Asked[Q]]]]]:
     """A request for each leader that can be reached, with what it asks."""
     groups: dict[Node, dict[TopicPartition, Asked[Q]]] = {}
     for partition, question in waiting.items():

@@ -151,7 +151,7 @@ def _round(
     """Every request is written before the first answer is awaited."""
     reactions = []
     sent: list[tuple[TransactionManager, Ask]] = []
-    exchanges: list[Exchange] = []
+    exchanges: list[Exchange[Any]] = []
     for manager, ask in asks:
         try:
             exchanges.append((yield from exchange_for(view, ask)))

@@ -47,7 +47,7 @@ class DeletedDirs:
             self._since_ms.pop(name, None)
             directory = f"{self._path}/{name}"
             if self._disk.is_link(directory):
-                log.warning("%s is a link: it is removed, what it points to is left", directory)
+                log.warning("%s is a symbolic link: removing the link, not its target", directory)
                 self._disk.unlink(directory)
             elif self._disk.is_dir(directory):
                 removed += self._remove(directory)
@@ -60,7 +60,7 @@ class DeletedDirs:
             path = f"{directory}/{name}"
             if self._disk.is_dir(path) and not self._disk.is_link(path):
                 if directory not in self._left:
-                    log.warning("%s is not removed: there is a directory in it", directory)
+                    log.warning("not removing %s: it contains a directory", directory)
                     self._left.add(directory)
                 return False
         for name in names:

@@ -56,7 +56,7 @@ class DurableEnd:
         except FileNotFoundError:
             pass
         except CorruptFileError as error:
-            log.warning("how far a log was durable is not known to the last flush: %s", error)
+            log.warning("cannot read up to which offset the log was flushed: %s", error)
             self._offset = 0
 
     @property
@@ -86,7 +86,7 @@ class DurableEnd:
             self._file.write_at(encode_durable_end(offset), 0)
             self._offset = offset
         except OSError as error:  # what it says is still so
-            log.warning("%s is not kept up to date: %s", self._path, error)
+            log.warning("cannot update %s: %s", self._path, error)
             self.close()
 
     def lower(self, offset: int) -> None:

@@ -87,7 +87,9 @@ def settle(disk: Disk, directory: str, read_segment: ReadSegment) -> FoundFiles:
     present = set(found.base_offsets)
     for offset, name in indexes:
         if offset not in present:
-            log.warning("%s/%s is removed: there is no segment of that offset", directory, name)
+            log.warning(
+                "removing %s/%s: there is no segment with that base offset", directory, name
+            )
             disk.unlink(f"{directory}/{name}")
     return found
 

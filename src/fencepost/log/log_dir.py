@@ -260,7 +260,7 @@ class LogDir:
             if self.disk.exists(directory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             if self._points.offsets.get(key, 0) and not self._was_renamed(key):
-                log.warning("%s is gone; it begins anew", directory)
+                log.warning("%s no longer exists; creating an empty log", directory)
             self._strike(key)
         params = replace(
             wanted,

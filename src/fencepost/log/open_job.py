@@ -40,4 +40,4 @@ class OpenJob:
         try:
             self.opened = self._load()
         except InconsistentTopicIdError as error:
-            log.warning("%s; it is set aside", error)
+            log.warning("%s; renaming its directory", error)

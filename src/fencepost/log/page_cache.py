@@ -91,8 +91,8 @@ class PageCache:
                 raise
             self._unsupported.add(log_dir_of(path))
             log.info(
-                "clients that read from %s may wait for its disk together: its file system does"
-                " not tell what is in the page cache",
+                "reads from the disk of %s may delay other clients: its file system does not"
+                " say what is in the page cache",
                 log_dir_of(path),
             )
             return None

@@ -295,7 +295,7 @@ class SegmentRecovery:
         )
         if not self._params.accept_loss:
             raise DurableDataLostError(last.path(), reason, last.size_bytes, sound_end=end_offset)
-        log.warning("%s: %s; the log starts where its files do", self.directory, reason)
+        log.warning("%s: %s; the log starts at its first segment", self.directory, reason)
         if self.report.lost_from_offset is None:
             self.report.lost_from_offset = end_offset
 

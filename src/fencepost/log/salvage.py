@@ -101,7 +101,7 @@ def _epoch_before(disk: Disk, directory: str, offset: int, epoch_max: int) -> in
     try:
         epochs = LeaderEpochCache.decode(path, disk.read(path))
     except (CorruptFileError, FileNotFoundError) as error:
-        log.warning("the epoch of offset %d is not known: %s", offset - 1, error)
+        log.warning("cannot determine the leader epoch of offset %d: %s", offset - 1, error)
         return epoch_max
     epoch = epochs.epoch_at(offset - 1)
     return epoch_max if epoch is None else min(epoch, epoch_max)

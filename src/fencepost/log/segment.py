@@ -374,7 +374,7 @@ class Segment:
         try:
             return self.largest_timestamp()
         except CorruptFileError as error:
-            log.warning("the largest timestamp of %s is not known for sure: %s", self.path(), error)
+            log.warning("cannot determine the largest timestamp of %s: %s", self.path(), error)
             known = NO_TIMESTAMP if self._time_index is None else self._time_index.last()
             self.max_timestamp = known
             return known

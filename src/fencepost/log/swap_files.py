@@ -93,7 +93,7 @@ class _SwapFiles:
             # Amid a compaction's first renames: what it has copied is there, and needs no copy.
             if not (self._is_unfinished(base) and base in self._live):
                 path = self._path(base, LOG_SUFFIX + SWAP_SUFFIX)
-                log.warning("%s is set aside: %s", path, reason)
+                log.warning("not using %s: %s", path, reason)
         for name in self.names:
             parsed = parse_offset_file(name)
             if parsed is not None and (parsed[0] in refused or self._is_unfinished(parsed[0])):

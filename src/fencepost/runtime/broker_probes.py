@@ -117,8 +117,8 @@ class BrokerProbes:
             del self._fenced[broker_id]
             self._exempt[broker_id] = broker_epoch
             log.warning(
-                "broker %d was fenced because its listeners refused connections, and is alive;"
-                " it is not probed again until it registers anew",
+                "broker %d was fenced because its listeners refused connections, but it is"
+                " alive; not probing it until it registers again",
                 broker_id,
             )
 
@@ -192,7 +192,7 @@ class BrokerProbes:
 
         def on_reply(error: ErrorCode, is_fenced: bool | None) -> None:
             if error is ErrorCode.NONE and is_fenced:
-                log.warning("broker %d refuses connections and is fenced", broker_id)
+                log.warning("fencing broker %d: it refuses connections", broker_id)
 
         self._fenced[broker_id] = epoch
         self._host.submit(

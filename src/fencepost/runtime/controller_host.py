@@ -232,17 +232,21 @@ class ControllerHost:
     # -- failing ---------------------------------------------------------------------------
 
     def _void(self, error: ErrorCode) -> None:
-        """What is on its way will not be in the log, and nor will what was decided after it."""
+        """Drop the records being written, and all decisions after them."""
         is_movable = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_UPDATE_VERSION)
-        if is_movable:
-            log.info("what is not committed is for the next controller: %s", error.name)
-        else:
-            log.error("records could not be committed: %s", error.name)
         probe("controller.host.write.failed")
         first = self._in_flight[0]
         void: list[_Waiting] = []
         while not void or void[-1] is not first:
             void.append(self._waiting.pop())
+        if is_movable:
+            log.info(
+                "dropping %d uncommitted decision(s); the next controller decides: %s",
+                len(void),
+                error.name,
+            )
+        else:
+            log.error("cannot commit %d decision(s): %s", len(void), error.name)
         self._in_flight, self._unwritten = [], []
         self._revert_state()
         for one in reversed(void):
@@ -398,4 +402,4 @@ def _ignore(error: ErrorCode, reply: Any) -> None:
 
 def _note_fenced(error: ErrorCode, fenced: int | None) -> None:
     if fenced is not None:
-        log.warning("broker %d was silent for too long and is fenced", fenced)
+        log.warning("fencing broker %d: it sent no heartbeat within its session timeout", fenced)

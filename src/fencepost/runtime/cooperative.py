@@ -245,7 +245,7 @@ class Lane:
         except StopIteration:
             return True
         except Exception:
-            log.exception("work in pieces failed")
+            log.exception("a scheduled task failed")
             return True
         self._put(work)
         return False
@@ -308,7 +308,7 @@ class InOrder:
                 except StopIteration:
                     break
                 except Exception:
-                    log.exception("work in pieces failed")
+                    log.exception("a scheduled task failed")
                     break
                 finally:
                     self._is_inside = False

@@ -231,7 +231,7 @@ class FollowerFetchers:
 
     def broken(self, key: FetcherKey, reason: str) -> None:
         """A fetcher's machine broke down: another one goes on in its place, after a while."""
-        log.error("the fetcher for broker %d broke down: %s", key.leader_id, reason)
+        log.error("the fetcher for broker %d failed: %s", key.leader_id, reason)
         if self._fetchers.get(key[:2]) == key:
             self._ports.timers.after(self._config.backoff_ms, lambda: self._replace(key))
 

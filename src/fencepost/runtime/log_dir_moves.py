@@ -241,7 +241,7 @@ class LogDirMoves:
     # -- one move ----------------------------------------------------------------------------
 
     def _begin(self, hosted: HostedPartition, target: MovingDir, found: str | None) -> None:
-        log.info("%s moves from %s to %s", hosted.key, hosted.data_dir.path, target.path)
+        log.info("moving %s from %s to %s", hosted.key, hosted.data_dir.path, target.path)
         move = Move(hosted, target, found)
         hosted.is_moving = True
         self._moves[hosted.topic, hosted.index] = move
@@ -261,7 +261,7 @@ class LogDirMoves:
             if isinstance(error, OSError) and not is_shortage(error):
                 self._replicas.dir_failed(move.target, f"a copy of {hosted.key}: {error}")
             else:
-                log.error("%s cannot be moved: %s", hosted.key, error)
+                log.error("cannot move %s: %s", hosted.key, error)
         finally:
             self._end(move)
 
@@ -300,7 +300,7 @@ class LogDirMoves:
             try:
                 copy = future_logs.open_future(logs, source, wall_ms, move.found)
             except LogError as error:
-                log.warning("%s begins anew: %s", move.found, error)
+                log.warning("discarding %s and copying again: %s", move.found, error)
                 future_logs.discard(logs, (source.topic, source.partition), move.found)
         if copy is None:
             copy = future_logs.open_future(logs, source, wall_ms)
@@ -332,7 +332,7 @@ class LogDirMoves:
         source_dir.partitions.discard(key)
         self._replicas.replace_log(hosted, copy, target)
         move.copying = None
-        log.info("%s is in %s now", hosted.key, target.path)
+        log.info("moved %s to %s", hosted.key, target.path)
         try:
             source_dir.logs.give_away(old)
         except OSError as error:

@@ -241,7 +241,7 @@ class MachinePorts(ABC):
         try:
             self._hosts[key].log.repair_batch(work.offset, work.batch)
         except (CorruptFileError, ValueError) as error:  # whoever reads it will meet it again
-            log.error("the batch at %d of %s cannot be repaired: %s", work.offset, key, error)
+            log.error("cannot repair the batch at offset %d of %s: %s", work.offset, key, error)
 
     def _snapshots(self, key: Hashable) -> SnapshotPort:
         snapshots = self._hosts[key].snapshots
@@ -255,7 +255,7 @@ class MachinePorts(ABC):
         try:
             token(value)
         except Exception:
-            log.exception("a reply failed")
+            log.exception("sending a reply failed")
 
     def tell(self, machine: TakesInputs, input_: Any) -> None:
         """Hand the input over."""

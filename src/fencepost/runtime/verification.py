@@ -243,7 +243,7 @@ def _tell(claim: Claim, on_outcome: OnOutcome, outcome: Outcome) -> None:
     try:
         on_outcome({one: outcome[one] for one in claim.partitions})
     except Exception:
-        log.exception("%r: what was asked for it failed", claim.transactional_id)
+        log.exception("%r: handling the result of a verification failed", claim.transactional_id)
 
 
 def _take(node: _Node) -> dict[str, _Waiting]:

@@ -51,6 +51,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from fencepost.log.disk import FILE_BYTES_MAX, Buffer, ClosedFileError, check_size
 from fencepost.log.errors import LogDirLockedError
@@ -344,7 +345,7 @@ class SimDisk:
                 node.pending.clear()
         self.process_death()
 
-    def _draw(self, pending: list) -> list:
+    def _draw(self, pending: list[Any]) -> list[Any]:
         fate = self._draw_below(4)
         if fate == 0 or not pending:
             return list(pending)

@@ -211,7 +211,7 @@ class SinkDriver:
                 if entry.name == name
             ]
         except ClientError as error:
-            log.debug("%s is not to be had (%s); beginning with 15 minutes", name, error)
+            log.debug("cannot read %s (%s); starting with 15 minutes", name, error)
             return DEFAULT_MAX_TIMEOUT_MS
         return max(LEAST_TIMEOUT_MS, min(found)) if found else DEFAULT_MAX_TIMEOUT_MS
 
@@ -266,7 +266,11 @@ class SinkDriver:
         if len(lost) < len(found):
             names = [one.transactional_id for one in lost]
             raise IncompleteBatchError(self.sink, decision.batch, len(found), names)
-        log.warning("all of batch %d of %s timed out: to be written again", decision.batch, lost)
+        log.warning(
+            "all transactions of batch %d of %s timed out; writing the batch again",
+            decision.batch,
+            lost,
+        )
         revoked = replace(
             decision, number=decision.number + 1, batch=REVOKED, transactions=(), spare=()
         )
@@ -388,7 +392,10 @@ class SinkDriver:
         seen = self._open_transactions()
         known = Admin(self.cluster).describe_transaction(self.sink)
         if Identity(known.producer_id, known.producer_epoch) != mandate.driver:
-            log.warning("the sink %s has moved on; the next start ends what is open", self.sink)
+            log.warning(
+                "another driver has the sink %s; its next start ends the open transactions",
+                self.sink,
+            )
             return
         self._initialize()
         decision = read_decision(self.cluster, self.sink)

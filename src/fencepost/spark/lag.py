@@ -26,7 +26,8 @@ from fencepost.batch.records import read_records
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
-from fencepost.client.fetcher import Fetcher, FetchPosition
+from fencepost.client.fetch_core import FetchPosition
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import PartitionInfo, TopicInfo, TopicPartition
 from fencepost.client.offsets import (
     EARLIEST,
@@ -147,7 +148,7 @@ def _epoch_ends(
     try:
         return offsets_for_leader_epochs(cluster, known)
     except ClientError as error:
-        log.debug("rewritten logs cannot be seen: %s", error)
+        log.debug("cannot check for rewritten logs: %s", error)
         return {}
 
 
@@ -202,7 +203,7 @@ def _oldest_unread(
                 elif one.next_offset > position.offset:  # markers only, or compacted away
                     wanted[one.partition] = FetchPosition(one.next_offset)
         except (ClientError, BatchError) as error:
-            log.debug("the age of unread records cannot be told: %s", error)
+            log.debug("cannot determine the age of unread records: %s", error)
             return
 
 
@@ -217,7 +218,7 @@ def _log_sizes(
         try:
             found = admin.describe_log_dirs(broker, those)
         except ClientError as error:  # DescribeLogDirs needs the ACL Describe on the cluster
-            log.debug("bytes behind cannot be told: %s", error)
+            log.debug("cannot determine the bytes behind: %s", error)
             continue
         for directory in found:
             for where, replica in directory.replicas.items():

@@ -143,7 +143,7 @@ class LagListener(StreamingQueryListener):
         try:
             return self._tracker.look(progress, time.monotonic(), time.time() * 1000, measure)
         except ClientError as error:
-            log.warning("query %s: the cluster does not tell its lag: %s", progress.query, error)
+            log.warning("query %s: cannot read its lag from the cluster: %s", progress.query, error)
             return self._tracker.look(progress, time.monotonic(), time.time() * 1000, None)
 
     def _measure(self, stored: StreamOffset) -> Mapping[TopicPartition, PartitionLag]:

@@ -143,7 +143,7 @@ class Survey:
             try:
                 latest = self._latest(partitions)
             except UnknownTopic as error:
-                log.debug("a partition vanished while its end was asked for: %s", error)
+                log.debug("a partition was deleted while its end offset was read: %s", error)
                 continue
             if self.partitions() == partitions and self._topic_ids == topic_ids:
                 return Look(topic_ids, latest)

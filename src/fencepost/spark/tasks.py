@@ -195,7 +195,7 @@ class _Task:
     ) -> None:
         loss = Loss("aged out", left.partition, left.start, lost_to, detail)
         if left.from_earliest:
-            log.warning("%s; the read was to start at the earliest offset and goes on", loss)
+            log.warning("%s; continuing, as the read starts at the earliest offset", loss)
         else:
             self._report(loss, cause)
 

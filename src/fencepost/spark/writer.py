@@ -187,8 +187,8 @@ class _Writer:
         results = [one.result for one in written if one.result is not None]
         if self.options.exactly_once is None:
             log.warning(
-                "the write failed; %d records of tasks that had succeeded stay in the log and "
-                "will be there twice if it is tried again",
+                "the write failed; %d records of tasks that had succeeded stay in the log,"
+                " and a retry writes them again",
                 _total(written),
             )
         elif results:

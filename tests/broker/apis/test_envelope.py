@@ -48,7 +48,7 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
-from ...runtime.metadata.metadata_world import WorldTimers
+from ...timers import ManualTimers
 from .harness import Caller, StillNode, answer_of, ask, broker, register, send
 
 apis.load_all()
@@ -289,7 +289,7 @@ class Wire:
     def __init__(self, controller: StillNode) -> None:
         self.controller = controller
         self.waiting: deque[Any] = deque()
-        self.timers = WorldTimers()
+        self.timers = ManualTimers()
         self.node_id, self.leader_id = 4, 1
 
     def address_of(self, node_id: int) -> Endpoint:

@@ -34,7 +34,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
-from ...runtime.metadata.metadata_world import WorldPorts, WorldTimers
+from ...runtime.metadata.metadata_world import WorldPorts
+from ...timers import ManualTimers
 
 DIRECTORY = Uuid(b"directory-mine-1")
 INTERVAL_MS = 2_000
@@ -56,7 +57,7 @@ class World:
     cluster_id = "c"
 
     def __init__(self) -> None:
-        self.timers = WorldTimers()
+        self.timers = ManualTimers()
         self.ports = Ports(self.timers)
         self.asked: list[Any] = []
         self.answer: Callable[[Message], Any] = self.usual

@@ -21,7 +21,7 @@ from fencepost.wire.api.elect_leaders import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-from ...runtime.metadata.metadata_world import WorldTimers
+from ...timers import ManualTimers
 
 REQUEST = BrokerHeartbeatRequest(broker_id=1)
 FINE = BrokerHeartbeatResponse(is_caught_up=True)
@@ -45,7 +45,7 @@ class World:
     """A node with id 1 whose peers, leader and own controller are what the test says."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        self.timers = WorldTimers()
+        self.timers = ManualTimers()
         self.sent: list[Sent] = []
         self.node_id = OWN_ID
         self.leader_id = -1

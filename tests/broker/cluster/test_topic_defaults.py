@@ -183,8 +183,8 @@ def test_a_file_that_the_shared_config_overrides_is_told_of_once_per_value(logge
     world.look()
     world.answer()
     (line,) = logged()
-    assert "min.insync.replicas=2 of this node's file is not used" in line
-    assert "all brokers share min.insync.replicas=1" in line
+    assert "ignoring min.insync.replicas=2 of this node's file" in line
+    assert "the cluster-wide value is min.insync.replicas=1" in line
     world.look()
     assert logged() == []
     world.share("2")

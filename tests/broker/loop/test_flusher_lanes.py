@@ -405,4 +405,4 @@ def test_without_a_descriptor_for_threads_in_c_those_in_python_do_it(tmp_path, m
         log.close()
 
     run(scenario())
-    assert "left to threads in Python: [Errno 24]" in caplog.text
+    assert "flushing in Python threads, not in C threads: [Errno 24]" in caplog.text

@@ -46,7 +46,7 @@ def test_configs_that_do_not_go_together_are_those_of_the_broker(caplog) -> None
     configs = topic_configs_under(BrokerConfig.load(None, {}), image)
     assert configs("bad").log == configs("unknown").log == configs("plain").log
     for topic in ("bad", "unknown"):
-        assert f"topic {topic}: without its own configs" in caplog.text
+        assert f"topic {topic}: ignoring its own configs" in caplog.text
 
 
 def test_a_follower_may_lag_as_long_as_the_broker_says() -> None:

@@ -158,10 +158,10 @@ def test_a_broker_serves_more_partitions_than_it_may_have_files(
     assert cluster.stop() == 0
     cluster.start()
     assert read_back(cluster, written) == written
-    assert "was not closed in order" not in cluster.log_text
+    assert "was not closed cleanly" not in cluster.log_text
     cluster.kill()
     cluster.start()
-    assert "was not closed in order" in cluster.log_text
+    assert "was not closed cleanly" in cluster.log_text
     assert read_back(cluster, written) == written
     assert cluster.stop() == 0
     # With 64 of them a start whose threads are held up may wait for one, and then goes on.
@@ -193,7 +193,7 @@ def test_a_stop_that_leaves_something_undone_says_so_by_its_exit_code(make_clust
         assert produce(client, batch(b"value")).error_code == 0
     (cluster.data_dir / ".kafka_cleanshutdown.tmp").mkdir()
     assert cluster.stop() == 1
-    assert "stopped, but not in order: the next start checks the logs" in cluster.log_text
+    assert "stopped uncleanly: the next start checks the logs" in cluster.log_text
     (cluster.data_dir / ".kafka_cleanshutdown.tmp").rmdir()
     cluster.start()
     with connect(cluster) as client:

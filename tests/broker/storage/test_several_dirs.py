@@ -385,7 +385,7 @@ def test_an_empty_directory_beside_others_is_said_to_be_of_their_cluster(tmp_pat
         close(opened(tmp_path))
     said = [one.getMessage() for one in caplog.records if "formatted" in one.getMessage()]
     assert len(said) == 2
-    assert all("for node 1 of cluster c: if another disk was there" in one for one in said)
+    assert all("for node 1 of cluster c: replicas that were on a disk" in one for one in said)
     caplog.clear()
     with caplog.at_level(logging.INFO):
         close(opened(tmp_path / "new"))

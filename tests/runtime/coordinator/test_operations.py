@@ -200,7 +200,7 @@ def test_a_log_that_refuses_every_write_is_logged_once(
     world.set("a", "2")
     assert [record.getMessage() for record in caplog.records] == [
         "__toy-3: a write was refused: NOT_ENOUGH_REPLICAS",
-        "__toy-3: writes are accepted again; 50 were refused",
+        "__toy-3: writes succeed again; 50 were refused",
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -24,65 +23,16 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import PartitionRecord, TopicRecord, encode_record
 from fencepost.wire.types import Uuid
 
-START_MS = 5_000
-WALL_AHEAD_MS = 1_700_000_000_000
+from ...timers import ManualTimers
+
 DIRECTORY_ID = Uuid(bytes(15) + b"\x63")
 LOG = "/data/__cluster_metadata-0"
-
-
-class _Timer:
-    def __init__(self) -> None:
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-
-class WorldTimers:
-    """Timers of a clock that moves when it is told to; `wall_ahead_ms` sets the wall clock."""
-
-    def __init__(self) -> None:
-        self.now_ms = START_MS
-        self.wall_ahead_ms = WALL_AHEAD_MS
-        self._armed: list[tuple[int, int, _Timer, Callable[[], None]]] = []
-        self._number = 0
-
-    @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.wall_ahead_ms
-
-    def at(self, deadline_ms: int, callback: Callable[[], None]) -> _Timer:
-        timer = _Timer()
-        self._number += 1
-        heapq.heappush(self._armed, (deadline_ms, self._number, timer, callback))
-        return timer
-
-    def after(self, delay_ms: int, callback: Callable[[], None]) -> _Timer:
-        return self.at(self.now_ms + delay_ms, callback)
-
-    def fire_one(self) -> None:
-        """Fire one timer that is due now, and not those that it arms."""
-        while self._armed and self._armed[0][0] <= self.now_ms:
-            _, _, timer, callback = heapq.heappop(self._armed)
-            if not timer.is_cancelled:
-                callback()
-                return
-
-    def advance(self, ms: int) -> None:
-        """Let that much time pass, and fire what is due."""
-        end = self.now_ms + ms
-        while self._armed and self._armed[0][0] <= end:
-            deadline, _, timer, callback = heapq.heappop(self._armed)
-            self.now_ms = max(self.now_ms, deadline)
-            if not timer.is_cancelled:
-                callback()
-        self.now_ms = end
 
 
 class WorldClocks:
     """The clocks of these timers."""
 
-    def __init__(self, timers: WorldTimers) -> None:
+    def __init__(self, timers: ManualTimers) -> None:
         self._timers = timers
 
     def now_ms(self) -> int:
@@ -95,7 +45,7 @@ class WorldClocks:
 class WorldTurns:
     """The turns of an event loop: timers that are due at once."""
 
-    def __init__(self, timers: WorldTimers) -> None:
+    def __init__(self, timers: ManualTimers) -> None:
         self._timers = timers
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -107,10 +57,10 @@ class WorldTurns:
 class WorldPorts(MachinePorts):
     """Flushes are done at once; `sent` keeps what is sent, `in_background` the work to be done."""
 
-    def __init__(self, timers: WorldTimers) -> None:
+    def __init__(self, timers: ManualTimers) -> None:
         super().__init__(WorldClocks(timers), self._failed)
         self.scheduler = Scheduler(WorldTurns(timers), lambda: 0.0, turn_s=0.0, first_turn_s=0.0)
-        self.timers: WorldTimers = timers
+        self.timers: ManualTimers = timers
         self.sent: list[tuple[Any, Any]] = []
         self.failures: list[str] = []
         self.waits_in_background = False
@@ -194,7 +144,7 @@ class MetadataWorld:
             retention_ms=-1,
         )
         self.voters = VoterSet.of_ids((1,)) if voters is None else voters
-        self.timers = WorldTimers()
+        self.timers = ManualTimers()
         self.topics = 0
         self.acked = 0
         self.images: list[ClusterImage] = []

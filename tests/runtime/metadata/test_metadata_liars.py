@@ -44,7 +44,7 @@ SOUND = sound_snapshot()
 
 def refused(caplog: pytest.LogCaptureFixture) -> list[str]:
     texts = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
-    return [text for text in texts if "is refused" in text]
+    return [text for text in texts if "rejecting the fetched snapshot" in text]
 
 
 def claims_more(batch: bytes, more: int) -> bytes:

@@ -76,7 +76,7 @@ class Envelope:
             return ErrorCode(code), None
         context = self._context
         if code or response.response_data is None:
-            log.error("the controller refuses an envelope: %s", error_name(code))
+            log.error("the controller refused an envelope: %s", error_name(code))
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
         cls = response_class(context.route.api_key)
         try:
@@ -84,10 +84,10 @@ class Envelope:
                 cls, context.api_version, response.response_data, max_elements=MAX_ELEMENTS
             )
         except DecodeError as failure:
-            log.error("the controller's answer in an envelope cannot be read: %s", failure)
+            log.error("cannot decode the response in the controller's envelope: %s", failure)
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
         if header.correlation_id != context.correlation_id:
-            log.error("the controller's answer in an envelope belongs to another request")
+            log.error("the response in the controller's envelope belongs to another request")
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
         return ErrorCode.NONE, message
 

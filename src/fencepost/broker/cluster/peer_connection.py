@@ -265,4 +265,4 @@ def _call(callback: Callable[[Any], None], value: Any) -> None:
     try:
         callback(value)
     except Exception:
-        log.exception("an answer could not be taken")
+        log.exception("handling a response failed")

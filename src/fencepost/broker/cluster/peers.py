@@ -178,7 +178,7 @@ class _Peer:
     def on_ready(self, connection: PeerConnection) -> None:
         """A connection can take a request."""
         if self._failures:
-            log.info("%s is reached again", self)
+            log.info("reconnected to %s", self)
         self._failures = 0
         if self._waiting or len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
@@ -189,7 +189,7 @@ class _Peer:
     def on_answered(self) -> None:
         """A request was answered as it should be: what was wrong with the peer is over."""
         if self._protocol_errors or self._closed_unanswered > 1:
-            log.info("%s answers as it should again", self)
+            log.info("%s sends valid responses again", self)
         self._protocol_errors = self._closed_unanswered = 0
 
     def on_protocol_error(self, reason: str) -> None:
@@ -204,7 +204,9 @@ class _Peer:
         """A new connection was closed at its first request: once can be chance, twice is not."""
         if self._closed_unanswered:
             if self._closed_unanswered == 1:
-                log.info("%s closes connections when it is asked; it is asked less often now", self)
+                log.info(
+                    "%s closes its connections at the first request; reconnecting less often", self
+                )
             self._back_off(self._closed_unanswered - 1)
             self._last_failure = f"{self} closed the connection when it was asked"
         self._closed_unanswered += 1

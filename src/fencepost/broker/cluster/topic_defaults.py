@@ -91,8 +91,8 @@ class TopicDefaults:
         overridden = shared if own is not None and shared != own else None
         if overridden is not None and overridden != self._overridden:
             log.warning(
-                "%s=%s of this node's file is not used: all brokers share %s=%s, which is"
-                " changed by fencepost configs alter --broker-defaults --set %s=%s",
+                "ignoring %s=%s of this node's file: the cluster-wide value is %s=%s; change"
+                " it with fencepost configs alter --broker-defaults --set %s=%s",
                 *(MIN_ISR, own, MIN_ISR, overridden, MIN_ISR, own),
             )
         self._overridden = overridden

@@ -48,7 +48,7 @@ class Settings:
             return
         foreign = sorted(texts.keys() - self._texts.keys() - BROKER_CONFIGS.keys())
         if foreign:
-            log.warning("these configs were set and are no broker's: %s", ", ".join(foreign))
+            log.warning("unknown broker configs were set: %s", ", ".join(foreign))
         before, self._texts = self._values, texts
         self._values = self._read(texts)
         changed = {
@@ -58,7 +58,7 @@ class Settings:
         }
         idle = sorted(key for key in changed if not BROKER_CONFIGS[key].has_effect)
         if idle:
-            log.warning("these configs were changed and have no effect here: %s", ", ".join(idle))
+            log.warning("configs were changed that have no effect here: %s", ", ".join(idle))
         for keys, on_change in self._watchers:
             if keys & changed:
                 on_change()
@@ -69,11 +69,11 @@ class Settings:
             try:
                 values[key] = BROKER_CONFIGS[key].parse(texts[key])
             except ConfigError as error:
-                log.error("a dynamic config is left out: %s", error)
+                log.error("ignoring a dynamic config: %s", error)
         try:
             check_pairs(lambda key: values[key] if key in values else self.startup.get(key))
         except ConfigError as error:
-            log.error("dynamic configs are left out, as they do not go together: %s", error)
+            log.error("ignoring the dynamic configs, which contradict each other: %s", error)
             return {}
         return values
 

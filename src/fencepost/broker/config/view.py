@@ -109,11 +109,11 @@ def topic_log_config(config: BrokerConfig, image: ClusterImage, topic: str) -> L
     try:
         return LogConfig.from_props(own, topic_defaults(config, image))
     except ConfigError as error:
-        log.error("topic %s: without dynamic broker configs, because %s", topic, error)
+        log.error("topic %s: ignoring the dynamic broker configs: %s", topic, error)
     try:
         return LogConfig.from_props(own, config.topic_defaults)
     except ConfigError as error:
-        log.error("topic %s: without its own configs, because %s", topic, error)
+        log.error("topic %s: ignoring its own configs: %s", topic, error)
     return LogConfig.from_props({}, config.topic_defaults)
 
 

@@ -303,7 +303,7 @@ class Flusher:
         try:
             self._sync_threads = new_sync_threads(SYNC_THREADS)
         except OSError as error:  # too many open files: those in Python need none
-            log.warning("flushes are left to threads in Python: %s", error)
+            log.warning("flushing in Python threads, not in C threads: %s", error)
         if self._sync_threads is None:
             self._is_native = False
             return False

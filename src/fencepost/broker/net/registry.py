@@ -49,7 +49,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fencepost.broker.net.run_taker import RunTaker
-from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED_BY_KIND, Served
+from fencepost.broker.net.served import (
+    BROKER as BROKER,
+    CONTROLLER as CONTROLLER,
+    SERVED_BY_KIND,
+    Served,
+)
 from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.parts import Parts, bind_parts
 from fencepost.wire.message import Message

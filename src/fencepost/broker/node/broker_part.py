@@ -298,7 +298,10 @@ class BrokerPart:
         except (RegistrationError, TimeoutError) as error:
             if isinstance(error, RegistrationError) and error.code in NOBODY_LEADS:
                 # As when a whole cluster stops: the last brokers find no majority to ask.
-                log.info("no controlled shutdown: no controller leads, or it did not answer")
+                log.info(
+                    "skipping the controlled shutdown: there is no active controller,"
+                    " or it did not answer"
+                )
             else:
                 log.warning("the controlled shutdown failed: %s", error)
 

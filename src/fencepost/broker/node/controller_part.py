@@ -159,7 +159,7 @@ class ControllerPart:
         machine = core.metadata.machine
         if machine.role is not Role.LEADER or machine.voters == (core.config.node_id,):
             return
-        log.info("handing over to another controller")
+        log.info("resigning, so that another controller is elected")
         done = asyncio.Event()
         core.metadata.on_step(lambda: None if machine.role is Role.RESIGNED else done.set())
         core.driver.feed(METADATA_KEY, Resign())
@@ -183,9 +183,11 @@ class ControllerPart:
             return
         self._is_voter = is_voter
         if is_voter:
-            log.info("this controller is a voter of the quorum now")
+            log.info("this controller is now a voter of the quorum")
         else:
-            log.warning("this controller is no voter of the quorum any more; it follows")
+            log.warning(
+                "this controller is no longer a voter of the quorum; it continues as an observer"
+            )
 
     def _unfit(self, reason: str) -> None:
         """Without another controller nobody could ever decide anything."""

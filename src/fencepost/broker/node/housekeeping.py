@@ -162,7 +162,7 @@ class Housekeeping:
             expired = hosted.log.expired_segments(wall_ms, hosted.machine.high_watermark)
             if expired.segments:
                 log.info(
-                    "retention deletes %d segment(s) of %s, which starts at offset %d then",
+                    "retention deletes %d segment(s) of %s; its log start offset becomes %d",
                     expired.segments,
                     hosted.key,
                     expired.end_offset,

@@ -131,7 +131,7 @@ async def _serve(
     reason, code = await node.stop_requested()
     log.info("stopping: %s", reason)
     if not await node.stop():
-        log.error("stopped, but not in order: the next start checks the logs")
+        log.error("stopped uncleanly: the next start checks the logs")
         return code or 1
     log.info("stopped")
     return code
@@ -154,7 +154,7 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None
     def on_signal(number: signal.Signals) -> None:
         heard.append(number.name)
         if len(heard) > 1:
-            log.warning("%s again: ending at once", number.name)
+            log.warning("second %s: terminating at once", number.name)
             os._exit(EXIT_FORCED)
         stop(f"{number.name} received")
 

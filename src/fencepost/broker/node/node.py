@@ -304,13 +304,14 @@ class Node(NodeCore):
             log.info("listening on %s (%s)", endpoint, endpoint.name)
             advertised = told.get(endpoint.name, endpoint)
             if str(advertised) != str(endpoint):
-                log.info("clients of %s are told %s", endpoint.name, advertised)
+                log.info("listener %s advertises %s", endpoint.name, advertised)
         for endpoint in self.config.exposed_listeners():
             log.warning(
                 "!!! listener %s at %s is open to other machines, WITHOUT encryption or"
-                " authentication: everybody who reaches it can read, write and delete everything",
+                " authentication: any client that can connect can read, write and delete"
+                " everything",
                 endpoint.name,
                 endpoint,
             )
         if os.geteuid() == 0:
-            log.info("running as root; a user of its own would do")
+            log.info("running as root, which is not needed; run it as a user of its own")

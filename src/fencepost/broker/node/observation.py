@@ -83,8 +83,8 @@ class Observation:
         log.info("metrics on http://%s/metrics", bound)
         if not is_loopback(bound.host):
             log.warning(
-                "!!! metrics at %s are open to other machines: everybody who reaches them can read"
-                " the names of topics and what is done with them",
+                "!!! metrics at %s are open to other machines: any client that can connect"
+                " can read topic names and request rates",
                 bound,
             )
 

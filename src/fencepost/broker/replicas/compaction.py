@@ -203,7 +203,7 @@ class Compactor:
         """Look for dirty logs from now on."""
         self._is_started = True
         if not self._threads_max:
-            log.warning("log.cleaner.enable or log.cleaner.threads say that nothing is compacted")
+            log.warning("log.cleaner.enable or log.cleaner.threads disable compaction")
             return
         self._arm()
 
@@ -317,7 +317,7 @@ class Compactor:
         return None
 
     def _give_up(self, hosted: HostedPartition, error: Exception) -> None:
-        log.error("%s cannot be compacted and is left as it is: %s", hosted.key, error)
+        log.error("cannot compact %s; leaving it unchanged: %s", hosted.key, error)
         self._uncleanable.add(hosted.log)
 
     # -- the threads -----------------------------------------------------------------------
@@ -376,14 +376,16 @@ class Compactor:
             log.info("compacted %s: %s", hosted.key, cleaning.stats)
             without_key = cleaning.stats.records_without_key
             if without_key:
-                log.warning("%s: %d records without a key are gone", hosted.key, without_key)
+                log.warning(
+                    "compaction of %s removed %d records without a key", hosted.key, without_key
+                )
             if cleaning.has_progressed:
                 self._without_progress.discard(hosted.log)
                 self._look()
                 return
             self._without_progress.add(hosted.log)
         elif isinstance(error, CleaningAbortedError):
-            log.info("the compaction of %s was called off: %s", hosted.key, error)
+            log.info("aborted the compaction of %s: %s", hosted.key, error)
         elif isinstance(error, OSError):
             self._replicas.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
         else:

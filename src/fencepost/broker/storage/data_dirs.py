@@ -212,8 +212,9 @@ def _format(disk: Disk, path: str, cluster_id: str, node_id: int, *, is_first: b
         log.info("formatted %s for node %d of the new cluster %s", path, node_id, cluster_id)
     else:
         log.warning(
-            "%s was empty and is formatted for node %d of cluster %s: if another disk was there,"
-            " replicas that were on it are made again, empty, and fetched from their leaders",
+            "%s was empty; formatted it for node %d of cluster %s: replicas that were on a"
+            " disk mounted there before are created again, empty, and fetched from their"
+            " leaders",
             path,
             node_id,
             cluster_id,
@@ -247,6 +248,4 @@ def _open_all(disk: Disk, opened: DataDirs, config: BrokerConfig, files_max: int
             _must_work(opened, one, error)
             continue
         if not one.log_dir.was_clean and _has_logs(disk, one):
-            log.info(
-                "%s was not closed in order: its logs are checked as they are opened", one.path
-            )
+            log.info("%s was not closed cleanly: checking its logs as they are opened", one.path)

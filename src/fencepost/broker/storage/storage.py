@@ -276,9 +276,13 @@ class Storage:
             return
         name = f"{key[0]}-{key[1]}"
         if not placement.is_only_copy:
-            log.info("%s was in a log directory that is gone: it is made again and fetched", name)
+            log.info(
+                "%s was in a log directory that no longer exists: creating it again and"
+                " fetching it",
+                name,
+            )
         elif name in self._accept_loss:
-            log.warning("%s is made again, EMPTY, as fencepost.accept.loss says", name)
+            log.warning("creating %s again, EMPTY, as fencepost.accept.loss says", name)
         else:
             raise ReplicaUnavailable(
                 HaltCause.ONLY_COPY_MISSING,
@@ -411,7 +415,7 @@ class Storage:
                 )
             except OSError as error:
                 is_clean = False
-                log.error("the log directory %s was not closed in order: %s", one.path, error)
+                log.error("the log directory %s was not closed cleanly: %s", one.path, error)
         self.descriptors.close()
         return is_clean
 
@@ -457,7 +461,7 @@ class ShortageLog:
         if now - self._told_at >= SHORTAGE_TOLD_EVERY_S:
             self._told_at = now
             log.warning(
-                "no file descriptor (ulimit -n) for %d file(s), to be tried again, the last: %s",
+                "no file descriptor (ulimit -n) for %d file(s); retrying; the last: %s",
                 self._count,
                 what,
             )
@@ -483,13 +487,14 @@ def _report(name: str, opened: PartitionLog) -> None:
         log.warning("%s has lost records from offset %d on", name, report.lost_from_offset)
     if report.bytes_cut:
         log.warning(
-            "%s: %d bytes at the end were not whole and sound and are cut off; it ends at %d",
+            "%s: truncated %d bytes of incomplete or corrupt batches at the end; its log end"
+            " offset is %d",
             name,
             report.bytes_cut,
             report.end_offset,
         )
     if report.epochs_rebuilt:
-        log.warning("%s: the leader epochs were made anew from the records", name)
+        log.warning("%s: rebuilt the leader epochs from the records", name)
 
 
 def unavailable_in(data_dir: DataDir, before: str = "") -> ReplicaUnavailable:
@@ -505,7 +510,7 @@ def _rename_strays(data_dir: DataDir, is_wanted: Callable[[str, int], bool]) -> 
             continue
         renamed = data_dir.logs.rename_stray(topic, index)
         log.warning(
-            "stray partition %s-%d, which the cluster does not place here, is renamed to %s",
+            "renamed stray partition %s-%d, which is not assigned to this broker, to %s",
             topic,
             index,
             renamed,

@@ -23,7 +23,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.protocol.in_flight import is_answered
 from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST
-from fencepost.client.security import OAUTHBEARER
+from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER
 from fencepost.client.tokens import access_token
 from fencepost.wire.message import Message, Request
 

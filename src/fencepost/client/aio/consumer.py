@@ -11,7 +11,7 @@
         batches = await consumer.getmany(timeout_ms=1_000)
 
 The methods have the names that users of aiokafka know, over the same `ConsumerCore` as the blocking
-`GroupConsumer`. Nothing is committed but by `commit` (or by a producer's transaction).
+`Consumer`. Nothing is committed but by `commit` (or by a producer's transaction).
 
 One task sends heartbeats, over a connection of its own. Rebalances take place in `getone`,
 `getmany` and `poll`, in the caller's time, so that between two of these calls the assignment and
@@ -161,7 +161,7 @@ class AsyncConsumer(ConsumerCore):
         await self._seek_to(partitions, LATEST)
 
     async def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Read on where the group has committed; see `GroupConsumer.seek_to_committed`."""
+        """Read on where the group has committed; see `Consumer.seek_to_committed`."""
         self._seek_to_committed(partitions)
         await self.cluster.run(self.placing())
 
@@ -274,7 +274,7 @@ class AsyncConsumer(ConsumerCore):
 
     async def poll(self, timeout_ms: float | None = None) -> list[Fetched]:
         """Record batches as they were fetched, if any come within `timeout_ms` (default
-        `fetch.max.wait.ms`); see `GroupConsumer.poll`, and `Fetched.read_records`."""
+        `fetch.max.wait.ms`); see `Consumer.poll`, and `Fetched.read_records`."""
         before = self.rebalances
         await self._take_part()
         if self.rebalances != before:
@@ -434,7 +434,8 @@ class AsyncConsumer(ConsumerCore):
             await self.cluster.run(self.beating())
             return
         log.warning(
-            "group %s: nothing was read for %d ms, more than max.poll.interval.ms: leaving",
+            "group %s: the application read nothing for %d ms, more than"
+            " max.poll.interval.ms: leaving",
             self.config.group_id,
             idle_ms,
         )

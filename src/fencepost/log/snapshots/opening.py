@@ -55,7 +55,7 @@ def open_snapshots(partition_log: PartitionLog) -> SnapshotStore:
         )
     if latest is not None:
         if not _is_in(latest, partition_log):
-            log.warning("%s is emptied: it does not have what snapshot %s has", directory, latest)
+            log.warning("emptying %s: it lacks records that snapshot %s has", directory, latest)
             partition_log.truncate_fully_and_start_at(latest.end_offset)
         store.drop_before(start_offset)
     return store
@@ -90,7 +90,7 @@ def _note_sound(
             below = ids[index - 1].end_offset if index > 0 else 0
             if is_newest and (start_offset > below or is_first_start):
                 raise
-            log.error("%s; it is set aside, what it says is in the log or a newer one", error)
+            log.error("%s; renaming it: its records are in the log or in a newer snapshot", error)
             store.disk.rename(path, path + ASIDE_SUFFIX)
             store.disk.sync_dir(store.directory)
         finally:

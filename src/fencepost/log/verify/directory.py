@@ -31,8 +31,9 @@ from fencepost.log.verify.checkpoints import (
 from fencepost.log.verify.facts import DirectoryFacts, PartitionFacts
 from fencepost.log.verify.files import Files
 from fencepost.log.verify.metadata_log import METADATA_DIR, check_snapshot, topic_ids
-from fencepost.log.verify.partition import PartitionVerifier, Progress
+from fencepost.log.verify.partition import PartitionVerifier
 from fencepost.log.verify.problems import Counts, Problem, Severity, unreadable
+from fencepost.log.verify.segments import Progress
 from fencepost.wire.types import Uuid
 
 LOOKS_AGAIN: Final = 3

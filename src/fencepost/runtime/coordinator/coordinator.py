@@ -411,7 +411,7 @@ class Coordinator(Generic[M]):
         try:
             self._apply(decision, chunk)
         except Exception:
-            log.exception("%s: what was decided cannot be applied", self.partition)
+            log.exception("%s: cannot apply the records of a decision", self.partition)
             self._refuse(operation, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         decision.changes = []  # applied along with the first batch
@@ -514,7 +514,7 @@ class Coordinator(Generic[M]):
     def _note_accepted(self) -> None:
         if self._refused_count > 1:
             count = self._refused_count
-            log.warning("%s: writes are accepted again; %d were refused", self.partition, count)
+            log.warning("%s: writes succeed again; %d were refused", self.partition, count)
         self._refused_count = 0
 
     # -- timers ----------------------------------------------------------------------------
@@ -554,7 +554,7 @@ class Coordinator(Generic[M]):
 
     def _late(self, tokens: list[Any]) -> None:
         """Answer requests that have waited for a commit for too long; it may still come."""
-        log.warning("%s: %d writes are not committed in time", self.partition, len(tokens))
+        log.warning("%s: %d writes were not committed in time", self.partition, len(tokens))
         error = FOR_CLIENTS[ErrorCode.REQUEST_TIMED_OUT]
         for token in tokens:
             self._answer(token, error, None)

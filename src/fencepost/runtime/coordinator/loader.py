@@ -136,7 +136,7 @@ def _apply_batch(
                 continue
             record = codec.decode(key or b"", value)
             if record is None:
-                log.debug("a record of an unknown type at %d was passed over", offset)
+                log.debug("skipping a record of an unknown type at offset %d", offset)
             else:
                 machine.apply(record, offset, producer_id)
         yield None

@@ -60,7 +60,7 @@ class CoordinatorRuntime(Generic[M]):
         present = self._coordinators.get(index)
         last_epoch = self._ended.get(index, -1) if present is None else present.leader_epoch
         if leader_epoch <= last_epoch:
-            log.info("%s: a load for the old epoch %d is ignored", partition, leader_epoch)
+            log.info("%s: ignoring a load for the older leader epoch %d", partition, leader_epoch)
             return
         if present is not None:
             is_whole = present.state is not CoordinatorState.FAILED
@@ -81,7 +81,9 @@ class CoordinatorRuntime(Generic[M]):
             if present is not None and not self._kind.rules.has_ended(
                 present.leader_epoch, leader_epoch
             ):
-                log.info("%s: an unload for the old epoch %d is ignored", index, leader_epoch)
+                log.info(
+                    "%s: ignoring an unload for the older leader epoch %d", index, leader_epoch
+                )
                 return
             self._ended[index] = max(leader_epoch, self._ended.get(index, -1))
         if present is not None:

@@ -83,7 +83,7 @@ def carry_out(error: DurableDataLostError, truncated_at: int | None, files: Meta
         assert stored is not None, "or the node would have been refused"
         _write_acknowledged_end(stored, error.sound_end, files)
     probe("metadata.damage.cut")
-    log.error("%s; the log is truncated to offset %d and fetched again", error, error.sound_end)
+    log.error("%s; truncating the log to offset %d and fetching it again", error, error.sound_end)
     files.log_dir.give_up_from(files.topic, 0, error.sound_end)
     return error.sound_end
 
@@ -103,7 +103,7 @@ def _write_acknowledged_end(
     known_end = max(log_dir.known_offset(files.topic, 0), sound_end)
     end = log_end_of(log_dir.disk, files.directory, known_end, stored.state.leader_epoch)
     log.error(
-        "until the log reaches offset %d (epoch %d) again, this node does not stand for election",
+        "this node does not become a candidate until its log reaches offset %d (epoch %d) again",
         *end[::-1],
     )
     files.state.write(replace(stored, acknowledged_end=max(end, stored.acknowledged_end)))

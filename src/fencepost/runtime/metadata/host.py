@@ -236,7 +236,7 @@ class MetadataHost:
                 new = draft.standing_at(replay.next_offset - 1, replay.epoch)
         except (ReplayError, WireError, BatchError, SnapshotError) as error:
             log.critical(
-                "the metadata cannot be applied behind %d: %s", replay.next_offset - 1, error
+                "cannot apply the metadata after offset %d: %s", replay.next_offset - 1, error
             )
             self._fail(f"the metadata log cannot be applied: {error}")
             return None
@@ -255,9 +255,9 @@ class MetadataHost:
         elif self._unread_at == self._repaired_at:
             end = "nor repaired in its place; the next start cuts it there and fetches it again"
         else:
-            log.error("the metadata log cannot be read, and is to be repaired: %s", replay.damage)
+            log.error("cannot read the metadata log; repairing it: %s", replay.damage)
             return
-        log.critical("the metadata log cannot be read, %s: %s", end, replay.damage)
+        log.critical("cannot read the metadata log, %s: %s", end, replay.damage)
         self._fail(f"the metadata log cannot be read, {end}: {replay.damage}")
 
     def _waits_for_repair(self) -> bool:
@@ -308,7 +308,7 @@ class MetadataHost:
             return self.snapshots.read(snapshot_id, bounds.position_bytes, bounds.max_bytes)
         except SnapshotError as error:
             probe("metadata.snapshot.corrupt")
-            log.error("a snapshot of the metadata is corrupt, another is generated: %s", error)
+            log.error("a metadata snapshot is corrupt; generating another: %s", error)
             self._taker.take_soon()
             return None
 
@@ -320,8 +320,8 @@ class MetadataHost:
         if machine.invalid_batch_epoch > self._invalid_reported:
             self._invalid_reported = machine.invalid_batch_epoch
             log.error(
-                "the leader of epoch %d sends batches of metadata that are invalid; they are"
-                " refused and asked for again from offset %d",
+                "the leader of epoch %d sends invalid metadata batches; rejecting them and"
+                " fetching again from offset %d",
                 machine.invalid_batch_epoch,
                 machine.end_offset,
             )

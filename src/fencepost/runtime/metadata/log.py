@@ -225,7 +225,7 @@ def read_history(
                 error.path, error.reason, error.position, sound_end=damaged_at
             ) from error
         # A good copy will fit: whoever applies it finds it again, and has it repaired.
-        log.error("the voters behind the damage are not known: %s", error)
+        log.error("cannot determine the voters after the corrupt batch: %s", error)
     except ValueError as error:
         raise LogError(f"{metadata_log.directory}: {error}") from None
     return history

@@ -225,7 +225,7 @@ class SnapshotKeeper:
         if not work.keeps_log:
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._store.drop_before(snapshot_id.end_offset)
-        log.info("the log goes on from snapshot %s", snapshot_id)
+        log.info("the metadata log continues from snapshot %s", snapshot_id)
         history = loading.history if loading.header.kraft_version else None
         self._feed(SnapshotInstalled(snapshot_id, history))
 
@@ -238,7 +238,7 @@ class SnapshotKeeper:
         unforeseen = None if isinstance(error, (NoRoomError, *_INVALID)) else error
         log.log(
             level,
-            "the snapshot %s that was fetched is refused: %s",
+            "rejecting the fetched snapshot %s: %s",
             snapshot_id,
             error,
             exc_info=unforeseen,
@@ -282,5 +282,7 @@ class SnapshotKeeper:
         self._log.delete_old_files(self._ports.now_ms())
         probe("metadata.prefix.dropped")
         log.info(
-            "the metadata log starts at %d; snapshots dropped: %d", work.start_offset, len(dropped)
+            "the metadata log starts at offset %d; deleted %d snapshot(s)",
+            work.start_offset,
+            len(dropped),
         )

@@ -154,7 +154,7 @@ class SnapshotTaker:
             with contextlib.suppress(OSError):
                 writer.abandon()
             return
-        log.info("snapshot %s taken, %d bytes", writer.snapshot_id, writer.size_bytes)
+        log.info("wrote snapshot %s, %d bytes", writer.snapshot_id, writer.size_bytes)
         self._on_taken(SnapshotTaken(writer.snapshot_id))
         if self._is_due:
             self._take()
@@ -170,7 +170,7 @@ class SnapshotTaker:
 def _report(snapshot_id: SnapshotId, error: Exception) -> None:
     """Say that there is none; the log has everything, so the node goes on and tries another."""
     probe("metadata.snapshot.failed")
-    log.error("snapshot %s cannot be written: %s", snapshot_id, describe(error))
+    log.error("cannot write snapshot %s: %s", snapshot_id, describe(error))
 
 
 def history_of(static: VoterSet, snapshot_id: SnapshotId, header: SnapshotHeader) -> VoterHistory:

@@ -44,12 +44,13 @@ from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Regi
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
 from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
+from fencepost.sim.brokers.arrived_request import Reply
 from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.controller_link import ControllerLink
 from fencepost.sim.brokers.drawn_threads import DrawnThreads
 from fencepost.sim.brokers.follower_fetches import followers_of
 from fencepost.sim.brokers.ports import BrokerPorts
-from fencepost.sim.brokers.requests import BrokerRequests, Reply
+from fencepost.sim.brokers.requests import BrokerRequests
 from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.brokers.transactions import BrokerTransactions
 from fencepost.sim.node import SimNode

@@ -40,7 +40,11 @@ class SchemaText:
 def make_decoder(schema: SchemaText) -> Decoder:
     """A function that raises DecodeError for what does not fit. DecodeError, too, for a schema of
     another kind, or that makes no sense."""
-    makers = {"AVRO": _avro, "PROTOBUF": _protobuf, "JSON": lambda _: _read_json}
+    makers: dict[str, Callable[[SchemaText], Decoder]] = {
+        "AVRO": _avro,
+        "PROTOBUF": _protobuf,
+        "JSON": lambda _: _read_json,
+    }
     if schema.kind not in makers:
         raise DecodeError(f"schemas of type {schema.kind} are unknown")
     try:

@@ -36,7 +36,11 @@ class EncodeError(Exception):
 def make_encoder(schema: SchemaText) -> Encoder:
     """A function that raises EncodeError for what does not fit. EncodeError, too, for a schema of
     another kind, or that makes no sense. Protobuf is the first message of the file."""
-    makers = {"AVRO": _avro, "PROTOBUF": _protobuf, "JSON": lambda _: _write_json}
+    makers: dict[str, Callable[[SchemaText], Encoder]] = {
+        "AVRO": _avro,
+        "PROTOBUF": _protobuf,
+        "JSON": lambda _: _write_json,
+    }
     if schema.kind not in makers:
         raise EncodeError(f"schemas of type {schema.kind} are unknown")
     try:

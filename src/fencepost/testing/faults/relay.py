@@ -383,7 +383,7 @@ class Relay:
                 answer, head.version, header.correlation_id, header_tags=header.unknown_tags
             )
         except WireError as error:
-            log.warning("%s v%d is passed on as it is: %s", *_named(head), error)
+            log.warning("forwarding %s v%d unchanged: %s", *_named(head), error)
             return frame
 
     def _pump_answers(self) -> None:

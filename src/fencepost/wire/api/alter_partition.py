@@ -28,7 +28,7 @@ class PartitionDataRequest(Struct, kafka_name="PartitionData"):
     """The change of one partition."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    leader_epoch: Int32 = field(doc="Term of the leader that asks.")
+    leader_epoch: Int32 = field(doc="Epoch of the leader that asks.")
     new_isr: list[Int32] = field("0-2", doc="Brokers that are to be in sync, up to v2.")
     new_isr_with_epochs: list[BrokerState] = field(
         "3+",
@@ -71,7 +71,7 @@ class PartitionDataResponse(Struct, kafka_name="PartitionData"):
         ),
     )
     leader_id: Int32 = field(doc="Broker that leads now.")
-    leader_epoch: Int32 = field(doc="Its term.")
+    leader_epoch: Int32 = field(doc="Its leader epoch.")
     isr: list[Int32] = field(doc="Brokers in sync now.")
     leader_recovery_state: Int8 = field(
         "1+",

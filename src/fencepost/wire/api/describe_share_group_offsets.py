@@ -44,7 +44,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
         doc="First offset that is not settled; -1 when the group has no state there yet.",
     )
     leader_epoch: Int32 = field(
-        doc="Term of the partition's leader that last used the state; 0 before the first.",
+        doc="Leader epoch of the partition's leader that last used the state; 0 before the first.",
     )
     lag: Int64 = field(
         "1+",

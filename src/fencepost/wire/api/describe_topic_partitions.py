@@ -57,7 +57,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     leader_epoch: Int32 = field(
         default=-1,
         ignorable=True,
-        doc="Its term; -1 when unknown.",
+        doc="Its leader epoch; -1 when unknown.",
     )
     replica_nodes: list[Int32] = field(doc="Brokers that have a replica assigned.")
     isr_nodes: list[Int32] = field(doc="Those of them that are in sync with the leader.")

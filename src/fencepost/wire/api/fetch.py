@@ -48,7 +48,7 @@ class FetchPartition(Struct):
         "9+",
         default=-1,
         ignorable=True,
-        doc="Term the reader believes in: older is error 74, newer 75; -1 is not checked.",
+        doc="Leader epoch the reader believes in: older is error 74, newer 75; -1 is not checked.",
     )
     fetch_offset: Int64 = field(doc="First offset wanted.")
     last_fetched_epoch: Int32 = field(
@@ -170,7 +170,7 @@ class LeaderIdAndEpoch(Struct):
     """The leader the broker knows of."""
 
     leader_id: Int32 = field("12+", default=-1, doc="Broker that leads; -1 when unknown.")
-    leader_epoch: Int32 = field("12+", default=-1, doc="Term of that leader; -1 when unknown.")
+    leader_epoch: Int32 = field("12+", default=-1, doc="Epoch of that leader; -1 when unknown.")
 
 
 class SnapshotId(Struct):

@@ -26,7 +26,7 @@ class PartitionSnapshotRequest(Struct, kafka_name="PartitionSnapshot"):
 
     partition: Int32 = field(doc="Number of the partition: 0.")
     current_leader_epoch: Int32 = field(
-        doc="Term the reader is in: an older one is error 74, a newer one 75.",
+        doc="Leader epoch that the reader knows: an older one is error 74, a newer one 75.",
     )
     snapshot_id: SnapshotId = field(
         doc="The snapshot, as the Fetch response named it; error 98 when it is gone meanwhile.",
@@ -71,7 +71,7 @@ class LeaderIdAndEpoch(Struct):
     """Who leads."""
 
     leader_id: Int32 = field(doc="Node id of the leader; -1 when there is none known.")
-    leader_epoch: Int32 = field(doc="Its term: the latest the answering node knows of.")
+    leader_epoch: Int32 = field(doc="Its leader epoch: the latest the answering node knows of.")
 
 
 class PartitionSnapshotResponse(Struct, kafka_name="PartitionSnapshot"):
@@ -80,7 +80,7 @@ class PartitionSnapshotResponse(Struct, kafka_name="PartitionSnapshot"):
     index: Int32 = field(doc="Number of the partition.")
     error_code: Int16 = field(
         doc=(
-            "0; 6 not the leader, 8 shutting down, 74 or 75 another term, 98 no such snapshot, "
+            "0; 6 not the leader, 8 shutting down, 74 or 75 another epoch, 98 no such snapshot, "
             "99 no such position, 3 no such partition."
         ),
     )

@@ -30,7 +30,7 @@ class LeaderAndIsrPartitionState(Struct):
         doc="Id of the leading broker, -1 for none; the receiver leads if it is its own.",
     )
     leader_epoch: Int32 = field(
-        doc="Term of the leader; one below the receiver's own is error 11 for the partition.",
+        doc="Epoch of the leader; one below the receiver's own is error 11 for the partition.",
     )
     isr: list[Int32] = field(doc="Ids of the brokers in sync.")
     partition_epoch: Int32 = field(
@@ -143,7 +143,7 @@ class LeaderAndIsrPartitionError(Struct):
     partition_index: Int32 = field(doc="Number of the partition.")
     error_code: Int16 = field(
         doc=(
-            "0, or why it stays as it was: 3 no replica here, 11 an older term, 56 its log "
+            "0, or why it stays as it was: 3 no replica here, 11 an older leader epoch, 56 its log "
             "directory is offline (v1+), 103 another topic id."
         ),
     )

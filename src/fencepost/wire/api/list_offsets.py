@@ -27,7 +27,7 @@ class ListOffsetsPartition(Struct):
         "4+",
         default=-1,
         ignorable=True,
-        doc="Term the caller believes in: older is error 74, newer 75; -1 is not checked.",
+        doc="Leader epoch the caller believes in: older is error 74, newer 75; -1 is not checked.",
     )
     timestamp: Int64 = field(
         doc="Milliseconds since 1970, for the first record at or after it; or -1 to -6.",

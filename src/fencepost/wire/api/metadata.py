@@ -84,7 +84,7 @@ class MetadataResponsePartition(Struct):
         "7+",
         default=-1,
         ignorable=True,
-        doc="Term of that leader; -1 when unknown. Fencing starts here (KIP-320).",
+        doc="Epoch of that leader; -1 when unknown. Fencing starts here (KIP-320).",
     )
     replica_nodes: list[Int32] = field(
         doc="Brokers that are to hold a copy, preferred leader first.",

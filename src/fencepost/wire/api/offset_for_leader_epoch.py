@@ -10,7 +10,7 @@ no error: it is error 0 with epoch -1 and end offset -1.
 
 * v0 is the question of KIP-101; v1 returns the epoch too, so that an asker can see that it has to
   ask again (KIP-279).
-* v2 lets the caller be fenced by its own idea of the leader's term, and adds the throttle time;
+* v2 lets the caller be fenced by its own idea of the leader's epoch, and adds the throttle time;
   v3 adds the replica id, which brokers ignore (both KIP-320); v4 is flexible.
 """
 
@@ -28,7 +28,7 @@ class OffsetForLeaderPartition(Struct):
         "2+",
         default=-1,
         ignorable=True,
-        doc="Term the caller believes in: older is error 74, newer 75; -1 is not checked.",
+        doc="Leader epoch the caller believes in: older is error 74, newer 75; -1 is not checked.",
     )
     leader_epoch: Int32 = field(doc="The epoch whose end is wanted.")
 

@@ -73,7 +73,7 @@ class LeaderIdAndEpoch(Struct):
     """The leader the broker knows of, to save the client a Metadata request (KIP-951)."""
 
     leader_id: Int32 = field("10+", default=-1, doc="Broker that leads; -1 when unknown.")
-    leader_epoch: Int32 = field("10+", default=-1, doc="Term of that leader; -1 when unknown.")
+    leader_epoch: Int32 = field("10+", default=-1, doc="Epoch of that leader; -1 when unknown.")
 
 
 class PartitionProduceResponse(Struct):

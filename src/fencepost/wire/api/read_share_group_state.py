@@ -18,7 +18,7 @@ class PartitionData(Struct):
     partition: Int32 = field(doc="Number of the partition.")
     leader_epoch: Int32 = field(
         doc=(
-            "Term of the leader that asks: it is remembered, and leaders of older terms get error "
+            "Epoch of the leader that asks: it is remembered, and leaders of older ones get error "
             "74 from then on."
         ),
     )

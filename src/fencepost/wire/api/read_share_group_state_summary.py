@@ -19,7 +19,7 @@ class PartitionData(Struct):
 
     partition: Int32 = field(doc="Number of the partition.")
     leader_epoch: Int32 = field(
-        doc="Term of the leader as the sender knows it; Kafka sends 0 and does not look at it.",
+        doc="Epoch of the leader as the sender knows it; Kafka sends 0 and does not look at it.",
     )
 
 
@@ -50,7 +50,7 @@ class PartitionResult(Struct):
     )
     state_epoch: Int32 = field(doc="Epoch of the state; 0 when there is none.")
     leader_epoch: Int32 = field(
-        doc="Term of the leader that last wrote or read the state; 0 before the first.",
+        doc="Epoch of the leader that last wrote or read the state; 0 before the first.",
     )
     start_offset: Int64 = field(
         doc="First offset that is not settled; -1 without a state, or one that does not say.",

@@ -119,7 +119,7 @@ class LeaderIdAndEpoch(Struct):
     """The leader the broker knows of."""
 
     leader_id: Int32 = field(doc="Broker that leads; -1 when unknown, 0 also without an error.")
-    leader_epoch: Int32 = field(doc="Term of that leader; -1 when unknown.")
+    leader_epoch: Int32 = field(doc="Epoch of that leader; -1 when unknown.")
 
 
 class AcquiredRecords(Struct):

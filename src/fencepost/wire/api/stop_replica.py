@@ -38,7 +38,7 @@ class StopReplicaPartitionState(Struct):
         "3+",
         default=-1,
         doc=(
-            "Term of the leader that is known to the controller; one below the broker's own is "
+            "Epoch of the leader that is known to the controller; one below the broker's own is "
             "error 74. -1 and, when the topic is being deleted, -2 are not checked."
         ),
     )
@@ -94,7 +94,7 @@ class StopReplicaPartitionError(Struct):
     error_code: Int16 = field(
         doc=(
             "0, also when the broker had no such replica; 56 its log directory is offline, 74 an "
-            "older term (v3+)."
+            "older leader epoch (v3+)."
         ),
     )
 

@@ -31,7 +31,7 @@ class UpdateMetadataPartitionState(Struct):
             "Id of the leading broker; -1 for none, -2 to forget a partition that is being deleted."
         ),
     )
-    leader_epoch: Int32 = field(doc="Term of the leader.")
+    leader_epoch: Int32 = field(doc="Epoch of the leader.")
     isr: list[Int32] = field(doc="Ids of the brokers in sync.")
     zk_version: Int32 = field(
         doc="Version of the partition's state in ZooKeeper, which every change of it raises by 1.",

@@ -36,7 +36,7 @@ class UpdateRaftVoterRequest(
         doc="Id of the cluster, error 104 if it is another; null is not checked.",
     )
     current_leader_epoch: Int32 = field(
-        doc="Term the voter is in: an older one is error 74, a newer one 75.",
+        doc="Leader epoch that the voter knows: an older one is error 74, a newer one 75.",
     )
     voter_id: Int32 = field(doc="Node id of the voter.")
     voter_directory_id: Uuid = field(
@@ -60,7 +60,7 @@ class CurrentLeader(Struct):
     leader_id: Int32 = field(default=-1, doc="Node id of the leader; -1 when none is known.")
     leader_epoch: Int32 = field(
         default=-1,
-        doc="Latest term the answering node knows of; -1 when it says none.",
+        doc="Latest leader epoch the answering node knows of; -1 when it says none.",
     )
     host: String = field(doc="Host name or address a client can connect to; empty when unknown.")
     port: Int32 = field(doc="TCP port that goes with `host`; 0 when unknown.")
@@ -74,7 +74,7 @@ class UpdateRaftVoterResponse(Message, api_key=82, kind="response", versions="0"
     )
     error_code: Int16 = field(
         doc=(
-            "0; 6 not the leader, 74 or 75 another term, 127 no such voter, 35 old releases with "
+            "0; 6 not the leader, 74 or 75 another epoch, 127 no such voter, 35 old releases with "
             "kraft.version 0, 42, 104; 7 to try again: another change is pending, or the voter "
             "cannot be reached."
         ),

@@ -32,7 +32,7 @@ class PartitionData(Struct):
         doc="Epoch of the state as it was read; an older one is refused with error 124.",
     )
     leader_epoch: Int32 = field(
-        doc="Term of the leader that writes; an older one is refused with error 74.",
+        doc="Epoch of the leader that writes; an older one is refused with error 74.",
     )
     start_offset: Int64 = field(
         doc="First offset that is not settled now; -1 when it stays where it is.",

@@ -1,6 +1,6 @@
 """A blocking consumer that shares topics with the other members of a classic group.
 
-    with GroupConsumer(cluster, ["orders"]) as consumer:     # group.id is in the cluster's config
+    with Consumer(cluster, ["orders"]) as consumer:     # group.id is in the cluster's config
         while True:
             for fetched in consumer.poll():
                 for record in fetched.read_records():        # of one partition
@@ -32,7 +32,7 @@ from fencepost.client.metadata import CommittedOffset, TopicPartition
 log = logging.getLogger("fencepost.client")
 
 
-class GroupConsumer(ConsumerCore):
+class Consumer(ConsumerCore):
     """One member of the group `group.id`; a context manager that leaves it. One thread.
 
     `topics` are those it subscribes to. Where the group has committed nothing, or what it has is

@@ -1,4 +1,4 @@
-"""`GroupConsumer` against a broker, alone and in one group with other people's consumers."""
+"""`Consumer` against a broker, alone and in one group with other people's consumers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
+from fencepost.client.consumer import Consumer
 from fencepost.client.errors import BrokerError, ConfigError, OffsetOutOfRange
 from fencepost.client.fetch_core import Fetched, FetchPosition
-from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EpochEnd
@@ -64,15 +64,15 @@ def produce(served: str, topic: str) -> Callable[[int], None]:
 @pytest.fixture
 def join(
     served: str, topic: str, group: str, connect: Callable[..., Cluster]
-) -> Iterator[Callable[..., GroupConsumer]]:
+) -> Iterator[Callable[..., Consumer]]:
     """Members of the group, which leave it in the end."""
-    members: list[GroupConsumer] = []
+    members: list[Consumer] = []
 
-    def open_one(**properties: Any) -> GroupConsumer:
+    def open_one(**properties: Any) -> Consumer:
         properties.setdefault("heartbeat_interval_ms", 50)
         properties.setdefault("auto_offset_reset", "earliest")
         cluster = connect(served, group_id=group, **properties)
-        members.append(GroupConsumer(cluster, [topic]))
+        members.append(Consumer(cluster, [topic]))
         return members[-1]
 
     yield open_one
@@ -80,7 +80,7 @@ def join(
         member.close()
 
 
-def read(consumer: GroupConsumer) -> list[bytes | None]:
+def read(consumer: Consumer) -> list[bytes | None]:
     """What one poll brings, stored."""
     values = []
     for fetched in consumer.poll():
@@ -89,7 +89,7 @@ def read(consumer: GroupConsumer) -> list[bytes | None]:
     return values
 
 
-def read_until(consumer: GroupConsumer, count: int) -> list[bytes | None]:
+def read_until(consumer: Consumer, count: int) -> list[bytes | None]:
     """So many values."""
     values: list[bytes | None] = []
 
@@ -202,7 +202,7 @@ def test_a_member_waits_for_a_rebalance_and_for_offsets_of_open_transactions(
     timeouts = {"request_timeout_ms": 20_000, "max_poll_interval_ms": 60_000}
     settings = {"group_id": group, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1}
     with Listening(served, **settings, **timeouts) as cluster:
-        with GroupConsumer(cluster, [topic]) as consumer:
+        with Consumer(cluster, [topic]) as consumer:
             read_until(consumer, 4)
             asked = cluster.described
             eventually(
@@ -409,4 +409,4 @@ def test_a_static_member_stays_in_the_group(join, served, group):
 
 def test_it_needs_a_group(connect, served):
     with pytest.raises(ConfigError, match=r"group\.id"):
-        GroupConsumer(connect(served), ["t"])
+        Consumer(connect(served), ["t"])

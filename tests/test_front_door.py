@@ -1,0 +1,98 @@
+"""What a newcomer meets first is short and true: README, CI, hooks, issue forms, metadata."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINES_MAX = 60
+EXAMPLE_LINES_MAX = 12
+FORM_TYPES = {"markdown", "input", "textarea", "dropdown", "checkboxes"}
+
+
+def loaded(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def test_the_readme_is_one_screen() -> None:
+    assert len(README.splitlines()) <= LINES_MAX
+    install, example, commands = FENCE.findall(README)
+    assert install[0] == "sh"
+    assert install[1].startswith("python -m pip install .")
+    assert install[1].count("\n") == 1
+    assert example[0] == "python"
+    code = [line for line in example[1].splitlines()[1:] if line]
+    assert len(code) <= EXAMPLE_LINES_MAX
+    assert [line.split()[:2] for line in commands[1].splitlines()] == [
+        ["make", "demo"],
+        ["make", "test"],
+    ]
+    assert len(re.findall(r"!\[", README)) == 1
+
+
+def test_hosted_ci_runs_what_ci_runs_on_the_oldest_python() -> None:
+    workflow = loaded(".github/workflows/ci.yml")
+    steps = workflow["jobs"]["run"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+    versions = [step["with"]["python-version"] for step in steps if "setup-python" in str(step)]
+    assert [f">={version}" for version in versions] == [project()["requires-python"]]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_hooks_are_the_checks_of_make_check() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    check = re.search(r"^check:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert check
+    wanted = [line.split()[:2] for line in check[1].replace("$(BIN)/", "").splitlines()]
+    repositories = loaded(".pre-commit-config.yaml")["repos"]
+    assert [one["repo"] for one in repositories] == ["local"]
+    hooks = repositories[0]["hooks"]
+    entries = [hook["entry"].removeprefix(".venv/bin/").split()[:2] for hook in hooks]
+    assert sorted(entries) == sorted(wanted)
+    assert all(hook["language"] == "system" for hook in hooks)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")),
+    ids=lambda one: one.stem,
+)
+def test_issue_forms_are_forms(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    assert form["name"]
+    assert form["description"]
+    ids = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+    assert ids
+    assert len(ids) == len(set(ids))
+    assert {field["type"] for field in form["body"]} <= FORM_TYPES
+    assert all(
+        field["attributes"].get("label") or field["attributes"].get("value")
+        for field in form["body"]
+    )
+
+
+def test_the_changelog_begins_with_the_version_of_the_package() -> None:
+    versions = re.findall(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == project()["version"]
+
+
+def test_the_package_says_who_made_it_and_which_pythons_it_is_for() -> None:
+    metadata = project()
+    assert metadata["authors"] == [{"name": "The Fencepost authors"}]
+    named = {one.rpartition(" ")[2] for one in metadata["classifiers"] if ":: Python :: 3." in one}
+    assert metadata["requires-python"].removeprefix(">=") == min(named, key=lambda v: int(v[2:]))
+    assert "Framework :: Pytest" in metadata["classifiers"]
+    assert metadata["entry-points"]["pytest11"]
