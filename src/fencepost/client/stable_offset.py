@@ -65,7 +65,7 @@ class Verdict(Enum):
 class OpenTransaction:
     """A transaction that is open in a partition, or has ended there and nowhere else (REFUSED).
     `first_timestamp_ms` is of its first batch, -1 when that could not be read; `known` is what a
-    coordinator knows of the producer id, `coordinator_epoch` its epoch, -1 if that was not asked."""
+    coordinator knows of the producer id, `coordinator_epoch` its epoch or -1 (not asked)."""
 
     partition: TopicPartition
     producer: PartitionProducer
