@@ -29,7 +29,7 @@ NUMBERS = (
     "broker_epoch|coordinator_epoch|features_epoch|high_watermark|last_caught_up_timestamp"
     "|last_fetch_timestamp|last_timestamp_ms|first_timestamp_ms|leader_epoch|log_end_offset|port"
     "|producer_id|size_bytes|start_ms|timestamp_ms|total_bytes|usable_bytes|leader_epoch_of_quorum"
-    "|max_level|features|lag"
+    "|level|min_level|max_level|features|lag"
 )
 MASKS = (
     (re.compile(rf'("(?:{NUMBERS})": )-?\d+'), r"\1N"),

@@ -93,8 +93,8 @@ class CreatedTopic(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One effective configuration; `value` is None when sensitive. `is_default` means that nobody
-    set it anywhere."""
+    """One effective configuration; `value` is None when sensitive. `is_default` means that it is
+    not set anywhere."""
 
     name: str
     value: str | None
@@ -114,7 +114,7 @@ class ConfigChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster; `fenced` ones are registered but serve nobody."""
+    """The brokers of a cluster; `fenced` ones are registered but serve no client."""
 
     cluster_id: str
     controller_id: int

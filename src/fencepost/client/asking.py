@@ -164,7 +164,7 @@ def leader_once(
     """The leader's node and leader epoch (-1 from brokers that do not tell).
 
     Raises UnknownTopic when there is no such partition, and BrokerError LEADER_NOT_AVAILABLE
-    while nobody leads it; both retriable.
+    while no replica leads it; both retriable.
     """
     return view.leader_in((yield from _topic_once(view, topic, deadline)), partition)
 

@@ -1,8 +1,9 @@
-"""Why a last stable offset stands still: what holds it, and what would release it.
+"""Why a last stable offset does not advance: what holds it, and what would release it.
 
 `judge` is the whole decision, without I/O: a transaction that is open in a partition, what the
-coordinators know of its producer, and the time. `explain` asks for what it needs, `find_hanging`
-asks about every open transaction that is old.
+coordinators know of its producer, and the time. `explaining` asks for what it needs,
+`finding_open_transactions` about every open transaction that is old. Both are conversations;
+`explain` and `open_transactions` carry them out blocking, `client.aio.AsyncAdmin` in asyncio.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ class Verdict(Enum):
     ENDING = "ending"
     """One that is decided: its coordinator is still to write the marker here."""
     REFUSED = "refused"
-    """One that is decided, but the partition refuses its coordinator's marker: somebody else wrote
+    """One that is decided, but the partition refuses its coordinator's marker: another client wrote
     one with a later epoch of the coordinator or of the producer."""
     HANGING = "hanging"
-    """One that no coordinator knows of: nobody will ever end it."""
+    """One that no coordinator knows of: none will ever end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """A transaction that is open in a partition, or has ended there and nowhere else (REFUSED).
     `first_timestamp_ms` is of its first batch, -1 when that could not be read; `known` is what a
-    coordinator knows of the producer id, `coordinator_epoch` its epoch, -1 if nobody asked."""
+    coordinator knows of the producer id, `coordinator_epoch` its epoch or -1 (not asked)."""
 
     partition: TopicPartition
     producer: PartitionProducer
@@ -214,7 +215,7 @@ def finding_refusals(
     """The partitions that refuse the marker of a transaction that is decided.
 
     The coordinator is asked again afterwards: a marker that it wrote meanwhile, or one that its
-    successor wrote, is not taken for somebody else's.
+    successor wrote, is not taken for another client's.
     """
     if known.state not in ENDING or not known.partitions:
         return []

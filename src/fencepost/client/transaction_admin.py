@@ -2,7 +2,7 @@
 
 A coordinator knows transactional ids; the leader of a partition knows producer ids, and which of
 them have a transaction open there. One that is open in a partition but not at any coordinator hangs
-(KIP-664): nobody will ever end it, and `hanging` and `explain` find it by asking both.
+(KIP-664): no coordinator will ever end it; `client.stable_offset` finds it by asking both.
 """
 
 from __future__ import annotations
