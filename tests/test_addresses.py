@@ -36,6 +36,7 @@ def test_an_address(text: str, options: dict[str, Any], address: tuple[str, int]
         ("kafka-1:0", "HOST:PORT with a port from 1 to 65535"),
         ("kafka-1:65536", "HOST:PORT with a port from 1 to 65535"),
         ("::1:9092", "HOST:PORT, with an IPv6 address in brackets"),
+        ("kafka-1/a:9092", "HOST:PORT, with an IPv6 address in brackets"),
         ("http://kafka-1:9092", "HOST:PORT, with an IPv6 address in brackets"),
     ],
 )

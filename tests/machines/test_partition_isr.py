@@ -19,6 +19,7 @@ from fencepost.machines.partition import (
     Produce,
     RecoveryState,
 )
+from fencepost.machines.partition.in_sync import ALTER_PARTITION_TIMER
 from fencepost.wire.errors import ErrorCode
 
 from .test_partition_produce import KEY, Leader
@@ -530,7 +531,9 @@ def test_a_doubled_answer_changes_nothing_more() -> None:
 def test_metadata_may_be_faster_than_the_answer() -> None:
     leader = Leader((1, 2), isr=(1,))
     leader.fetched(2, 0)
+    assert (KEY, ALTER_PARTITION_TIMER) in leader.world.timers
     leader.lead(1, 2, (1, 2), (1, 2))
+    assert (KEY, ALTER_PARTITION_TIMER) not in leader.world.timers, "it is not asked again"
     accept(leader, (1, 2), 2)
     assert leader.machine.isr == {1, 2}
     leader.lead(1, 1, (1, 2), (1,))

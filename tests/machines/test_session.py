@@ -114,6 +114,12 @@ def test_before_the_handshake_two_apis_are_let_through_and_versions_once() -> No
     assert session.state is State.CLOSING
 
 
+def test_a_frame_before_login_is_no_larger_than_any_other() -> None:
+    session = Session(SessionRules(FRAME_BYTES, SecurityProtocol.SASL_PLAINTEXT, (PLAIN,), 1 << 30))
+    session.step(ClientConnected())
+    assert (session.state, session.frame_bytes_max) == (State.HANDSHAKE, FRAME_BYTES)
+
+
 @pytest.mark.parametrize("key", [PRODUCE, AUTHENTICATE])
 def test_another_api_before_the_handshake_has_no_answer(key) -> None:
     session = connected()
@@ -169,6 +175,10 @@ def test_tokens_and_requests_are_not_taken_for_each_other() -> None:
     assert session.reads_tokens and session.apis == frozenset()
     assert session.step(TokenArrived()) == Proceed()
     assert isinstance(session.step(RequestArrived(AUTHENTICATE, 0)), Disconnect)
+    session = connected()
+    session.step(HandshakeArrived(PLAIN, 0, 0))
+    session.step(Authenticated(ALICE, 0))
+    assert not session.reads_tokens, "requests come behind the last token"
     session = connected()
     session.step(HandshakeArrived(PLAIN, 1, 0))
     assert isinstance(session.step(TokenArrived()), Disconnect)

@@ -55,10 +55,10 @@ def test_unknown_numbers_stay_below_the_others():
 
 def test_a_table_has_the_columns_of_its_views_and_nothing_that_a_terminal_acts_on():
     assert table_of(Row, []) == []
-    assert table_of(Row, [Row("a\x1b[2J", 12, ["m", "n"]), Row("b", None, [])]) == [
-        "group     lag  of   twice",
-        "a\\x1b[2J   12  m,n     24",
-        "b           -  -        -",
+    assert table_of(Row, [Row("a\x1b[2J", 12, ["m", "\x1b"]), Row("b", None, [])]) == [
+        "group     lag  of      twice",
+        "a\\x1b[2J   12  m,\\x1b     24",
+        "b           -  -           -",
     ]
 
 

@@ -32,6 +32,7 @@ from fencepost.runtime.requests.permissions import (
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
     Permission,
+    ResourceType,
 )
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
@@ -76,10 +77,13 @@ class Rules:
         self.refused = set(refused)
         self.all_refused = all_refused
         self.asked: set[Permission] = set()
+        self.logged: set[Permission] = set()
 
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         assert client.client_host and client.principal.name == "ANONYMOUS"
         self.asked.add(permission)
+        if not quiet:
+            self.logged.add(permission)
         return not self.all_refused and permission not in self.refused
 
     def allows_any(self, client: Client, permission: Permission) -> bool:
@@ -235,11 +239,13 @@ def test_authorized_operations_are_those_of_the_client(node: PartitionNode):
     assert ask(node, request, 10).cluster_authorized_operations == 8096
     rules(node, DESCRIBE_CLUSTER)
     assert ask(node, request, 10).cluster_authorized_operations == 0
+    assert node.access.operations(Caller(), ResourceType.GROUP, "group") == 3400
 
 
 def test_describing_topics_leaves_out_what_was_not_named(node: PartitionNode):
-    rules(node, DESCRIBE_TOPIC)
+    authorizer = rules(node, DESCRIBE_TOPIC)
     assert ask(node, DescribeTopicPartitionsRequest(response_partition_limit=9)).topics == []
+    assert DESCRIBE_TOPIC in authorizer.asked - authorizer.logged, "no refusal is logged"
 
 
 def create(*names: str) -> CreateTopicsRequest:

@@ -142,6 +142,6 @@ def test_a_session_that_ends_is_asked_about_runs_too(secured, node) -> None:
         topic = make_topic(client)
         for _ in range(3):
             assert produce(client, topic, batch(b"x")).error_code == 0
-        connection._session.expires_ms = 0
+        connection._session.expires_ms = now_ms
         client.send(produce_request(topic, batch(b"x")), 9)
         assert client.is_disconnected()

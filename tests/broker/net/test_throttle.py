@@ -21,6 +21,7 @@ from fencepost.broker.net.throttle_time import with_throttle_time
 from fencepost.wire.api import ApiVersionsRequest, MetadataRequest, response_class
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.offset_delete import OffsetDeleteResponse
+from fencepost.wire.api.produce import NodeEndpoint, ProduceResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request, encode_response_parts
 
@@ -294,6 +295,14 @@ def test_every_version_of_what_is_answered_with_bytes(key: int) -> None:
             if any(f.name == "throttle_time_ms" and f.versions.holds(version) for f in kind.fields):
                 wanted.throttle_time_ms = MS
             assert message == wanted
+
+
+def test_tagged_fields_behind_it_are_left_as_they_are() -> None:
+    elsewhere = [NodeEndpoint(node_id=1, host="host", port=9092)]
+    parts = encode_response_parts(ProduceResponse(node_endpoints=elsewhere), 10, 7)
+    found = b"".join(with_throttle_time(ProduceResponse, 10, parts, MS))
+    _, response = decode_response(ProduceResponse, 10, found[4:])
+    assert response == ProduceResponse(node_endpoints=elsewhere, throttle_time_ms=MS)
 
 
 def test_a_field_in_between_is_a_mistake() -> None:

@@ -1,7 +1,8 @@
 """`throttle_time_ms` in a response that is encoded already.
 
 Responses that are made as bytes (Fetch, Produce, Metadata) have 0 there. The field is the first of
-the body, or the last in Produce's, so its place is known without decoding what is in between.
+the body, so its place is known without decoding what is behind it. In Produce's it is the last but
+for tagged fields: a response of that kind holds no records, and is decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from struct import Struct
 from typing import Final
 
 from fencepost.broker.net.writer import Buffer
-from fencepost.wire.frame import response_head_bytes
+from fencepost.wire.frame import decode_response, encode_response_parts, response_head_bytes
 from fencepost.wire.message import Message
 
 _TIME: Final = Struct(">i")
 _FIELD: Final = "throttle_time_ms"
+_LENGTH_BYTES: Final = 4
 
 
 def with_throttle_time(
@@ -34,12 +36,11 @@ def with_throttle_time(
         _TIME.pack_into(first, at, throttle_time_ms)
         return [first, *parts[_count_until(parts, at + _TIME.size) :]]
     if names[-1] == _FIELD:
-        behind = int(kind.is_flexible(version))
+        # Tagged fields may come behind it: where it is, only decoding tells.
         whole = _merged(parts, sum(map(len, parts)))
-        if behind and whole[-1]:
-            raise ValueError(f"{kind.__name__} v{version} ends with tagged fields")
-        _TIME.pack_into(whole, len(whole) - behind - _TIME.size, throttle_time_ms)
-        return [whole]
+        header, response = decode_response(kind, version, memoryview(whole)[_LENGTH_BYTES:])
+        setattr(response, _FIELD, throttle_time_ms)
+        return encode_response_parts(response, version, header.correlation_id)
     raise ValueError(f"{kind.__name__} v{version} has its throttle time in between")
 
 

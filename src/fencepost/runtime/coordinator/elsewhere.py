@@ -55,7 +55,6 @@ class WorkElsewhere:
     def begin(self, work: Work[Any]) -> None:
         """Have it computed, now or behind what is being computed under its name."""
         if work.name in self._running:
-            self._running[work.name] = _DROPPED
             self._next[work.name] = work
         else:
             self._start(work)
