@@ -64,6 +64,7 @@ def test_the_first_of_two_instances_is_fenced() -> None:
     assert world.error(world.join(b, instance="b")) is fenced
     assert world.leave((b, "b")) == [fenced]
     assert world.commit_error(member_id=b, generation=1, instance="b") is fenced
+    assert world.commit_error(member_id="", generation=-1, instance="b") is fenced
     assert world.heartbeat(new_b, 1, instance="b") is ErrorCode.NONE
     assert world.heartbeat(b, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 

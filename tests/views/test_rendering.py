@@ -6,7 +6,7 @@ import importlib
 import inspect
 import json
 import pkgutil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -71,7 +71,19 @@ def test_json_has_the_fields_in_their_order_also_those_of_views_within():
         *("broker", "path", "error", "total_bytes", "usable_bytes", "cordoned", "replicas")
     ]
     assert document["replicas"][0]["size_bytes"] == 100
-    assert LOG_DIR.condition == "1 replica, 20 of 30 MiB free"
+
+
+@pytest.mark.parametrize(
+    ("said", "condition"),
+    [
+        ({}, "1 replica, 20 of 30 MiB free"),
+        ({"usable_bytes": None}, "1 replica"),
+        ({"cordoned": True, "replicas": []}, "0 replicas, 20 of 30 MiB free, cordoned"),
+        ({"cordoned": True, "error": "KAFKA_STORAGE_ERROR"}, "offline: KAFKA_STORAGE_ERROR"),
+    ],
+)
+def test_the_condition_of_a_log_directory(said: dict[str, Any], condition: str):
+    assert msgspec.structs.replace(LOG_DIR, **said).condition == condition
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

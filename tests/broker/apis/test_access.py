@@ -10,12 +10,13 @@ import pytest
 
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker import apis
+from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
-from fencepost.runtime.requests.access import Client
+from fencepost.runtime.requests.access import Access, Client
 from fencepost.runtime.requests.parts import InternalTopicCreation
 from fencepost.runtime.requests.permissions import (
     ALTER_CLUSTER_CONFIGS,
@@ -265,7 +266,7 @@ def test_each_topic_is_created_or_refused(node: PartitionNode, listener: str):
     rules(node, DESCRIBE_TOPIC_CONFIGS)
     (made,) = ask(node, create("e"), listener=listener).topics
     assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, 29, -1)
-    assert not made.configs
+    assert (made.replication_factor, made.configs) == (-1, [])
     assert node.image.topics_by_name.keys() == {"sample", "a", "b", "e"}
 
 
@@ -316,8 +317,18 @@ def test_configs_are_refused_by_the_type_of_their_resource(node: PartitionNode):
         answer = ask(node, IncrementalAlterConfigsRequest(resources=changes), listener=listener)
         assert [one.error_code for one in answer.responses] == [29, 31, 31, 30]
     rules(node, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS)
-    answer = ask(node, IncrementalAlterConfigsRequest(resources=[changes[3], changes[0]]))
-    assert [(one.resource_type, one.error_code) for one in answer.responses] == [(32, 30), (2, 0)]
+    for is_tried in (True, False):
+        request = IncrementalAlterConfigsRequest(
+            resources=[changes[3], changes[0]], validate_only=is_tried
+        )
+        answers = ask(node, request, listener="CONTROLLER").responses
+        assert [(one.resource_type, one.error_code) for one in answers] == [(32, 30), (2, 0)]
+        assert len(node.image.configs) == (0 if is_tried else 1)
+    permitted = {
+        refused: config_refusal(Access(Rules(refused)), Caller(), changes[1])
+        for refused in (CLUSTER_ACTION, ALTER_CLUSTER_CONFIGS)
+    }
+    assert permitted == {CLUSTER_ACTION: 31, ALTER_CLUSTER_CONFIGS: 0}, "of a controller's loggers"
 
 
 class BrokersOnly(Rules):
@@ -363,6 +374,8 @@ def test_a_partition_is_found_by_name_and_by_id_and_its_topic_asked_about_once(n
         rules(node, READ_TOPIC)
         assert [find(name) for name in names] == [29, 29]
         assert [find(topic_id(name)) for name in names] == [29, 100]
+        rules(node)
+        assert node.partitions.topic_refusal(client, READ_TOPIC, topic_id("missing")) == 100
 
 
 def test_a_finder_asks_once_per_topic(node: PartitionNode):
