@@ -513,8 +513,6 @@ TO_20 = "Unsupported metadata.version downgrade from 30 to 20. "
 FEATURES = [
     ("no.such", 1, UPGRADE, "Local controller 1 does not support this feature."),
     (VERSION_FEATURE, -1, UPGRADE, "A feature version cannot be less than 0."),
-    (VERSION_FEATURE, 99, UPGRADE, "Local controller 1 only supports versions 7-30"),
-    (VERSION_FEATURE, 0, SAFE_DOWNGRADE, "Local controller 1 only supports versions 7-30"),
     (VERSION_FEATURE, 20, UPGRADE, WITHOUT_TYPE),
     (VERSION_FEATURE, 20, 0, KIND_UNKNOWN),
     (VERSION_FEATURE, 20, 9, KIND_UNKNOWN),

@@ -19,7 +19,7 @@ from benchmarks.scale.clockwork import Core, Event, Timers, World
 from fencepost.log.config import LogConfig
 from fencepost.log.load_params import LoadLogParams
 from fencepost.log.partition_log import PartitionLog
-from fencepost.machines.effects import Reply, Send, SetTimer, TimerFired
+from fencepost.machines.effects import Send, SetTimer, Tell, TimerFired
 from fencepost.machines.fetcher import (
     Fetcher,
     FetcherConfig,
@@ -228,11 +228,11 @@ class Broker:
                 self._ask(leader, effect.message)
             elif type(effect) is SetTimer:
                 self._set_timer(leader, effect)
-            elif type(effect) is Reply:
-                followed = fetcher.partitions.get(effect.token)
+            elif type(effect) is Tell:
+                followed = fetcher.partitions.get(effect.machine)
                 if followed is not None:  # its machine has taken it, at once
                     taken = followed.told_count
-                    self._step(leader, Progressed(effect.token, FetchPosition(0, -1, 0), taken))
+                    self._step(leader, Progressed(effect.machine, FetchPosition(0, -1, 0), taken))
         fetcher.notices.clear()
 
     def _set_timer(self, leader: int, effect: SetTimer) -> None:

@@ -156,7 +156,7 @@ def fuzz_runs(kernel: Any, rng: random.Random, rules: ProduceRules) -> int:
     data = data[: rng.choice([None, None, rng.randrange(len(data) + 1)])]
     frames = memoryview(np.frombuffer(data or b"\0", np.uint8).copy())
     blocks, known = Blocks(kernel, rng, rules), dict[bytes, Any]()
-    runs = kernel.ProduceRuns(known, blocks.find, blocks.renew, 100, 7)
+    runs = kernel.ProduceRuns(None, known, blocks.find, blocks.renew, 100, 7)
     waiting: deque[Any] = deque()
     end = runs.take(
         Connection(), waiting, frames, 0, len(frames), head, 64, 1 << 20, rng.choice([-1, 99]), 0.0
@@ -167,6 +167,7 @@ def fuzz_runs(kernel: Any, rng: random.Random, rules: ProduceRules) -> int:
     for request in requests:
         header, _ = decode_response(ProduceResponse, version, request.answer[4:])
         assert header.correlation_id == request.correlation_id
+        request.throttle(rng.choice([0, 1, 1 << 30]))
     kernel.take_answers(waiting, 1 << 20)
     return len(requests)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import ROUTES, Route
@@ -42,6 +43,7 @@ class BareMetadata:
     """As much of a node's `MetadataCache` as ApiVersions looks at."""
 
     image: BareImage = field(default_factory=BareImage)
+    cluster_id: str = "c"
 
     @property
     def finalized_features(self) -> dict[str, int]:
@@ -77,7 +79,8 @@ def serve_listener(limits: ConnectionLimits = LIMITS, node: Any = None) -> Itera
     """A listener that serves, on a free loopback port."""
     thread = LoopThread()
     try:
-        parts = {MetadataCache: BareMetadata()}
+        config = BrokerConfig.load(None, {"node.id": "7"})
+        parts = {BrokerConfig: config, MetadataCache: BareMetadata()}
         scheduler = Scheduler(thread.loop)
         routes = BoundRoutes(ROUTES, parts)
         listener = Listener(thread.loop, limits, scheduler.lane(), routes)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from fencepost.cli.epochs import _reference
 from fencepost.client.lineage import ReplicaLineage
-from fencepost.client.metadata import PartitionInfo
 from fencepost.client.offsets import EpochSpan
+from fencepost.views.epochs import reference_of
 
 from ..client.fake_cluster import FakeCluster, FakePartition
 from ..client.records import batch
@@ -118,10 +116,9 @@ def test_epochs_of_a_topic_after_leader_changes(run: Fencepost):
 
 
 def test_logs_are_held_against_the_leaders_else_against_the_newest():
-    info = PartitionInfo(0, 1, 5, (1, 2, 3), (1,), ())
     old, new = ReplicaLineage(1, (EpochSpan(2, 0, 9),)), ReplicaLineage(2, (EpochSpan(4, 0, 5),))
     gone = ReplicaLineage(3, error="down")
-    assert _reference([gone, old, new], info) is old
-    assert _reference([old, gone, new], replace(info, leader_id=3)) is new
-    assert _reference([old, new, ReplicaLineage(4)], replace(info, leader_id=-1)) is new
-    assert _reference([gone], info) is None
+    assert reference_of([gone, old, new], 1) is old
+    assert reference_of([old, gone, new], 3) is new
+    assert reference_of([old, new, ReplicaLineage(4)], -1) is new
+    assert reference_of([gone], 1) is None

@@ -214,7 +214,7 @@ def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
         (("--standalone", "--feature", "kraft.version=0"), DYNAMIC, "controller", "together"),
         (("--feature", "kraft.version=1"), STATIC, "controller", "together"),
         (("--feature", "group.version=1"), STATIC, "controller", "no feature"),
-        (("--feature", "metadata.version=99"), STATIC, "controller", "7 to 30"),
+        (("--feature", "metadata.version=99"), STATIC, "controller", "7 to 33"),
         (("--feature", "metadata.version"), STATIC, "controller", "NAME=LEVEL"),
         (("--standalone", "--release-version", "3.7"), DYNAMIC, "controller", "3.9-IV0"),
         (("--release-version", "2.8"), STATIC, "controller", "2.8"),

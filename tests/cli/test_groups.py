@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from fencepost.cli.failures import UsageError
-from fencepost.cli.groups import COLUMNS, _progress
 from fencepost.cli.groups_offsets import _before_now_ms, existing
-from fencepost.cli.times import iso_time, now_ms
+from fencepost.cli.times import now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import Consumer
 from fencepost.client.groups import CommittedOffset, GroupDescription
+from fencepost.client.lag import PartitionLag
 from fencepost.client.metadata import TopicPartition
+from fencepost.views.groups import Progress, group_view
+from fencepost.views.times import iso_time
 
 from ..waiting import eventually
 from .commands import Fencepost, Ran
@@ -32,7 +34,7 @@ def test_a_group_is_described_with_its_lag(
     lines = run("groups", "describe", group).lines
     assert lines[0].startswith(f"group {group}  state Empty ")
     assert [line.split() for line in lines[1:]] == [
-        list(COLUMNS),
+        list(Progress.columns),
         [topic, "0", "1", "3", "2", "-", "-", "-"],
         [topic, "1", "0", "0", "0", "-", "-", "-"],
     ]
@@ -75,8 +77,8 @@ def test_a_group_is_described_with_its_lag(
 def test_a_group_keeps_offsets_of_a_topic_that_is_gone_or_has_no_end(run: Fencepost):
     group = GroupDescription("g", "Stable", "consumer", "range", 1, ())
     gone = TopicPartition("gone", 0)
-    (row,) = _progress(group, {gone: CommittedOffset(5, -1, "")}, {})
-    assert (row["offset"], row["end"], row["lag"], row["member"]) == (5, None, None, None)
+    (row,) = group_view(group, {gone: PartitionLag(CommittedOffset(5, -1, ""), None)}).partitions
+    assert (row.offset, row.end, row.lag, row.member) == (5, None, None, None)
 
 
 def test_groups_and_their_offsets(run: Fencepost, topic: str, produce: Callable[..., Ran]):

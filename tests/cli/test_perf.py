@@ -109,17 +109,17 @@ def test_percentiles_are_those_of_the_records():
     figures = ProduceFigures(1_000_000, 60_000, is_quiet=True)
     for number in range(10):
         figures.add(float(number), 1 << 20)
-    told = figures.document()
-    assert (told["records"], told["avg_latency_ms"], told["max_latency_ms"]) == (10, 4.5, 9.0)
-    assert told["p50_ms"] == 4.0  # of every second record
-    assert ConsumeFigures(1, is_detailed=False, is_quiet=True).document()["records"] == 0
+    told = figures.rates()
+    assert (told.records, told.avg_latency_ms, told.max_latency_ms) == (10, 4.5, 9.0)
+    assert told.p50_ms == 4.0  # of every second record
+    assert ConsumeFigures(1, is_detailed=False, is_quiet=True).rates().records == 0
 
 
 def test_one_of_so_many_latencies_is_kept_as_there_is_room_for():
     figures = ProduceFigures(LATENCIES_MAX + 1, 60_000, is_quiet=True)
     for number in range(4):
         figures.add(float(number), 1)
-    assert figures.document()["p99_9_ms"] == 2.0, "of records 0 and 2"
+    assert figures.rates().p99_9_ms == 2.0, "of records 0 and 2"
 
 
 def test_each_line_of_progress_is_of_its_own_interval(capsys, monkeypatch):
@@ -148,8 +148,8 @@ def test_rebalances_do_not_count_as_fetching_and_belong_to_one_row(capsys, monke
     rows = [line.split(", ")[2:] for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["1.0000", "1.0000", "1", "1.0000", "500", "500", "2.0000", "2.0000"]
     assert rows[1] == ["2.0000", "1.0000", "2", "1.0000", "0", "1000", "1.0000", "1.0000"]
-    told = figures.document()
-    assert (told["rebalance_ms"], told["fetch_ms"]) == (500.0, 1500.0)
+    told = figures.rates()
+    assert (told.rebalance_ms, told.fetch_ms) == (500.0, 1500.0)
 
 
 def test_rates_of_what_was_read():

@@ -22,12 +22,12 @@ from fencepost.cli.reassignment_throttles import (
     TOPIC_KEYS,
     moves,
 )
-from fencepost.cli.topics_describe import FILTERS
 from fencepost.client.admin import BROKER_RESOURCE, DELETE, SET, TOPIC_RESOURCE, Admin, ConfigChange
 from fencepost.client.cluster import Cluster as ClientCluster
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.replicas import Reassignment
 from fencepost.testing import Cluster
+from fencepost.views.topics import FILTERS, PartitionView
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 from ..client.fake_cluster import VERSIONS, FakeCluster
@@ -136,7 +136,7 @@ def test_without_the_api_of_eligible_replicas_they_are_not_known(run: Fencepost)
 )
 def test_what_each_filter_chooses(isr: list[int], leader: int, chosen: set[str]):
     replicas = [1, 2, 3] if len(isr) == 3 else [1, 2]
-    partition = {"isr": isr, "replicas": replicas, "leader": leader}
+    partition = PartitionView(0, leader, 0, replicas, isr, [], None, None)
     assert {name for name, (_, choose) in FILTERS.items() if choose(partition, 2)} == chosen
 
 

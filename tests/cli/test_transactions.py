@@ -7,12 +7,13 @@ import subprocess
 import pytest
 
 from fencepost.cli.main import main
-from fencepost.cli.transactions_json import as_json
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import FatalTransactionError
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 from fencepost.client.transaction_admin import TransactionDescription
+from fencepost.views.rendering import document_of
+from fencepost.views.transactions import transaction_view
 
 from ..waiting import eventually
 from .commands import Fencepost
@@ -156,7 +157,7 @@ def test_a_transactional_id_without_a_transaction_has_no_start(start_ms: int, to
     found = TransactionDescription(
         "x", 1, 2, 3, "Ongoing", 60_000, start_ms, (TopicPartition("t", 4),)
     )
-    assert as_json(found) == {
+    assert document_of(transaction_view(found)) == {
         "transactional_id": "x",
         "coordinator": 1,
         "producer_id": 2,

@@ -237,7 +237,7 @@ def test_a_connection_that_was_closed_while_idle_is_not_used(fake: FakeCluster, 
 
 
 def _connecting(where: Where) -> Any:
-    return (yield Connect(where))
+    return (yield from Connect(where))
 
 
 def test_an_error_that_is_not_retriable_names_broker_and_partition(connect: Any):

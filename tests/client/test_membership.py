@@ -16,7 +16,7 @@ from fencepost.client.assignors import Subscriber, assign_range, assign_roundrob
 from fencepost.client.errors import BrokerError, ProtocolError
 from fencepost.client.membership import Membership, MembershipConfig, State, decode_assignment
 from fencepost.client.metadata import TopicPartition
-from fencepost.machines.group.membership import Caller
+from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.shard import Decision
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.api.join_group import (

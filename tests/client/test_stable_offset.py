@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fencepost.cli.transactions_explain import _lines, refusal_of, release_of
 from fencepost.client import stable_offset
+from fencepost.client.conversation import Conversation, drive
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.stable_offset import (
     ENDED_EVERY_MS,
@@ -22,6 +22,7 @@ from fencepost.client.stable_offset import (
     open_transactions,
 )
 from fencepost.client.transaction_admin import PartitionProducer, TransactionDescription
+from fencepost.views.transactions import explanation, refusal_of, release_of
 
 from .fake_cluster import FakeCluster
 from .records import batch
@@ -84,7 +85,7 @@ def test_a_refusal_says_by_what_and_until_when():
     assert "INVALID_PRODUCER_EPOCH" in first and "32767, the coordinator's has 3" in first
     assert "has forgotten the producer" in second and "leader epoch" not in second
     assert release_of(by_producer) is None
-    lines = _lines(StableOffset(HERE, 40, 50, Verdict.REFUSED, (by_coordinator,)), 10_000)
+    lines = explanation(StableOffset(HERE, 40, 50, Verdict.REFUSED, (by_coordinator,)), 10_000)
     assert lines[3:] == [f"  {text}" for text in refusal_of(by_coordinator)]
 
 
@@ -95,7 +96,7 @@ def held(verdict: Verdict, known: TransactionDescription | None, *more: Verdict)
 
 def test_every_verdict_says_what_would_release_readers():
     hanging = held(Verdict.HANGING, None, Verdict.ONGOING)
-    assert _lines(hanging, 10_000) == [
+    assert explanation(hanging, 10_000) == [
         "a topic-0: readers wait at offset 40, 10 before the high watermark 50",
         "  producer 7 epoch 3 has a transaction open from offset 40 on, since"
         " 1970-01-01T00:00:04.000Z (6 s), last wrote 1970-01-01T00:00:05.000Z",
@@ -107,39 +108,53 @@ def test_every_verdict_says_what_would_release_readers():
         " 1970-01-01T00:00:04.000Z (6 s), last wrote 1970-01-01T00:00:05.000Z: ongoing",
     ]
     terminate = "fencepost transactions force-terminate 'my id'"
-    assert _lines(held(Verdict.ONGOING, KNOWN), 10_000)[2:] == [
+    assert explanation(held(Verdict.ONGOING, KNOWN), 10_000)[2:] == [
         "  coordinator: broker 1 has it as transactional id my id, Ongoing, epoch 3,"
         " for 9 s of at most 60",
         "  its producer ends it, or its timeout at 1970-01-01T00:01:01.000Z",
         f"  to release now: {terminate}",
     ]
-    at_its_end = _lines(held(Verdict.ONGOING, KNOWN), 61_000)
+    at_its_end = explanation(held(Verdict.ONGOING, KNOWN), 61_000)
     assert at_its_end[3] == "  its producer ends it, or its timeout at 1970-01-01T00:01:01.000Z"
-    timed_out = _lines(held(Verdict.ONGOING, KNOWN), 61_001)
+    timed_out = explanation(held(Verdict.ONGOING, KNOWN), 61_001)
     assert timed_out[3:] == [
         "  it timed out at 1970-01-01T00:01:01.000Z: its coordinator, which looks every 10 s,"
         " aborts it",
         f"  to release now: {terminate}",
     ]
     never = replace(KNOWN, timeout_ms=NEVER_MS)
-    assert "never times out" in _lines(held(Verdict.ONGOING, never), 10_000)[3]
-    assert _lines(held(Verdict.OVERDUE, KNOWN), LATE_MS)[-1] == f"  to release: {terminate}"
+    assert "never times out" in explanation(held(Verdict.ONGOING, never), 10_000)[3]
+    assert explanation(held(Verdict.OVERDUE, KNOWN), LATE_MS)[-1] == f"  to release: {terminate}"
     ending = held(Verdict.ENDING, replace(KNOWN, state="PrepareCommit"))
-    assert "in-sync replicas" in _lines(ending, 10_000)[-1]
+    assert "in-sync replicas" in explanation(ending, 10_000)[-1]
     assert release_of(ending.open[0]) is None
     passing = StableOffset(HERE, 40, 50, Verdict.PASSING, ())
-    assert _lines(passing, 0)[-1] == "  no transaction is open any more: look again"
+    assert explanation(passing, 0)[-1] == "  no transaction is open any more: look again"
     nothing = StableOffset(HERE, 50, 50, Verdict.NOTHING, ())
-    assert _lines(nothing, 0) == ["a topic-0: nothing is held, readers reach offset 50"]
+    assert explanation(nothing, 0) == ["a topic-0: nothing is held, readers reach offset 50"]
     without = replace(KNOWN, partitions=())
-    assert "without this partition" in _lines(held(Verdict.HANGING, without), 10_000)[2]
+    assert "without this partition" in explanation(held(Verdict.HANGING, without), 10_000)[2]
 
 
 def test_times_that_no_calendar_has_are_printed_nevertheless():
     wild = PRODUCER._replace(last_timestamp_ms=2**63 - 1)
     one = OpenTransaction(HERE, wild, 2**62, None, Verdict.HANGING)
-    lines = _lines(StableOffset(HERE, 40, 50, Verdict.HANGING, (one,)), 10_000)
+    lines = explanation(StableOffset(HERE, 40, 50, Verdict.HANGING, (one,)), 10_000)
     assert f"{2**63 - 1} ms" in lines[1]
+
+
+def answering(answer: Callable[..., Any]) -> Callable[..., Conversation[Any]]:
+    """Conversations without a step: what `answer` says without its first argument, the view."""
+
+    def conversation(view: Any, *arguments: Any) -> Conversation[Any]:
+        return answer(*arguments)
+        yield
+
+    return conversation
+
+
+def _fail(step: Any) -> Any:
+    raise AssertionError(f"no step is expected: {step}")
 
 
 class Told:
@@ -150,14 +165,23 @@ class Told:
         self.asked: list[list[TopicPartition]] = []
         self.stable = {HERE: 40, ELSEWHERE: 50}
         offsets = {"read_committed": self.stable, "read_uncommitted": {HERE: 50, ELSEWHERE: 50}}
-        monkeypatch.setattr(stable_offset, "_offsets", lambda *how: offsets[how[2]])
-        monkeypatch.setattr(stable_offset, "_timestamp_at", lambda *how: how[2] * 100)
+        for name, answer in (
+            ("_offsets", lambda partitions, level: offsets[level]),
+            ("_timestamp_at", lambda partition, offset: offset * 100),
+            ("describing_producers", self._describe_producers),
+            ("finding_transactions_of", self._transactions_of),
+        ):
+            monkeypatch.setattr(stable_offset, name, answering(answer))
+        self.cluster = self
 
-    def describe_producers(self, partitions: list[TopicPartition]) -> Any:
+    def run(self, conversation: Conversation[Any]) -> Any:
+        return drive(conversation, _fail)
+
+    def _describe_producers(self, partitions: list[TopicPartition]) -> Any:
         self.asked.append(list(partitions))
         return {HERE: self._looks.pop(0)}
 
-    def transactions_of(self, producer_ids: Iterable[int]) -> Any:
+    def _transactions_of(self, producer_ids: Iterable[int]) -> Any:
         self.looked_for = set(producer_ids)
         return {7: KNOWN}
 
@@ -214,9 +238,13 @@ def test_when_a_transaction_began_is_read_from_its_first_batch(fake: FakeCluster
     fake.create_topic("t")
     for number in range(3):
         fake.partition("t").append(batch(b"a", b"b", timestamp_ms=1_000 + number))
-    admin: Any = type("Admin", (), {"cluster": connect(fake)})
+    cluster = connect(fake)
     where = TopicPartition("t", 0)
-    found = [stable_offset._timestamp_at(admin, where, offset) for offset in range(6)]
+
+    def timestamp_at(offset: int) -> int:
+        return cluster.run(stable_offset._timestamp_at(cluster, where, offset))
+
+    found = [timestamp_at(offset) for offset in range(6)]
     assert found == [1_000, 1_000, 1_001, 1_001, 1_002, 1_002]
     fake.partition("t").delete_before(4)
-    assert stable_offset._timestamp_at(admin, where, 1) == -1
+    assert timestamp_at(1) == -1

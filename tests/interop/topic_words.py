@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any, Protocol
 
-from fencepost.client.connection import Connection
 from fencepost.wire.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -16,6 +16,7 @@ from fencepost.wire.api.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from fencepost.wire.message import Request
 
 from ..waiting import eventually
 
@@ -25,14 +26,22 @@ def fresh() -> str:
     return f"answers{uuid.uuid4().hex[:12]}"
 
 
-def create(broker: Connection, topic: CreatableTopic) -> None:
+class Broker(Protocol):
+    """A broker that answers requests: a connection to it, or one side of a comparison."""
+
+    def request(self, message: Request[Any], /) -> Any:
+        """The answer."""
+        ...
+
+
+def create(broker: Broker, topic: CreatableTopic) -> None:
     """Make a topic, and wait for its leaders."""
     (made,) = broker.request(CreateTopicsRequest(topics=[topic], timeout_ms=60_000)).topics
     assert made.error_code == 0, made.error_message
     wait_for_leaders(broker, topic.name, topic.num_partitions)
 
 
-def wait_for_leaders(broker: Connection, name: str, partitions: int = 1) -> None:
+def wait_for_leaders(broker: Broker, name: str, partitions: int = 1) -> None:
     """Kafka's brokers hear of a topic a moment after its creation was answered."""
     questions = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)]
     request = ListOffsetsRequest(

@@ -26,10 +26,6 @@ CONSUMER_GROUPS: Final = "the consumer protocol of groups (KIP-848)"
 GROUP_CONFIGS: Final = "configs of groups"
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
-CORDONED: Final = (
-    "cordoned.log.dirs is taken, and directories are shown as cordoned, at a metadata.version"
-    " before 4.3-IV0, too"
-)
 HALF_A_NODE: Final = "the end of a broker whose process goes on as the only controller"
 FEATURES: Final = "the features group, share and streams"
 
@@ -98,6 +94,16 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         FAILED,
         "it allows unclean elections with sessions of 300 ms, and loses commits on a busy machine",
     ),
+    "BrokerMetricNamesTest": (INTERNALS, "metrics in the JVM"),
+    "ConsumerGroupDescribeRequestTest#testConsumerGroupDescribeWhenFeatureFlagNotEnabled": (
+        NOT_OFFERED,
+        CONSUMER_GROUPS,
+    ),
+    "ConsumerGroupHeartbeatRequestTest"
+    "#testConsumerGroupHeartbeatFailureIfMemberIdMissingForVersionsAbove0": (
+        NOT_OFFERED,
+        CONSUMER_GROUPS,
+    ),
     "EndToEndClusterIdTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
     "FeatureCommandTest#testDescribeWithKRaft": (NOT_OFFERED, FEATURES),
     "FeatureCommandTest#testDescribeWithKRaftAndBootstrapControllers": (NOT_OFFERED, FEATURES),
@@ -111,6 +117,8 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "KRaftClusterTest#testSetLog4jConfigurations": (NOT_OFFERED, LOGGERS),
     "KRaftClusterTest#testUpdateMetadataVersion": (NOT_OFFERED, UNRELEASED),
+    "KafkaMetricsReporterTest": (INTERNALS, "Java classes in the broker (metric.reporters)"),
+    "MetricsTest": (INTERNALS, "metrics in the JVM"),
     "ListConsumerGroupTest#testListConsumerGroupsWithTypesConsumerProtocol": (
         NOT_OFFERED,
         CONSUMER_GROUPS,
@@ -144,8 +152,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "it reads the record of an empty group that Kafka writes when the first member joins; ours"
         " writes none before the first generation",
     ),
-    "CordonedLogDirsIntegrationTest#testFeatureNotEnabled": (FAILED, CORDONED),
-    "CordonedLogDirsIntegrationTest#testFeatureNotEnabledStaticConfig": (FAILED, CORDONED),
     "DescribeConsumerGroupTest#testDescribeGroupMemberWithMigration": (
         NOT_OFFERED,
         CONSUMER_GROUPS,

@@ -108,7 +108,7 @@ class Bench:
             "incarnation_id": uuid(1_000 * life + broker_id),
             "listeners": [Listener(name="PLAINTEXT", host=f"host{broker_id}", port=9092)],
             "features": [
-                Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                Feature(name="metadata.version", min_supported_version=7, max_supported_version=33)
             ],
             "rack": None,
             "log_dirs": [uuid(500 + broker_id)],

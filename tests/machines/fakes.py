@@ -176,6 +176,9 @@ class World:
         assert token not in self.replies, f"{token!r} is answered twice"
         self.replies[token] = value
 
+    def tell(self, machine: Any, input_: Any) -> None:
+        self.driver.feed(machine, input_)
+
     def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
         self.timers_set += 1
         if deadline_ms is None:

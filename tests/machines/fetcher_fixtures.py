@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.batch.header import stamp
-from fencepost.machines.effects import Reply, Send, SetTimer, TimerFired
+from fencepost.machines.effects import Send, SetTimer, Tell, TimerFired
 from fencepost.machines.fetcher import (
     Fetcher,
     FetcherConfig,
@@ -67,9 +67,9 @@ class Hand:
             if type(effect) is Send:
                 assert effect.to == LEADER
                 self.asked.append(effect.message)
-            elif type(effect) is Reply:
-                self._taken[effect.token] = self._taken.get(effect.token, 0) + 1
-                self.told.append((effect.token, effect.value))
+            elif type(effect) is Tell:
+                self._taken[effect.machine] = self._taken.get(effect.machine, 0) + 1
+                self.told.append((effect.machine, effect.input_))
             else:
                 assert type(effect) is SetTimer
                 self.timer_ms = effect.deadline_ms

@@ -7,16 +7,21 @@ committed part of the log; requests that waited are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from fencepost.machines.coordinator import WorkName, WorkResult
+from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.classic.group import ClassicGroup
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
-from fencepost.machines.group.membership import Caller
+from fencepost.machines.group.group_type import GroupType
 from fencepost.machines.group.memory import GroupMemory
-from fencepost.machines.group.records import GroupCodec
 from fencepost.machines.group.shard import Decision
+from fencepost.machines.group.types import GROUP_TYPES
+from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
@@ -31,6 +36,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
 
 Entry = tuple[bytes, bytes | None]
+Types = Sequence[type[GroupType]]
 PROTOCOL_TYPE = "consumer"
 RETRY_MS = 500
 
@@ -41,20 +47,31 @@ def subscription(*topics: str) -> bytes:
 
 
 def replay(
-    log: list[Entry], config: GroupConfig | None = None, memory: GroupMemory | None = None
+    log: list[Entry],
+    config: GroupConfig | None = None,
+    memory: GroupMemory | None = None,
+    types: Types = GROUP_TYPES,
+    image: Callable[[], ClusterImage] = ClusterImage,
 ) -> GroupCoordinator:
-    """A coordinator that has read `log`."""
-    coordinator = GroupCoordinator(config, memory)
+    """A coordinator of groups of `types` that has read `log`, as the loader does."""
+    coordinator = GroupCoordinator(config, memory, image=image, types=types)
+    codec = GroupCodec(types)
     for offset, (key, value) in enumerate(log):
-        apply_entry(coordinator, key, value, offset)
+        record = codec.decode(key, value)
+        if record is not None:
+            coordinator.apply(record, offset)
     return coordinator
 
 
 def apply_entry(
-    coordinator: GroupCoordinator, key: bytes, value: bytes | None, offset: int
+    coordinator: GroupCoordinator,
+    key: bytes,
+    value: bytes | None,
+    offset: int,
+    types: Types = GROUP_TYPES,
 ) -> None:
     """Apply a record from its bytes."""
-    record = GroupCodec.decode(key, value)
+    record = GroupCodec(types).decode(key, value)
     assert record is not None
     coordinator.apply(record, offset)
 
@@ -81,6 +98,7 @@ def waiting_tokens(coordinator: GroupCoordinator) -> list[Any]:
     return [
         token
         for group in coordinator.groups.values()
+        if isinstance(group, ClassicGroup)
         for member in group.members.values()
         for token in (member.join_token, member.sync_token)
         if token is not None
@@ -91,13 +109,21 @@ class GroupWorld:
     """One shard and its clients' view of it."""
 
     def __init__(
-        self, *, committing: bool = True, memory: GroupMemory | None = None, **settings: int
+        self,
+        *,
+        committing: bool = True,
+        memory: GroupMemory | None = None,
+        types: Types = GROUP_TYPES,
+        **settings: int,
     ) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
         self.config = GroupConfig(**settings)
         self.committing = committing
         self.memory = memory or GroupMemory()
-        self.coordinator = GroupCoordinator(self.config, self.memory)
+        self.types = types
+        self.image = ClusterImage()
+        self.works: dict[WorkName, Any] = {}
+        self.coordinator = replay([], self.config, self.memory, types, lambda: self.image)
         self.log: list[Entry] = []
         self.committed = 0
         self.replies: dict[int, Any] = {}
@@ -128,7 +154,7 @@ class GroupWorld:
         for change in decision.changes:
             self.coordinator.apply_change(change)
         for offset, entry in enumerate(entries, len(self.log)):
-            apply_entry(self.coordinator, *entry, offset)
+            apply_entry(self.coordinator, *entry, offset, self.types)
         if entries and self.refusing is not None:
             undo_log.revert()
             assert state_of(self.coordinator) == before, "reverted"
@@ -140,6 +166,10 @@ class GroupWorld:
             self.timers.pop(name, None)
             if delay_ms is not None:
                 self.timers[name] = self.now + delay_ms
+        for work_name, work in decision.works:
+            self.works.pop(work_name, None)
+            if work is not None:
+                self.works[work_name] = work
         self.notes += decision.notes
         self.held += [(len(self.log), token, value) for token, value in decision.replies]
         if self.committing or self.committed == len(self.log):
@@ -167,9 +197,25 @@ class GroupWorld:
         del self.log[self.committed :]
         self.held = []
         self.timers = {}
+        self.works = {}
         self.coordinator.discard()
-        self.coordinator = replay(self.log, self.config, self.memory)
+        self.coordinator = replay(
+            self.log, self.config, self.memory, self.types, lambda: self.image
+        )
         self.carry_out(lambda: self.coordinator.decide_loaded(self.wall))
+
+    def finish_work(self, name: WorkName, error: Exception | None = None) -> None:
+        """Work elsewhere is done, or ends with `error`."""
+        work = self.works.pop(name)
+        result = WorkResult(error=error)
+        if error is None:
+            try:
+                result = WorkResult(work.run(work.spec))
+            except Exception as raised:  # noqa: BLE001 - as the runtime does
+                result = WorkResult(error=raised)
+        self.carry_out(lambda: work.on_done(result, self.wall))
+        if self.refusing is not None:
+            self.works.setdefault(name, work)
 
     def advance(self, by_ms: int) -> None:
         """Let time pass, firing timers in the order of their deadlines."""

@@ -25,7 +25,7 @@ from .controller_fixtures import Bench, uuid
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 REFUSED = int(ErrorCode.INVALID_UPDATE_VERSION)
-LOWEST, HIGHEST = 7, 30
+LOWEST, HIGHEST = 7, 33
 
 
 def bench_at(level: int = HIGHEST, features: dict[str, tuple[int, int]] | None = None) -> Bench:
@@ -149,7 +149,9 @@ def test_a_broker_that_cannot_run_it_is_named() -> None:
     assert "Broker 4 does not support this feature." in (response.error_message or "")
 
 
-def controller_request(node: int, low: int = 7, high: int = 30) -> ControllerRegistrationRequest:
+def controller_request(
+    node: int, low: int = 7, high: int = HIGHEST
+) -> ControllerRegistrationRequest:
     return ControllerRegistrationRequest(
         controller_id=node,
         incarnation_id=uuid(abs(node)),

@@ -17,6 +17,7 @@ from fencepost.machines.effects import (
     Persisted,
     Reply,
     SendAfterPersist,
+    Tell,
     Truncate,
 )
 
@@ -70,6 +71,9 @@ class Shell:
         self.replies.append(value)
         if self.on_reply is not None:
             self.on_reply()
+
+    def tell(self, machine: Any, input_: Any) -> None:
+        self.driver.feed(machine, input_)
 
     def stepped(self, key: Any, machine: Any) -> None:
         pass
@@ -159,6 +163,12 @@ def test_others_that_are_to_be_stepped_have_their_turn() -> None:
     with pytest.raises(AssertionError, match="first"):
         world.driver.feed("a", [Reply("t", "before it")])
     assert world.replies == ["before it", "behind it"]
+
+
+def test_a_machine_tells_another_one_after_its_own_step() -> None:
+    world = shell("a", "b")
+    world.driver.feed("a", [Tell("b", [Reply("t", "by b")]), Reply("t", "by a")])
+    assert world.replies == ["by a", "by b"]
 
 
 def test_what_the_shell_makes_of_it_does_not_hide_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.wire.errors import ErrorCode
 
 from .group_world import GroupWorld

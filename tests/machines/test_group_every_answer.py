@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.wire.api.heartbeat import HeartbeatResponse
 from fencepost.wire.api.join_group import JoinGroupResponse
 from fencepost.wire.api.leave_group import LeaveGroupResponse

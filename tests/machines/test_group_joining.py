@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.classic.member import GroupState
+from fencepost.machines.group.classic.membership import STRING_BYTES_MAX
 from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
-from fencepost.machines.group.membership import STRING_BYTES_MAX
-from fencepost.machines.group.model import GroupState
 from fencepost.wire.errors import ErrorCode
 
 from .group_world import GroupWorld, subscription

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.group.membership import Caller
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
 from fencepost.wire.errors import ErrorCode

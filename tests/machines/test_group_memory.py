@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.group.membership import RECORD_ALLOWANCE_BYTES
+from fencepost.machines.group.classic.member import GroupState
+from fencepost.machines.group.classic.membership import RECORD_ALLOWANCE_BYTES
+from fencepost.machines.group.classic.rebalance import BATCH_OVERHEAD_BYTES, fits_in_record
 from fencepost.machines.group.memory import (
     GROUP_BYTES,
     MEMBER_BYTES,
@@ -16,8 +18,6 @@ from fencepost.machines.group.memory import (
     GroupMemory,
     member_bytes,
 )
-from fencepost.machines.group.model import GroupState
-from fencepost.machines.group.rebalance import BATCH_OVERHEAD_BYTES, fits_in_record
 from fencepost.machines.group.records import GROUP_METADATA_VERSION
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import GroupMetadataKey, encode_key, encode_value

@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.wire.api.join_group import JoinGroupResponse
 from fencepost.wire.api.offset_commit import OffsetCommitResponse
 from fencepost.wire.api.sync_group import SyncGroupResponse
@@ -272,7 +272,7 @@ class Groups(RuleBasedStateMachine):
             assert (group.state is GroupState.EMPTY) <= (not group.members)
             for member in group.members.values():
                 waits = member.awaits_join or member.awaits_sync
-                assert waits or ("session", "g", member.member_id) in self.world.timers
+                assert waits or ("classic", "g", "session", member.member_id) in self.world.timers
 
     @invariant()
     def memory_is_accounted_for(self) -> None:

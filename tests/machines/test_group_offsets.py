@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.group.model import GroupState
-from fencepost.machines.group.records import GroupCodec
+from fencepost.machines.group.classic.member import GroupState
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from fencepost.wire.api.offset_fetch import OffsetFetchRequestGroup
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
@@ -187,7 +188,7 @@ def test_what_is_not_committed_is_not_told() -> None:
     second = world.offset_commit(6)
     world.last_token += 1
     reading = world.last_token
-    wanted = type("Wanted", (), {"group_id": "g", "topics": None})()
+    wanted = OffsetFetchRequestGroup(group_id="g", topics=None)
     world.carry_out(lambda: world.coordinator.decide_offset_fetch(wanted, True, reading))
     assert first in world.replies and second not in world.replies and reading not in world.replies
     world.restart()
@@ -209,12 +210,12 @@ def test_what_is_not_committed_is_not_told() -> None:
 )
 def test_groups_of_other_kinds_mean_nothing_here(key: Message, value: Message | None) -> None:
     data = None if value is None else b"\0\x63 of a version never heard of"
-    assert GroupCodec.decode(encode_key(key), data) is None
+    assert GroupCodec().decode(encode_key(key), data) is None
 
 
 @pytest.mark.parametrize("key", [OffsetCommitKey(), LegacyOffsetCommitKey(), GroupMetadataKey()])
 def test_classic_groups_and_their_offsets_are_kept(key: Message) -> None:
-    assert GroupCodec.decode(encode_key(key), None) == (key, None)
+    assert GroupCodec().decode(encode_key(key), None) == (key, None)
 
 
 # Transactions, as Kafka may have written them

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.machines.group.membership import Caller
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.errors import ErrorCode
 

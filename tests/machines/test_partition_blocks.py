@@ -117,7 +117,7 @@ def test_what_is_refused_takes_nothing_with_it(producer, error) -> None:
 
 def test_who_leads_no_longer_refuses_each() -> None:
     leader = Leader()
-    leader.machine._leader_state = None
+    leader.machine.leader_state = None
     feed(leader, NOBODY, NOBODY)
     refused = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert leader.world.replies == {0: refused, 1: refused}

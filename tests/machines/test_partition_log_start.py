@@ -14,7 +14,7 @@ from fencepost.machines.partition import (
     FollowerFetched,
     StopReplica,
 )
-from fencepost.machines.partition.deletions import MAX_WAITING
+from fencepost.machines.partition.log_start import MAX_WAITING
 from fencepost.wire.errors import ErrorCode
 
 from .fakes import World

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fencepost.batch.record_batch import RecordBatch
@@ -17,6 +19,7 @@ from fencepost.machines.partition import (
     Produce,
     ProduceResult,
 )
+from fencepost.machines.partition.appending import Appending
 from fencepost.wire.errors import ErrorCode
 
 from .fakes import World, batch
@@ -532,3 +535,23 @@ def test_an_offline_replica_answers_nothing_and_follows_no_metadata() -> None:
         leader.machine.list_offset(timestamp_ms=-1),
     ):
         assert answer is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_what_a_step_had_decided_that_broke_down_is_never_carried_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = Leader()
+    append = Appending._append
+
+    def append_and_break(self: Appending, *given: Any) -> None:
+        append(self, *given)
+        self._outbox.reply("early", ProduceResult(ErrorCode.NONE, 0))
+        raise LookupError("by mistake")
+
+    monkeypatch.setattr(Appending, "_append", append_and_break)
+    with pytest.raises(LookupError):
+        leader.produce()
+    leader.world.driver.disk_failed(KEY, "it broke down")
+    assert leader.world.replies == {1: ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)}
+    assert leader.log.end_offset == 0
+    assert leader.machine.is_offline

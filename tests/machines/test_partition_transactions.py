@@ -163,7 +163,7 @@ def test_the_late_marker_of_the_transaction_before_leaves_the_ticket(
 def test_nobody_waits_who_has_written_or_was_ended() -> None:
     """And what begins next gets a ticket of its own, which no answer of before is for."""
     leader = TxnLeader()
-    waiting = leader.machine._transactions
+    waiting = leader.machine.appending.transactions
     ticket = leader.ticket(bumps=True)
     assert leader.marked(1, version=2) is NONE and not len(waiting)
     assert leader.ticket(epoch=1, bumps=True) > ticket

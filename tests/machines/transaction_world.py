@@ -74,7 +74,7 @@ class TransactionWorld:
         for change in decision.changes:
             self.coordinator.apply_change(change)
         for record in decision.records:
-            entry = TransactionCodec(self.rules).encode(record)
+            entry = TransactionCodec.encode(record)
             self.log.append(entry)
             self.coordinator.apply(record, len(self.log) - 1)
         undo_log.commit()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT
+from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.machines.quorum import replication
 from fencepost.wire.api import FetchRequest, fetch
 from fencepost.wire.errors import ErrorCode

@@ -86,7 +86,7 @@ def test_static_voters_become_dynamic_ones(
 def test_levels_that_cannot_be(static: QuorumCluster, capsys: pytest.CaptureFixture[str]) -> None:
     run = Commands(static, capsys)
     for words, says in (
-        (("metadata.version=99",), "only supports versions 7-30"),
+        (("metadata.version=99",), "only supports versions 7-33"),
         (("no.such=1",), "does not support this feature"),
         (("metadata.version=7",), "without setting the upgrade type"),
     ):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.halted_replicas import NO_LOG
 from fencepost.cli.main import main
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
@@ -16,6 +15,7 @@ from fencepost.client.producer import Producer
 from fencepost.log.properties import decode_properties, encode_properties
 from fencepost.testing.ports import free_ports
 from fencepost.testing.quorum_cluster import QuorumCluster
+from fencepost.views.topics import NO_LOG
 
 from ..broker.metrics.scraping import get, scrape
 from ..waiting import eventually

@@ -25,6 +25,7 @@ from fencepost.machines.partition import (
     ProduceResult,
     WriteMarker,
 )
+from fencepost.machines.partition.appending import Appending
 from fencepost.runtime import combined_appends
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.wire.errors import ErrorCode
@@ -225,7 +226,7 @@ def test_requests_fail_when_the_machine_breaks_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = Appends()
-    monkeypatch.setattr(world.leader.machine, "_take", lambda *_: 1 / 0)
+    monkeypatch.setattr(Appending, "_take", lambda *_: 1 / 0)
     world.add(0)
     world.add(1)
     world.end_turn()

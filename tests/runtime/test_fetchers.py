@@ -219,7 +219,7 @@ def test_an_order_for_a_partition_that_is_gone_reaches_nobody() -> None:
     assert isinstance(machine, Fetcher)
     (followed,) = machine.partitions.values()
     world.fetchers.gone(hosted)
-    followed.token(Fetched(1, 0, (RecordBatch.parse(records(0, 1)),), 0))
+    followed.machine.take(Fetched(1, 0, (RecordBatch.parse(records(0, 1)),), 0))
     assert hosted.answers_told == 0
     assert hosted.log.end_offset == 0
 

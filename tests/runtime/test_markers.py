@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.runtime.markers import MarkerWriter
-from fencepost.runtime.transaction_requests import fenced_for
+from fencepost.runtime.requests.add_partitions_to_txn import fenced_for
 from fencepost.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

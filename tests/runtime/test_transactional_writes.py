@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.apis import produce_versions
 from fencepost.machines.partition import NO_TICKET, TICKET_NOT_NEEDED, BecomeFollower
 from fencepost.runtime import transactional_commits as commits
+from fencepost.runtime.requests import produce_versions
 from fencepost.runtime.transactional_writes import (
     Asking,
     Permission,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ from fencepost.machines.quorum.state import QuorumState
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.sim.ablations import load_ablation
-from fencepost.sim.explore import Bounds
+from fencepost.sim.explore.quorum import Bounds
+from fencepost.sim.rules import Rules
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.errors import ErrorCode
 
@@ -37,10 +38,7 @@ class CountsFromCommitment(QuorumRules):
 class ChangesAndChanges(QuorumRules):
     """Changes the voters whenever it is asked, whatever has become of the change before."""
 
-    def another_change_waits(self, is_pending: bool) -> bool:
-        return False
-
-    def has_committed_in_epoch(self, is_active: bool) -> bool:
+    def may_change_voters(self, is_active: bool, is_pending: bool) -> bool:
         return True
 
     def voters_are_committed(self, voters_offset: int | None, high_watermark: int) -> bool:
@@ -77,10 +75,6 @@ def _by(rules: QuorumRules) -> MachineMaker:
     return partial(QuorumMachine, rules=rules)
 
 
-def _ablated(name: str) -> MachineMaker:
-    return load_ablation(name).rules.make_machine
-
-
 @dataclass(frozen=True)
 class Bug:
     """A machine with a bug, where to look for it, and which laws may be what it breaks."""
@@ -89,6 +83,13 @@ class Bug:
     bounds: Bounds
     breaks: tuple[str, ...]
     unwatched: frozenset[str] = frozenset()
+    rules: Rules = field(default_factory=Rules)
+    """What has patches that are to be in force meanwhile."""
+
+
+def _ablated(name: str, bounds: Bounds, breaks: tuple[str, ...]) -> Bug:
+    rules = load_ablation(name).rules
+    return Bug(rules.make_machine, bounds, breaks, rules=rules)
 
 
 BUGS = {
@@ -100,26 +101,26 @@ BUGS = {
         ("I22", "I21"),
         frozenset(("I23",)),
     ),
-    "votes are told before they are on disk": Bug(
-        _ablated("answers-before-it-persists"), Bounds(epochs=1, timeouts=3, crashes=1), ("I22",)
+    "votes are told before they are on disk": _ablated(
+        "answers-before-it-persists", Bounds(epochs=1, timeouts=3, crashes=1), ("I22",)
     ),
-    "two votes in an epoch": Bug(
-        _ablated("grants-two-votes"), Bounds(epochs=1, timeouts=3), ("I22", "I21", "machine")
+    "two votes in an epoch": _ablated(
+        "grants-two-votes", Bounds(epochs=1, timeouts=3), ("I22", "I21", "machine")
     ),
     "the vote is forgotten at a restart": Bug(
         _by(ForgetsAtStart()), Bounds(epochs=1, timeouts=3, crashes=1), ("I22", "I21")
     ),
-    "a leader leads again after a restart": Bug(
-        _ablated("leads-again-after-restart"),
+    "a leader leads again after a restart": _ablated(
+        "leads-again-after-restart",
         Bounds(epochs=1, timeouts=2, crashes=1, appends=1, first=1),
         ("I03", "I24", "I25", "I26", "I06", "machine"),
     ),
-    "logs are not compared": Bug(
-        _ablated("ignores-logs"), Bounds(epochs=2, timeouts=2, first=1), ("I25", "I24", "I07")
+    "logs are not compared": _ablated(
+        "ignores-logs", Bounds(epochs=2, timeouts=2, first=1), ("I25", "I24", "I07")
     ),
     # Figure 8 of the Raft paper, from its third picture on: 1 and 2 have led and reached nobody.
-    "an epoch's predecessors are committed without it": Bug(
-        _ablated("commits-at-epoch-start"),
+    "an epoch's predecessors are committed without it": _ablated(
+        "commits-at-epoch-start",
         Bounds(epochs=4, timeouts=2, first=1, one_batch=True, logs=((1,), (2,), ())),
         ("I25", "I24"),
     ),
@@ -128,8 +129,8 @@ BUGS = {
         Bounds(epochs=1, timeouts=2, refusals=2),
         ("I21", "machine"),
     ),
-    "what is not flushed counts": Bug(
-        _ablated("commits-without-disk"), Bounds(epochs=1, timeouts=1), ("I26",)
+    "what is not flushed counts": _ablated(
+        "commits-without-disk", Bounds(epochs=1, timeouts=1), ("I26",)
     ),
     "changes of voters overlap": Bug(
         _by(ChangesAndChanges()),
@@ -137,8 +138,8 @@ BUGS = {
         ("I25", "I24", "I21"),
         frozenset(("I29",)),
     ),
-    "voters change before a commit": Bug(
-        _ablated("changes-voters-at-once"),
+    "voters change before a commit": _ablated(
+        "changes-voters-at-once",
         Bounds(epochs=1, timeouts=1, changes=1, first=1),
         ("I29",),
     ),

@@ -9,7 +9,8 @@ import pytest
 
 from fencepost.cli.main import main
 from fencepost.machines.quorum import QuorumMachine, Role
-from fencepost.sim.explore import Bounds, Report, Search, Space, tell
+from fencepost.sim.explore import Report, Search
+from fencepost.sim.explore.quorum import Bounds, Space, tell
 
 from .explore_bugs import BUGS
 
@@ -81,10 +82,11 @@ FAR_AWAY = {"changes of voters overlap", "votes are not on disk, and nobody look
 def test_a_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     space = Space(bug.bounds, bug.machine, bug.unwatched)
-    report = Search(space).run(most_states=200_000)
-    assert report.violation is not None, f"{name}: not in {report.states} states"
-    assert report.violation.split(":")[0] in bug.breaks, report.violation
-    story = list(tell(space, report))
+    with bug.rules.in_force():
+        report = Search(space).run(most_states=200_000)
+        assert report.violation is not None, f"{name}: not in {report.states} states"
+        assert report.violation.split(":")[0] in bug.breaks, report.violation
+        story = list(tell(space, report))
     assert story[0] == "  1. 1: the election timer fires"
     assert story[-1] == f"VIOLATION {report.violation}"
     assert len(report.path) <= 20

@@ -12,8 +12,8 @@ from fencepost.cli.main import main
 from fencepost.machines.partition.isr import FollowerState
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.explore import Search
+from fencepost.sim.explore.copying import clone
 from fencepost.sim.explore.partition import Bounds, Space, tell
-from fencepost.sim.explore.partition.objects import clone, freeze
 from fencepost.sim.explore.partition.space import Action, State
 from fencepost.sim.explore.search import Report
 
@@ -227,15 +227,6 @@ def test_a_copy_knows_the_copies_and_not_the_originals() -> None:
     assert other.friend.last_caught_up_ms == 5
     other.tell(7)
     assert (other.friend.last_caught_up_ms, one.friend.last_caught_up_ms) == (7, 0)
-
-
-def test_what_a_class_gains_tells_states_apart() -> None:
-    one, other = FollowerState(0), FollowerState(0)
-    assert freeze(one) == freeze(other)
-    other.log_start_offset = 3
-    assert freeze(one) != freeze(other)
-    with pytest.raises(TypeError, match="neither state nor named"):
-        freeze(Knows())
 
 
 def test_bounds_that_make_no_sense_are_refused() -> None:

@@ -52,21 +52,6 @@ DECLARED = (
     Declared("fetch", fetch_rules.RULES, fetch_rules.RULE_NAMES),
     Declared("coordinator", coordinator_rules.RULES, coordinator_rules.RULE_NAMES),
 )
-WITH_RULES = (
-    "fencepost.machines.quorum",
-    "fencepost.machines.controller.controller",
-    "fencepost.runtime.coordinator",
-    "fencepost.machines.coordinator",
-    "fencepost.runtime.metadata",
-    "fencepost.runtime.controller_host",
-    "fencepost.machines.broker",
-    "fencepost.machines.fetch.sessions",
-    "fencepost.machines.fetcher",
-    "fencepost.machines.group",
-    "fencepost.machines.transaction",
-    "fencepost.runtime.transactions",
-)
-"""Where a decision that is to be ablated gets a name first."""
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=lambda one: one.field)
@@ -86,9 +71,26 @@ def test_an_ablation_overrides_declared_rules_only(name: str) -> None:
         overridden = declared.overridden(rules)
         assert overridden <= set(declared.names)
         assert bool(overridden) is (type(rules) is not type(declared.production))
-    for target, patched, _ in ablated.patches:
-        module = target.__name__ if inspect.ismodule(target) else target.__module__
-        assert not module.startswith(WITH_RULES), f"{module} has named rules: name {patched}"
+
+
+PATCHES = [
+    pytest.param(*patch, id=f"{name}-{patch[1]}")
+    for name in ablation_names()
+    for patch in load_ablation(name).rules.patches
+]
+
+
+@pytest.mark.parametrize(("target", "name", "replacement"), PATCHES)
+def test_a_patch_takes_the_place_of_something_like_it(
+    target: Any, name: str, replacement: Any
+) -> None:
+    own = target.__dict__[name]
+    assert type(own) is type(replacement), "what is there is called in another way"
+    if callable(own):
+        parameters = inspect.signature(own).parameters.values()
+        positional = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+        named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+        inspect.signature(replacement).bind(*positional, **named)
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=lambda one: one.field)

@@ -207,13 +207,14 @@ def test_the_canary_is_found() -> None:
     print(f"the canary was found after {seeds} seeds")
 
 
+SEARCH_WITHIN = 40
 SEARCHED = [name for name in ablation_names() if load_ablation(name).is_found_by_search]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [n for n in SEARCHED if load_ablation(n).search_within <= 40])
+@pytest.mark.parametrize("name", SEARCHED)
 def test_old_bugs_are_found_by_search_alone(name: str) -> None:
-    assert seeds_until_found(name, load_ablation(name).search_within) is not None
+    assert seeds_until_found(name, SEARCH_WITHIN) is not None
 
 
 def test_ablations_say_what_they_are() -> None:

@@ -1,7 +1,7 @@
-/* The usual Produce request: what stands where in its bytes, and whether a batch may be appended.
+/* The plain Produce request: what stands where in its bytes, and whether a batch may be appended.
  *
  * Usual is what today's clients send: v3 to v13, nothing tagged, every batch there. Of anything
- * else it is said that it is not usual, never what is wrong with it: the codec and `produced` look
+ * else it is said that it is not plain, never what is wrong with it: the codec and `produced` look
  * again, and have the words. So a request that is taken here is one that they would take, too.
  *
  * From v9 on lengths are varints, one more than what they stand for, and structs end with tags

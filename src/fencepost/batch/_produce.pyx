@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The usual Produce request, read, checked and answered; what decides is in `_produce.h`.
+"""A plain Produce request, read, checked and answered; what decides is in `_produce.h`.
 
 Optional, and without a twin: whatever it does not take goes the way of all requests, through the
 codec and `produced`, and so does everything where it was not built. What it takes has the same
@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy
 
 from time import perf_counter
 
-INTERFACE = 4  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 5  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_produce.h" nogil:
@@ -71,12 +71,12 @@ fpost_crc_initialise()
 
 cdef enum:
     LONG_BYTES = 65536  # below this, letting the GIL go costs more than it could give
-    TOPICS_MAX = 1000  # and partitions; more are not usual
+    TOPICS_MAX = 1000  # and partitions; more are not plain
 
 
 def read_request(frame, Py_ssize_t at, int version):
     """What the body of a request at `at` has: (transactional id or None, acks, timeout, topics);
-    None if it is not usual.
+    None if it is not plain.
 
     A topic is (name or id, partitions) and a partition (index, where its batch is, its size); all
     the bytes of the frame are accounted for. Names and ids are bytes that may be no text.

@@ -1,12 +1,13 @@
-# Runs of usual requests: what one connection has sent, put together by partition, and answered.
+# Runs of plain requests: what one connection has sent, put together by partition, and answered.
 #
 # A request is taken whole or not at all: all of its batches are looked at (`_stage`) before any of
 # them is kept (`_keep`). Batches of one partition stand in a `Block`, one behind the other as they
 # will in the log, so that they are stamped, written and answered together. The answer is made when
-# the request is taken, but for offsets and times, which are filled in when the block is told of.
+# the request is taken, but for offsets and times, which are filled in when it is known what became
+# of the block.
 
 cdef enum:
-    STAGED_MAX = 64  # partitions of a request; more are not usual here
+    STAGED_MAX = 64  # partitions of a request; more are not plain
     BLOCK_BATCHES_MAX = 500
     BLOCK_BYTES_MAX = 262144
     KEPT_BYTES_MAX = 32768  # a larger batch is appended from where it was received
@@ -18,28 +19,34 @@ cdef enum:
     PRODUCER_ID = 9  # in a header
 
 
-cdef class UsualRequest:
-    """A usual request until its answer has left; it takes the place of a `RequestContext`.
+cdef class RunRequest:
+    """A request of a run until its answer has left; it takes the place of a `PendingRequest`.
 
-    `errors` has what refused partitions were told, by their place in the request, or is None.
-    `weight` is how many requests the times of this one stand for; 0 where none are taken.
+    `taker` is what the run was taken by, and takes the answers. `errors` has the results of refused
+    partitions, by their place in the request, or is None. `weight` is how many requests the times
+    of this one count for; 0 where none are taken.
     """
 
-    cdef readonly object connection
+    cdef readonly object connection, taker
     cdef readonly bytes answer
     cdef readonly dict errors
-    cdef readonly int version, correlation_id, acks, weight
+    cdef readonly int version, correlation_id, acks, weight, throttle_time_ms
     cdef readonly Py_ssize_t frame_size_bytes
     cdef readonly bint answered, is_gone
     cdef readonly double arrived_s, began_s, handled_s, answered_s
     cdef int left
 
-    @property
-    def is_usual(self):
-        return True
+    def throttle(self, int throttle_time_ms):
+        """See `PendingRequest`: the answer says so where it ends."""
+        cdef int tags = self.version >= FPOST_FLEXIBLE_FROM
+        cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(self.answer)
+        if throttle_time_ms > self.throttle_time_ms:
+            self.throttle_time_ms = throttle_time_ms
+            at += PyBytes_GET_SIZE(self.answer) - 4 - tags
+            fpost_put_be(at, <uint32_t>throttle_time_ms, 4)
 
     def abandoned(self):
-        """The connection is gone: nobody is to be answered."""
+        """The connection is gone, and with it the request."""
         self.answered = self.is_gone = True
 
 
@@ -143,7 +150,7 @@ cdef class Block:
             return True
         return self._may_follow(before, new_header(self._header_class, &staged.header))
 
-    cdef int put(self, const Staged *staged, UsualRequest request, int place) except -1:
+    cdef int put(self, const Staged *staged, RunRequest request, int place) except -1:
         cdef Py_ssize_t at = self.size_bytes, room
         cdef Placed *placed
         if self._count == self._room:
@@ -226,7 +233,7 @@ cdef class Block:
     def give_up(self):
         """Nobody can say what became of it: `on_told` hears of all requests without an answer,
         with no error code."""
-        cdef UsualRequest request
+        cdef RunRequest request
         cdef list unanswered = []
         for request in self._requests:
             if not request.answered:
@@ -239,7 +246,7 @@ cdef class Block:
         cdef int64_t offset = 0, append_time_ms = 0, start_offset = 0, offsets = 0
         cdef Py_ssize_t size_bytes = 0, answers = 0, answer_bytes = 0, i
         cdef list connections = [], refused = []
-        cdef UsualRequest request
+        cdef RunRequest request
         cdef object latest = None
         cdef uint8_t *at
         cdef double now_s = -1.0
@@ -285,17 +292,17 @@ cdef class Block:
 
 
 cdef class ProduceRuns:
-    """Takes the usual requests at the front of what a connection has received.
+    """Takes the plain requests at the front of what a connection has received, for `taker`.
 
     `blocks` remembers blocks that are open, by topic and partition; whoever closes them empties it.
     `find(is_by_id, topic, partition, acks, timeout)` gives the block to put a batch into, or None
-    if that is not usual; `renew(block)` one that goes on where the other has ended. Of requests
+    if it takes none; `renew(block)` one that goes on where the other has ended. Of requests
     that are numbered (in a second) up to `all_timed`, and of each `timed_one_in` then, times are
     taken.
     """
 
     cdef dict _blocks
-    cdef object _find, _renew
+    cdef object _taker, _find, _renew
     cdef int _all_timed, _timed_one_in
     cdef Staged _staged[STAGED_MAX]
     cdef list _staged_blocks
@@ -305,7 +312,8 @@ cdef class ProduceRuns:
     cdef uint8_t _answer[ANSWER_ROOM]
     cdef Py_ssize_t _answer_size
 
-    def __init__(self, dict blocks, find, renew, int all_timed, int timed_one_in):
+    def __init__(self, taker, dict blocks, find, renew, int all_timed, int timed_one_in):
+        self._taker = taker
         self._blocks = blocks
         self._find, self._renew = find, renew
         self._all_timed, self._timed_one_in = all_timed, timed_one_in
@@ -313,7 +321,7 @@ cdef class ProduceRuns:
 
     def take(self, connection, waiting, frames, Py_ssize_t start, Py_ssize_t end, bytes head,
              Py_ssize_t requests_max, Py_ssize_t frame_bytes_max, long number, double arrived_s):
-        """Take usual requests from frames[start:end], and put them behind those that wait; where
+        """Take plain requests from frames[start:end], and put them behind those that wait; where
         the first begins that was not taken.
 
         `head` is how they begin, without the correlation id: API key, version, and what follows.
@@ -325,7 +333,7 @@ cdef class ProduceRuns:
         cdef Py_ssize_t size, head_bytes = PyBytes_GET_SIZE(head)
         cdef const char *head_at = PyBytes_AS_STRING(head)
         cdef int version
-        cdef UsualRequest request
+        cdef RunRequest request
         self.requests = self.frame_bytes = self._calls = 0
         if head_bytes < LEAST_FRAME_BYTES - 4:
             return start
@@ -369,7 +377,7 @@ cdef class ProduceRuns:
         return start
 
     cdef bint _stage(self, const uint8_t *cursor, const uint8_t *end, int version) except -1:
-        """Look at all of a request, whose body begins at the cursor; whether it is usual."""
+        """Look at all of a request, whose body begins at the cursor; whether it is plain."""
         cdef fpost_produce_head head
         cdef const uint8_t *name
         cdef uint32_t size, partitions
@@ -430,13 +438,13 @@ cdef class ProduceRuns:
             fpost_put_be(self._answer + self._answer_size, 0, width) - self._answer
         )
 
-    cdef UsualRequest _new_request(
+    cdef RunRequest _new_request(
         self, connection, const uint8_t *frame, Py_ssize_t size, int version
     ):
         """The request whose batches have been staged."""
-        cdef UsualRequest request = UsualRequest.__new__(UsualRequest)
+        cdef RunRequest request = RunRequest.__new__(RunRequest)
         cdef uint8_t *at = self._answer
-        request.connection = connection
+        request.connection, request.taker = connection, self._taker
         request.version = version
         request.correlation_id = <int32_t>fpost_be32(frame + 4)
         request.acks = self._acks
@@ -467,8 +475,8 @@ cdef class ProduceRuns:
             self._blocks[named] = found
         return found
 
-    cdef int _keep(self, UsualRequest request) except -1:
-        """Put the batches of a request, which was found usual, into their blocks."""
+    cdef int _keep(self, RunRequest request) except -1:
+        """Put the batches of a request, which was found plain, into their blocks."""
         cdef Block block
         cdef int i
         for i in range(self._staged_count):
@@ -481,25 +489,28 @@ cdef class ProduceRuns:
 
 
 def take_answers(waiting, Py_ssize_t bytes_max):
-    """The answers of usual requests at the front of a connection's queue, which leave it, joined:
-    (answers, bytes of frames, requests whose times are taken); as long as there is room for more
-    than so many bytes."""
-    cdef UsualRequest request
+    """The answers of requests of runs at the front of a connection's queue, which leave it, joined:
+    (answers, bytes of frames, requests whose times are taken, the longest throttle time of all); as
+    long as there is room for more than so many bytes."""
+    cdef RunRequest request
     cdef list answers = [], timed = []
     cdef Py_ssize_t frame_bytes = 0
+    cdef int throttle_time_ms = 0
     pop = waiting.popleft
     while waiting and bytes_max >= 0:
         first = waiting[0]
-        if not isinstance(first, UsualRequest):
+        if not isinstance(first, RunRequest):
             break
         request = first
         if not request.answered:
             break
         pop()
         frame_bytes += request.frame_size_bytes
+        throttle_time_ms = max(throttle_time_ms, request.throttle_time_ms)
         if request.acks:
             answers.append(request.answer)
             bytes_max -= PyBytes_GET_SIZE(request.answer)
         if request.weight:
             timed.append(request)
-    return answers[0] if len(answers) == 1 else b"".join(answers), frame_bytes, timed
+    joined = answers[0] if len(answers) == 1 else b"".join(answers)
+    return joined, frame_bytes, timed, throttle_time_ms

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from fencepost.extensions import load
 
 COMPILED_INTERFACE = 3
-PRODUCE_INTERFACE = 4
+PRODUCE_INTERFACE = 5
 
 
 kernels: Any
@@ -22,7 +22,7 @@ kernels: Any
 kernels, why_python = load("fencepost.batch._kernels", COMPILED_INTERFACE)
 
 produce_kernel: Any
-"""The compiled module that reads the usual Produce request, or None: then none is usual."""
+"""The compiled module that reads plain Produce requests, or None: then all are decoded."""
 
 produce_kernel, why_no_produce_kernel = load("fencepost.batch._produce", PRODUCE_INTERFACE)
 

@@ -10,15 +10,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.cli.failures import InputError, UsageError, escaped
+from fencepost.cli.epochs import write_svg
+from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
 from fencepost.cli.spark_session import add_spark_options, open_session, reason_of, runs_here
+from fencepost.views.rendering import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fencepost.spark.audit import AuditResult, Finding, Outcome, Progress
+    from fencepost.spark.audit import AuditResult, Outcome, Progress
+    from fencepost.views.audit import AuditView
 
 COULD_NOT: Final = 2
 NUMBER_MAX: Final = (1 << 31) - 1
@@ -104,7 +107,9 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.output is not None:
             _write_frames(result, arguments.output, arguments.format)
     if arguments.svg is not None:
-        _write_svg(arguments.svg, result.outcome)
+        from fencepost.cli.audit_drawing import pictures
+
+        write_svg(arguments.svg, pictures(result.outcome))
     _print(result.outcome, arguments)
     return 0 if result.is_clean else 1
 
@@ -186,62 +191,36 @@ class _ProgressLine:
 
 
 def _print(outcome: Outcome, arguments: argparse.Namespace) -> None:
-    shown = [one for one in outcome.findings if one.is_problem or not arguments.quiet]
+    view = _view(outcome, is_quiet=arguments.quiet)
     if arguments.json:
-        print_json({"findings": [one._asdict() for one in shown], "summary": _summary(outcome)})
+        print_json(view)
         return
-    for finding in shown:
-        print(_line(finding))
-    print(_text_of(_summary(outcome)))
+    for finding in view.findings:
+        print(escaped(finding.sentence))
+    print(view.summary.sentence)
 
 
-def _line(one: Finding) -> str:
-    where = f"{one.topic}-{one.partition} " if one.topic else ""
-    offsets = f" offsets {one.start_offset}-" if one.start_offset is not None else ""
-    if offsets:
-        offsets += "" if one.end_offset is None else str(one.end_offset - 1)
-    place = one.path if one.position is None else f"{one.path} at {one.position}"
-    text = f"{where}replica {one.replica}{offsets}: {place}: {one.text}"
-    return f"{one.severity}: {escaped(text)} [{one.check}]"
+def _view(outcome: Outcome, *, is_quiet: bool) -> AuditView:
+    from fencepost.views.audit import AuditSummary, AuditView, FindingView
 
-
-def _summary(outcome: Outcome) -> dict[str, Any]:
-    totals = outcome.totals
-    counts = {
-        f"{severity}s": sum(one.severity == severity for one in outcome.findings)
+    totals, findings = outcome.totals, outcome.findings
+    errors, warnings, notes = (
+        sum(one.severity == severity for one in findings)
         for severity in ("error", "warning", "note")
-    }
-    return {
-        "replicas": totals.replicas,
-        "partitions": totals.partitions,
-        "segments": totals.segments,
-        "batches": totals.batches,
-        "size_bytes": totals.size_bytes,
-        "ranges": totals.ranges,
-        "differing_ranges": totals.differing_ranges,
-        **counts,
-        "seconds": round(totals.seconds, 3),
-    }
-
-
-def _text_of(summary: dict[str, Any]) -> str:
-    verdict = "sound" if not summary["errors"] + summary["warnings"] else "not sound"
-    return (
-        f"{verdict}: {summary['errors']} errors, {summary['warnings']} warnings,"
-        f" {summary['notes']} notes in {summary['partitions']} partitions of"
-        f" {summary['replicas']} replicas, {summary['segments']} segments,"
-        f" {summary['batches']} batches, {summary['size_bytes']} bytes;"
-        f" {summary['ranges'] - summary['differing_ranges']} of {summary['ranges']} ranges equal"
-        f" in all replicas; {summary['seconds']:.1f} s"
     )
-
-
-def _write_svg(path: Path, outcome: Outcome) -> None:
-    from fencepost.cli.audit_drawing import pictures
-    from fencepost.cli.epochs_drawing import draw_svg
-
-    try:
-        path.write_text(draw_svg(pictures(outcome)), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--svg {path}: {error.strerror}") from error
-    print(f"wrote {path}", file=sys.stderr)
+    return AuditView(
+        [FindingView(*one) for one in findings if one.is_problem or not is_quiet],
+        AuditSummary(
+            totals.replicas,
+            totals.partitions,
+            totals.segments,
+            totals.batches,
+            totals.size_bytes,
+            totals.ranges,
+            totals.differing_ranges,
+            errors,
+            warnings,
+            notes,
+            round(totals.seconds, 3),
+        ),
+    )

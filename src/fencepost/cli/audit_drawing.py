@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from fencepost.cli.epochs_drawing import DIVERGING_COLOR, Mark, Picture, Row
 from fencepost.client.lineage import ReplicaLineage
 from fencepost.client.offsets import EpochSpan
 from fencepost.spark.audit import Finding, Outcome
 from fencepost.spark.audit.model import CopyReport
+from fencepost.views.epochs_drawing import DIVERGING_COLOR, Mark, Picture, Row
 
 PICTURES_MAX: Final = 200
 MARKS_MAX: Final = 500

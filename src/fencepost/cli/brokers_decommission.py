@@ -25,10 +25,11 @@ from fencepost.cli.cluster_options import (
     open_cluster,
 )
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import counted, print_json, print_table
+from fencepost.cli.output import print_result, print_views
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Backoff, Deadline
+from fencepost.views.view import count
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def register(actions: Any) -> None:
 def decommission(arguments: argparse.Namespace) -> int:
     """Take the broker out, or (--dry-run) say what that would take."""
     from fencepost.client.admin import Admin
+    from fencepost.views.brokers import DecommissionedBroker
+    from fencepost.views.partitions import PlannedMove
 
     check_number("ID", arguments.broker, 0, INT32_MAX)
     check_number("--throttle", arguments.throttle, 1, INT64_MAX)
@@ -77,28 +80,18 @@ def decommission(arguments: argparse.Namespace) -> int:
     with open_cluster(arguments) as cluster:
         leaving = _Leaving(Admin(cluster), arguments)
         if arguments.dry_run:
-            _print_plan(arguments, leaving.plan())
+            plan = [PlannedMove(*where, to) for where, to in sorted(leaving.plan().items())]
+            print_views(arguments, PlannedMove, plan)
             return 0
         moved = leaving.move_replicas()
         leaving.wait_for_stop()
         was_there = leaving.unregister()
-    if arguments.json:
-        document = {"broker": arguments.broker, "moved": moved, "unregistered": was_there}
-        print_json(document)
-    elif was_there or moved:
-        print(f"broker {arguments.broker} is decommissioned")
-    else:
-        print(f"nothing to do: broker {arguments.broker} is not registered and has no replicas")
+    id_ = arguments.broker
+    sentence = f"broker {id_} is decommissioned"
+    if not (was_there or moved):
+        sentence = f"nothing to do: broker {id_} is not registered and has no replicas"
+    print_result(arguments, DecommissionedBroker(id_, moved, was_there), sentence)
     return 0
-
-
-def _print_plan(arguments: argparse.Namespace, plan: Plan) -> None:
-    header = ("topic", "partition", "to")
-    rows = [(*where, replicas) for where, replicas in sorted(plan.items())]
-    if arguments.json:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        print_table(header, rows)
 
 
 class _Leaving:
@@ -168,14 +161,14 @@ class _Leaving:
                 moved |= plan.keys() | moving.keys()
                 on_it = [w for w, one in self._partitions().items() if self._id in one.replicas]
                 moved.update(on_it)
-                text = f"{len(moved) - len(on_it)} of {counted(len(moved), 'partition')} moved"
+                text = f"{len(moved) - len(on_it)} of {count(len(moved), 'partition')} moved"
                 text += self._copied_text(moving)
                 if moved and text != shown:
                     self._say(text)
                     shown = text
                 if not on_it and not moving:
                     return len(moved)
-                self._pause(f"{counted(len(on_it), 'partition')} still to be moved")
+                self._pause(f"{count(len(on_it), 'partition')} still to be moved")
         finally:
             self._remove_throttles()
 

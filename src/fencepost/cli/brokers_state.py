@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import client_config, connect_limit_ms
 from fencepost.cli.failures import InputError
-from fencepost.cli.output import counted
 from fencepost.client.errors import ClientError
+from fencepost.views.view import count
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ClusterDescription
-    from fencepost.client.metadata import TopicInfo
     from fencepost.client.quorum import QuorumDescription
-
-
-def counts(topics: Iterable[TopicInfo]) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """By broker: its replicas, the partitions that it leads, its replicas that are out of sync."""
-    replicas: Counter[int] = Counter()
-    leads: Counter[int] = Counter()
-    out_of_sync: Counter[int] = Counter()
-    for topic in topics:
-        for partition in topic.partitions.values():
-            replicas.update(partition.replicas)
-            leads[partition.leader_id] += 1
-            out_of_sync.update(set(partition.replicas) - set(partition.isr))
-    return replicas, leads, out_of_sync
 
 
 def quorum_of(arguments: argparse.Namespace) -> QuorumDescription | None:
@@ -46,10 +30,12 @@ def quorum_of(arguments: argparse.Namespace) -> QuorumDescription | None:
 
 def check_unregistrable(admin: Admin, broker_id: int) -> None:
     """Whether nothing is lost, and the broker does not register again. InputError."""
+    from fencepost.views.brokers import counts
+
     replicas, _, _ = counts(admin.list_topics(include_internal=True))
     if replicas[broker_id]:
         raise InputError(
-            f"{counted(replicas[broker_id], 'replica')} assigned to broker {broker_id}:"
+            f"{count(replicas[broker_id], 'replica')} assigned to broker {broker_id}:"
             f" `fencepost brokers decommission {broker_id}` moves them away first"
         )
     if is_running(admin.describe_cluster(include_fenced=True), broker_id):

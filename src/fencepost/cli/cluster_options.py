@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from fencepost.cli.failures import InputError, UsageError, escaped
+from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option
 from fencepost.client.cluster import Cluster
@@ -29,6 +29,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline, retrying
+from fencepost.views.rendering import escaped
 from fencepost.wire.errors import EncodeError, ErrorCode
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

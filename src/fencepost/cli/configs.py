@@ -9,7 +9,7 @@ from fencepost.cli.cluster_options import add_cluster_options, command, config_h
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.output import add_json_option, print_result, print_views
 from fencepost.cli.topic_default_notes import KEYS as TOPIC_DEFAULTS, topic_default_notes
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
 def describe(arguments: argparse.Namespace) -> int:
     """Configs with where they come from, and where a broker's are not what counts."""
     from fencepost.client.admin import Admin
+    from fencepost.views.configs import ConfigView
 
     notes: list[str] = []
     with open_cluster(arguments) as cluster:
@@ -89,24 +90,7 @@ def describe(arguments: argparse.Namespace) -> int:
         if arguments.broker and not arguments.json:
             asked = arguments.keys or TOPIC_DEFAULTS
             notes = topic_default_notes(cluster, int(arguments.broker), asked)
-    if arguments.json:
-        print_json(
-            [
-                {
-                    "name": entry.name,
-                    "value": entry.value,
-                    "source": entry.source,
-                    "read_only": entry.read_only,
-                    "sensitive": entry.sensitive,
-                }
-                for entry in entries
-            ]
-        )
-        return 0
-    print_table(
-        ("config", "value", "source"),
-        [(e.name, "(hidden)" if e.sensitive else e.value, e.source) for e in entries],
-    )
+    print_views(arguments, ConfigView, [ConfigView.of(entry) for entry in entries])
     for note in notes:
         print(note)
     return 0
@@ -134,6 +118,7 @@ def _chosen(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> list[C
 def alter(arguments: argparse.Namespace) -> int:
     """Change configs in one step, all or none."""
     from fencepost.client.admin import APPEND, DELETE, SET, SUBTRACT, Admin, ConfigChange, described
+    from fencepost.views.configs import ChangedConfigs
 
     changes = [ConfigChange(*pair(text, "--set"), SET) for text in arguments.set]
     changes += [ConfigChange(*pair(text, "--append"), APPEND) for text in arguments.append]
@@ -145,8 +130,6 @@ def alter(arguments: argparse.Namespace) -> int:
     with open_cluster(arguments) as cluster:
         Admin(cluster).alter_configs(kind, name, changes, validate_only=arguments.validate_only)
     done = "could be changed" if arguments.validate_only else "changed"
-    if arguments.json:
-        print_json({"resource": name, "changes": len(changes), "done": done})
-    else:
-        print(f"{len(changes)} config(s) of {described(kind, name)} {done}")
+    sentence = f"{len(changes)} config(s) of {described(kind, name)} {done}"
+    print_result(arguments, ChangedConfigs(name, len(changes), done), sentence)
     return 0

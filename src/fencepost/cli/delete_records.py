@@ -14,7 +14,7 @@ from fencepost.cli.cluster_options import (
     partition_of,
 )
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_views
 from fencepost.cli.partition_files import read_partition_file
 from fencepost.client.metadata import TopicPartition
 
@@ -48,6 +48,7 @@ def register(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Delete; says where each partition begins now."""
     from fencepost.client.admin import Admin
+    from fencepost.views.partitions import LowWatermark
 
     if bool(arguments.before) == (arguments.file is not None):
         raise UsageError("name TOPIC:PARTITION=OFFSET, or a --file with them")
@@ -57,12 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         before = dict(_before(text) for text in arguments.before)
     with open_cluster(arguments) as cluster:
         low_watermarks = Admin(cluster).delete_records(before)
-    rows = [(*where, offset) for where, offset in sorted(low_watermarks.items())]
-    if arguments.json:
-        keys = ("topic", "partition", "low_watermark")
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
-    else:
-        print_table(("topic", "partition", "begins at"), rows)
+    rows = [LowWatermark(*where, offset) for where, offset in sorted(low_watermarks.items())]
+    print_views(arguments, LowWatermark, rows)
     return 0
 
 

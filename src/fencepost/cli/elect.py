@@ -48,6 +48,7 @@ def elect(arguments: argparse.Namespace) -> int:
     """Elect; says of each partition what became of it. Not to need an election is no failure."""
     from fencepost.client.admin import Admin
     from fencepost.client.replicas import PREFERRED, UNCLEAN, Outcome
+    from fencepost.views.partitions import HeldElection
     from fencepost.wire.errors import ErrorCode
 
     if arguments.all == bool(arguments.partitions):
@@ -62,5 +63,5 @@ def elect(arguments: argparse.Namespace) -> int:
         is_needless = outcome.error_code == ErrorCode.ELECTION_NOT_NEEDED
         shown[where] = Outcome(0) if is_needless else outcome
         held = "held" if outcome.is_done else "failed"
-        notes[where] = {"election": "not needed" if is_needless else held}
-    return print_outcomes(arguments, shown, "ok", extra=notes)
+        notes[where] = "not needed" if is_needless else held
+    return print_outcomes(arguments, shown, "ok", kind=HeldElection, extra=notes)

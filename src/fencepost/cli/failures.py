@@ -41,18 +41,11 @@ def offline_command(function: Run) -> Run:
 
 
 def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
+    from fencepost.views.rendering import escaped  # for mistakes only
+
     sys.stdout.flush()
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     print(f"fencepost {arguments.command} {arguments.action}: {escaped(text)}", file=sys.stderr)
     return code
-
-
-def escaped(text: str) -> str:
-    """`text` without what a terminal would act on: it can quote the input, which is anybody's."""
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from typing import Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
@@ -59,11 +58,12 @@ def register(subparsers: Any) -> None:
 def describe(arguments: argparse.Namespace) -> int:
     """Every feature with its level."""
     from fencepost.client.features import FeatureAdmin
+    from fencepost.views.features import FeatureView
 
     with open_cluster(arguments) as cluster:
         found = FeatureAdmin(cluster).describe()
     if arguments.json:
-        print_json([asdict(one) for one in found])
+        print_json([FeatureView.of(one) for one in found])
     else:
         print_table(
             ("feature", "level", "node runs"),
@@ -84,6 +84,7 @@ def describe(arguments: argparse.Namespace) -> int:
 def change(arguments: argparse.Namespace) -> int:
     """Raise or lower levels."""
     from fencepost.client.features import FeatureAdmin
+    from fencepost.views.features import ChangedFeatures
 
     levels = levels_of(arguments.levels)
     with open_cluster(arguments) as cluster:
@@ -95,7 +96,7 @@ def change(arguments: argparse.Namespace) -> int:
     changed = [name for name, level in levels.items() if before.get(name, 0) != level]
     done = "could be set" if arguments.validate_only else "set"
     if arguments.json:
-        print_json({"levels": levels, "changed": changed, "done": done})
+        print_json(ChangedFeatures(levels, changed, done))
     else:
         for name, level in levels.items():
             text = f"{done} to" if name in changed else "is already at"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
-from fencepost.cli.groups_offsets import add_offsets, ends_of
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.groups_offsets import add_offsets
+from fencepost.cli.output import print_json, print_table_of, print_views
 
 if TYPE_CHECKING:
-    from fencepost.client.groups import CommittedOffset, GroupDescription
-    from fencepost.client.metadata import TopicPartition
+    pass
 
 EXAMPLES = """\
 examples:
@@ -58,105 +56,34 @@ def register(subparsers: Any) -> None:
 def list_groups(arguments: argparse.Namespace) -> int:
     """All groups of all coordinators."""
     from fencepost.client.admin import Admin
+    from fencepost.views.groups import GroupListed
 
     with open_cluster(arguments) as cluster:
         groups = Admin(cluster).list_groups()
-    if arguments.json:
-        print_json([group._asdict() for group in groups])
-    else:
-        print_table(("group", "state", "type", "protocol"), groups)
+    print_views(arguments, GroupListed, [GroupListed.of(group) for group in groups])
     return 0
 
 
 @command
 def describe_group(arguments: argparse.Namespace) -> int:
     """State, members, and for every partition that is committed or assigned how far it is read."""
-    from fencepost.client.admin import Admin
+    from fencepost.views.groups import Progress, viewing_group
 
     with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
-        group = admin.describe_group(arguments.group)
-        committed = admin.group_offsets(arguments.group)
-        ends = ends_of(cluster, {*committed, *(p for m in group.members for p in m.assigned)})
-    partitions = _progress(group, committed, ends)
+        group = cluster.run(viewing_group(cluster, arguments.group))
     if arguments.json:
-        print_json(_group_document(group, partitions))
+        print_json(group)
         return 0
-    print(
-        f"group {group.group_id}  state {group.state}  assignor {group.assignor or '-'}  "
-        f"coordinator {group.coordinator_id}"
-    )
-    print_table(COLUMNS, [[row[name] for name in ROW] for row in partitions])
+    print(group.heading)
+    print_table_of(Progress, group.partitions)
     return 0
-
-
-COLUMNS = (
-    "topic",
-    "partition",
-    "current-offset",
-    "log-end-offset",
-    "lag",
-    "consumer-id",
-    "host",
-    "client-id",
-)
-"""As those of Kafka's kafka-consumer-groups.sh."""
-ROW = ("topic", "partition", "offset", "end", "lag", "member", "host", "client")
-
-
-def _progress(
-    group: GroupDescription,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    ends: Mapping[TopicPartition, int],
-) -> list[dict[str, Any]]:
-    """A row per partition that is committed or assigned, and per member without any; what is not
-    known is None."""
-    owners = {partition: member for member in group.members for partition in member.assigned}
-    idle = [(None, member) for member in group.members if not member.assigned]
-    rows = []
-    for partition, member in [*((p, owners.get(p)) for p in sorted({*committed, *owners})), *idle]:
-        at = committed.get(partition) if partition else None
-        end = ends.get(partition) if partition else None
-        rows.append(
-            {
-                "topic": partition.topic if partition else None,
-                "partition": partition.partition if partition else None,
-                "offset": at.offset if at else None,
-                "end": end,
-                "lag": max(0, end - at.offset) if at and end is not None else None,
-                "member": member.member_id if member else None,
-                "host": member.client_host if member else None,
-                "client": member.client_id if member else None,
-            }
-        )
-    return rows
-
-
-def _group_document(group: GroupDescription, partitions: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "group": group.group_id,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "assignor": group.assignor,
-        "coordinator": group.coordinator_id,
-        "members": [
-            {
-                "member": member.member_id,
-                "instance": member.instance_id,
-                "client": member.client_id,
-                "host": member.client_host,
-                "partitions": [str(partition) for partition in member.assigned],
-            }
-            for member in group.members
-        ],
-        "partitions": partitions,
-    }
 
 
 @command
 def delete_groups(arguments: argparse.Namespace) -> int:
     """One after the other."""
     from fencepost.client.admin import Admin
+    from fencepost.views.groups import DeletedGroups
 
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
@@ -165,5 +92,5 @@ def delete_groups(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 print(f"deleted group {group}")
     if arguments.json:
-        print_json({"deleted": arguments.groups})
+        print_json(DeletedGroups(arguments.groups))
     return 0

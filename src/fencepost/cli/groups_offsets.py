@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,14 +21,13 @@ from fencepost.cli.cluster_options import (
     open_cluster,
 )
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_views
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.cluster import Cluster
-    from fencepost.client.groups import CommittedOffset
     from fencepost.client.metadata import TopicPartition
 
     Offsets = dict[TopicPartition, int]
@@ -82,6 +81,8 @@ def add_offsets(actions: Any) -> None:
 def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
     from fencepost.client.admin import Admin
+    from fencepost.client.lag import ends_of
+    from fencepost.views.groups import GroupOffset, PlannedOffset
 
     is_reset = any(getattr(arguments, way) is not None for way in WAYS)
     if is_reset and not (arguments.topic or arguments.all_topics):
@@ -100,72 +101,18 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         shown = targets or wanted
         if shown:
             committed = {one: at for one, at in committed.items() if one in shown}
-        ends = ends_of(cluster, {*committed, *targets})
+        ends = ends_of(admin, {*committed, *targets})
     if arguments.dry_run:
-        _print_plan(arguments, committed, targets, ends)
+        planned = [
+            PlannedOffset(*one, at.offset if at else None, offset, ends.get(one))
+            for one, offset in sorted(targets.items())
+            for at in [committed.get(one)]
+        ]
+        print_views(arguments, PlannedOffset, planned)
     else:
-        _print_committed(arguments, committed, ends)
+        shown_ones = [GroupOffset.of(one, at, ends.get(one)) for one, at in committed.items()]
+        print_views(arguments, GroupOffset, shown_ones)
     return 0
-
-
-def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where logs end, of the partitions that exist and have a leader: a group keeps the offsets of
-    a deleted topic for a while."""
-    from fencepost.client.offsets import LATEST, list_offsets
-
-    wanted = list(partitions)
-    if not wanted:
-        return {}
-    infos = {info.name: info for info in cluster.describe({one.topic for one in wanted})}
-    led = [
-        one
-        for one in wanted
-        if (found := infos[one.topic].partitions.get(one.partition)) and found.leader_id >= 0
-    ]
-    return {p: at.offset for p, at in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
-
-
-def _print_committed(
-    arguments: argparse.Namespace,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    ends: Mapping[TopicPartition, int],
-) -> None:
-    rows = [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": at.offset,
-            "leader_epoch": at.leader_epoch,
-            "end": end,
-            "lag": None if end is None else max(0, end - at.offset),
-            "metadata": at.metadata,
-        }
-        for partition, at in committed.items()
-        for end in [ends.get(partition)]
-    ]
-    if arguments.json:
-        print_json(rows)
-    else:
-        names = ("topic", "partition", "offset", "end", "lag")
-        print_table(names, [[row[name] for name in names] for row in rows])
-
-
-def _print_plan(
-    arguments: argparse.Namespace,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    targets: Offsets,
-    ends: Mapping[TopicPartition, int],
-) -> None:
-    rows = []
-    for partition, offset in sorted(targets.items()):
-        at = committed.get(partition)
-        rows.append((*partition, at.offset if at else None, offset, ends.get(partition)))
-    names = ("topic", "partition", "offset", "new-offset", "end")
-    if arguments.json:
-        keys = [name.replace("-", "_") for name in names]
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
-    else:
-        print_table(names, rows)
 
 
 def _require_group(admin: Admin, group: str) -> None:

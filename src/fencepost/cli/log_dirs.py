@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.cli.cluster_options import (
     command,
@@ -13,12 +13,8 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import counted, print_json, print_table
+from fencepost.cli.output import print_json, print_table_of
 from fencepost.cli.partition_words import broker_ids, existing_partitions, print_outcomes
-from fencepost.wire.errors import ErrorCode, error_name
-
-if TYPE_CHECKING:
-    from fencepost.client.replicas import LogDirState
 
 EXAMPLES = """\
 examples:
@@ -57,6 +53,7 @@ def register(subparsers: Any) -> None:
 def describe(arguments: argparse.Namespace) -> int:
     """All directories of the brokers with their replicas."""
     from fencepost.client.admin import Admin
+    from fencepost.views.log_dirs import LogDirView, StoredReplica
 
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
@@ -65,59 +62,20 @@ def describe(arguments: argparse.Namespace) -> int:
         known = sorted(cluster.metadata.nodes)
         brokers = broker_ids(arguments.broker, "--broker") if arguments.broker else known
         found = [
-            (broker, state)
+            LogDirView.of(broker, state)
             for broker in brokers
             for state in admin.describe_log_dirs(broker, named or None)
         ]
     if arguments.json:
-        print_json([as_json(broker, state) for broker, state in found])
+        print_json(found)
         return 0
-    for number, (broker, state) in enumerate(found):
+    for number, one in enumerate(found):
         if number:
             print()
-        print(f"broker {broker}  {state.path}  {_condition(state)}")
-        if state.replicas:
-            print_table(
-                ("topic", "partition", "bytes", "lag", ""),
-                [
-                    (*where, one.size_bytes, one.offset_lag, "future" if one.is_future else "")
-                    for where, one in sorted(state.replicas.items())
-                ],
-            )
+        print(f"broker {one.broker}  {one.path}  {one.condition}")
+        if one.replicas:
+            print_table_of(StoredReplica, one.replicas)
     return 0
-
-
-def _condition(state: LogDirState) -> str:
-    if state.error_code != ErrorCode.NONE:
-        return f"offline: {error_name(state.error_code)}"
-    words = [counted(len(state.replicas), "replica")]
-    if state.usable_bytes >= 0:
-        words.append(f"{state.usable_bytes >> 20} of {state.total_bytes >> 20} MiB free")
-    if state.is_cordoned:
-        words.append("cordoned")
-    return ", ".join(words)
-
-
-def as_json(broker: int, state: LogDirState) -> dict[str, Any]:
-    """A log directory of a broker with its replicas."""
-    return {
-        "broker": broker,
-        "path": state.path,
-        "error": error_name(state.error_code) if state.error_code else None,
-        "total_bytes": state.total_bytes if state.total_bytes >= 0 else None,
-        "usable_bytes": state.usable_bytes if state.usable_bytes >= 0 else None,
-        "cordoned": state.is_cordoned,
-        "replicas": [
-            {
-                "topic": where.topic,
-                "partition": where.partition,
-                "size_bytes": one.size_bytes,
-                "offset_lag": one.offset_lag,
-                "future": one.is_future,
-            }
-            for where, one in sorted(state.replicas.items())
-        ],
-    }
 
 
 @command

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fencepost.addresses import AddressError, address_text, parse_address
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
 
@@ -32,10 +33,11 @@ def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.data_dir is not None:
         overrides["log.dirs"] = arguments.data_dir
     if arguments.listen is not None:
-        host, colon, port = arguments.listen.rpartition(":")
-        if not colon or not port.isdecimal():
-            raise UsageError(f"--listen {arguments.listen!r}: allowed is HOST:PORT")
-        overrides["listeners"] = f"PLAINTEXT://{host}:{port}"
+        try:
+            host, port = parse_address(arguments.listen, least_port=0, empty_host=True)
+        except AddressError as error:
+            raise UsageError(f"--listen {arguments.listen!r}: allowed is {error}") from None
+        overrides["listeners"] = f"PLAINTEXT://{address_text(host, port)}"
     for override in arguments.overrides:
         key, value = pair(override, "-o")
         overrides[key] = value

@@ -86,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fencepost.cli.partition_words import existing_partitions
     from fencepost.client.admin import Admin
     from fencepost.client.offsets import list_offsets
+    from fencepost.views.partitions import FoundOffset
+    from fencepost.views.view import known
 
     wheres = list(dict.fromkeys(arguments.at)) or ["earliest", "latest"]
     timestamps = {where: timestamp_of(where) for where in wheres}
@@ -102,14 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             [
-                {
-                    "topic": one.topic,
-                    "partition": one.partition,
-                    "at": where,
-                    "offset": _known(found[where][one].offset),
-                    "timestamp_ms": _known(found[where][one].timestamp_ms),
-                    "leader_epoch": _known(found[where][one].leader_epoch),
-                }
+                FoundOffset(*one, where, *map(known, found[where][one]))
                 for one in sorted(partitions)
                 for where in wheres
             ]
@@ -118,12 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
     print_table(
         ("topic", "partition", *wheres),
         [
-            (*one, *(_known(found[where][one].offset) for where in wheres))
+            (*one, *(known(found[where][one].offset) for where in wheres))
             for one in sorted(partitions)
         ],
     )
     return 0
-
-
-def _known(number: int) -> int | None:
-    return number if number >= 0 else None

@@ -1,24 +1,19 @@
-"""Results on standard output: a JSON document with --json, else a table."""
+"""Results on standard output: a JSON document with --json, else a table or sentences."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.failures import escaped
+if TYPE_CHECKING:
+    from fencepost.views.view import View
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add --json."""
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 replica", "2 replicas"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def json_bytes(data: bytes | None) -> str | dict[str, str] | None:
@@ -31,37 +26,45 @@ def json_bytes(data: bytes | None) -> str | dict[str, str] | None:
         return {"hex": data.hex()}
 
 
-def print_json(value: Any) -> None:
-    """One JSON document, for people and for jq."""
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+def print_json(views: Any) -> None:
+    """One JSON document of a view or a list of them, for people and for jq."""
+    from fencepost.views.rendering import json_text
+
+    print(json_text(views))
+
+
+def print_views(arguments: argparse.Namespace, kind: type[View], views: Sequence[View]) -> None:
+    """A list of views: JSON with --json, else a table with the columns of `kind`."""
+    if arguments.json:
+        print_json(views)
+    else:
+        print_table_of(kind, views)
+
+
+def print_result(arguments: argparse.Namespace, view: View, sentence: str) -> None:
+    """What was done: JSON with --json, else a sentence."""
+    if arguments.json:
+        print_json(view)
+    else:
+        print(sentence)
+
+
+def print_table_of(kind: type[View], views: Iterable[View]) -> None:
+    """A row per view; without views nothing but a note on stderr."""
+    from fencepost.views.rendering import table_of
+
+    _print_lines(table_of(kind, views))
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as they need to be, two blanks apart; numbers, and what is not known among
-    them, to the right. Without rows nothing but a note on stderr. What a terminal would act on is
-    escaped: ids of groups, transactions and clients are whatever their owners like."""
-    lines = [tuple(map(_cell, row)) for row in rows]
-    if not lines:
+    """A table whose columns only the command knows; without rows nothing but a note on stderr."""
+    from fencepost.views.rendering import draw_table
+
+    _print_lines(draw_table(header, rows))
+
+
+def _print_lines(lines: list[str]) -> None:
+    if lines:
+        print(*lines, sep="\n")
+    else:
         print("(none)", file=sys.stderr)
-        return
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    columns = [{line[i] for line in lines} - {"-"} for i in range(len(header))]
-    numeric = [
-        bool(cells) and all(cell.removeprefix("-").isdecimal() for cell in cells)
-        for cells in columns
-    ]
-    for line in (tuple(header), *lines):
-        cells = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        )
-        print("  ".join(cells).rstrip())
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, list | tuple | set | frozenset):
-        return escaped(",".join(map(str, value))) or "-"
-    return escaped(str(value))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import partition_of
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_views
 from fencepost.client.metadata import TopicPartition
 from fencepost.wire.errors import error_name
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.replicas import Outcome
+    from fencepost.views.view import View
 
 
 def existing_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartition]:
@@ -56,22 +57,22 @@ def print_outcomes(
     outcomes: Mapping[TopicPartition, Outcome],
     done: str,
     *,
-    extra: Mapping[TopicPartition, Mapping[str, Any]] | None = None,
+    kind: type[View] | None = None,
+    extra: Mapping[TopicPartition, Any] | None = None,
 ) -> int:
-    """A row per partition, `done` if it went well; exit code 1 unless all did."""
-    rows: list[dict[str, Any]] = [
-        {
-            "topic": where.topic,
-            "partition": where.partition,
-            **(extra or {}).get(where, {}),
-            "result": done if outcome.is_done else error_name(outcome.error_code),
-            "message": outcome.message,
-        }
+    """A row per partition, `done` if it went well; exit code 1 unless all did. `extra` is what
+    views of the `kind` have between the partition and the result."""
+    from fencepost.views.partitions import PartitionOutcome
+
+    kind = kind or PartitionOutcome
+    views = [
+        kind(
+            *where,
+            *(() if extra is None else (extra.get(where),)),
+            done if outcome.is_done else error_name(outcome.error_code),
+            outcome.message,
+        )
         for where, outcome in sorted(outcomes.items())
     ]
-    if arguments.json:
-        print_json(rows)
-    else:
-        header = tuple(rows[0]) if rows else ("topic", "partition", "result", "message")
-        print_table(header, [tuple(row.values()) for row in rows])
+    print_views(arguments, kind, views)
     return 0 if all(outcome.is_done for outcome in outcomes.values()) else 1

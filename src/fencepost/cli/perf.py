@@ -27,6 +27,7 @@ from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json
 from fencepost.cli.perf_figures import ConsumeFigures, ProduceFigures, percentile
 from fencepost.client.errors import ClientError
+from fencepost.views.rates import EndToEndLatencies
 
 if TYPE_CHECKING:
     from fencepost.client.fetch_core import FetchPosition
@@ -148,7 +149,7 @@ def produce(arguments: argparse.Namespace) -> int:
         )
         _Load(Producer(cluster), figures, arguments).run(values)
     if arguments.json:
-        print_json(figures.document())
+        print_json(figures.rates())
     else:
         print(figures.total_line())
     return 0
@@ -238,7 +239,7 @@ def consume(arguments: argparse.Namespace) -> int:
                     break
             figures.end()
     if arguments.json:
-        print_json(figures.document())
+        print_json(figures.rates())
     elif not arguments.show_detailed_stats:
         print(figures.total_line())
     if figures.records < arguments.num_records:
@@ -281,7 +282,7 @@ def end_to_end(arguments: argparse.Namespace) -> int:
     average = sum(latencies) / len(latencies)
     shares = {name: percentile(latencies, share) for name, share in _SHARES.items()}
     if arguments.json:
-        print_json({"records": len(latencies), "avg_latency_ms": average, **shares})
+        print_json(EndToEndLatencies(len(latencies), average, *shares.values()))
         return 0
     print(f"Avg latency: {average:.4f} ms")
     p50, p99, p999 = map(int, shares.values())
@@ -289,7 +290,7 @@ def end_to_end(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_SHARES: Final = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
+_SHARES: Final = {"p50": 0.5, "p99": 0.99, "p99_9": 0.999}
 
 
 def _read_one(

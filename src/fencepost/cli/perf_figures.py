@@ -6,7 +6,9 @@ import time
 from array import array
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from fencepost.views.rates import ConsumeRates, ProduceRates
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record
@@ -80,17 +82,17 @@ class ProduceFigures:
         line %= self._all.highest_ms
         return f"{line}, %d ms 50th, %d ms 95th, %d ms 99th, %d ms 99.9th." % tuple(shares)
 
-    def document(self) -> dict[str, Any]:
+    def rates(self) -> ProduceRates:
         """The same for --json."""
         records_per_s, mib_per_s = self._all.rates(self._last)
-        return {
-            "records": self._all.records,
-            "records_per_s": records_per_s,
-            "mib_per_s": mib_per_s,
-            "avg_latency_ms": self._all.average_ms,
-            "max_latency_ms": self._all.highest_ms,
-            **{name: percentile(self._latencies, share) for name, share in _PERCENTILES.items()},
-        }
+        return ProduceRates(
+            self._all.records,
+            records_per_s,
+            mib_per_s,
+            self._all.average_ms,
+            self._all.highest_ms,
+            *(percentile(self._latencies, share) for share in _PERCENTILES.values()),
+        )
 
 
 def _produce_line(window: _Window, now: float, *, rate: str, average: str) -> str:
@@ -163,19 +165,15 @@ class ConsumeFigures:
         shown = self._size_bytes / MIB, mib_per_s, self.records, *rest
         return f"{_moment(self._began_ms)}, {_moment(self._ended_ms)}, {_ROW % shown}"
 
-    def document(self) -> dict[str, Any]:
+    def rates(self) -> ConsumeRates:
         """The same for --json."""
-        names = [
-            *("mib_per_s", "records_per_s", "rebalance_ms", "fetch_ms"),
-            *("fetch_mib_per_s", "fetch_records_per_s"),
-        ]
-        return {
-            "start_ms": int(self._began_ms),
-            "end_ms": int(self._ended_ms),
-            "size_bytes": self._size_bytes,
-            "records": self.records,
-            **dict(zip(names, self._rates(), strict=True)),
-        }
+        return ConsumeRates(
+            int(self._began_ms),
+            int(self._ended_ms),
+            self._size_bytes,
+            self.records,
+            *self._rates(),
+        )
 
     def _rates(self) -> tuple[float, ...]:
         took_ms = self._ended_ms - self._began_ms

@@ -25,6 +25,7 @@ from fencepost.cli.lines import read_lines
 from fencepost.cli.output import add_json_option, print_json
 from fencepost.cli.rates import Rates
 from fencepost.client.errors import ClientError
+from fencepost.views.rates import WrittenRecords
 
 if TYPE_CHECKING:
     from fencepost.client.producer import Producer
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         producer = Producer(cluster)
         _Sender(arguments, producer, _progress(source)).run(source.fileno(), interrupts)
     if arguments.json:
-        print_json({"topic": arguments.topic, "records": producer.acknowledged_count})
+        print_json(WrittenRecords(arguments.topic, producer.acknowledged_count))
     else:
         print(_written(producer, arguments.topic), file=sys.stderr)
     return 0

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fencepost.addresses import AddressError, parse_listener
 from fencepost.cli.cluster_options import (
     CONNECT_TIMEOUT_MS,
     add_cluster_options,
@@ -17,7 +18,7 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.output import add_json_option, print_json, print_result, print_table_of
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError
@@ -29,7 +30,6 @@ CHANGE_TIMEOUT_MS = 35_000
 """A new voter has thirty seconds to catch up."""
 
 NODE_ID_MAX = (1 << 31) - 1
-PORT_MAX = (1 << 16) - 1
 
 EXAMPLES = """\
 Brokers take every question to the leader; --bootstrap-controller asks the controllers themselves.
@@ -101,35 +101,15 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """The quorum as its leader sees it."""
+    from fencepost.views.quorum import QuorumReplicaRow, quorum_rows, quorum_view
+
     with _admin(arguments) as admin:
-        found = _describe(admin, arguments)
+        view = quorum_view(_describe(admin, arguments))
     if arguments.json:
-        print_json(_document(found))
+        print_json(view)
         return 0
-    print(
-        f"leader {found.leader_id}  epoch {found.leader_epoch}  "
-        f"high watermark {found.high_watermark}"
-    )
-    now_ms = time.time() * 1000
-    end_offset = _end_of_leader(found)
-    print_table(
-        ("node", "directory", "role", "end offset", "lag", "fetched", "caught up", "listeners"),
-        [
-            (
-                replica.node_id,
-                _directory(replica.directory_id),
-                role,
-                *_reach(replica, end_offset),
-                _ago(replica.last_fetch_timestamp, now_ms),
-                _ago(replica.last_caught_up_timestamp, now_ms),
-                [
-                    f"{name}://{host}:{port}"
-                    for name, host, port in found.listeners.get(replica.node_id, ())
-                ],
-            )
-            for replica, role in _roles(found)
-        ],
-    )
+    print(view.heading)
+    print_table_of(QuorumReplicaRow, quorum_rows(view, time.time() * 1000))
     return 0
 
 
@@ -154,7 +134,7 @@ def add_voter(arguments: argparse.Namespace) -> int:
             # It may have been added by us, and a leader that went took the answer with it.
             if before is not None or now is None or now.directory_id != directory_id:
                 raise _duplicate(error, now, directory_id) from error
-    _report(arguments, node_id, directory_id, f"node {node_id} votes, with {directory_id}")
+    _print_voter(arguments, node_id, directory_id, f"node {node_id} votes, with {directory_id}")
     return 0
 
 
@@ -179,7 +159,9 @@ def remove_voter(arguments: argparse.Namespace) -> int:
                 if len(voters) == 1:
                     error.message += ": it is the only voter, and a quorum needs one"
                 raise
-    _report(arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more")
+    _print_voter(
+        arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more"
+    )
     print(
         "if it runs with controller.quorum.auto.join.enable=true, it soon votes again: stop it"
         " first, or set controller.quorum.auto.join.enable=false there",
@@ -267,13 +249,10 @@ def _voter_of_files(path: Path) -> tuple[int, Uuid, list[VoterListener]]:
 def _listener(text: str) -> VoterListener:
     from fencepost.client.quorum import VoterListener
 
-    name, separator, address = text.partition("://")
-    host, colon, port = address.rpartition(":")
-    if not name or not separator or not colon or not host or not port.isdecimal():
-        raise UsageError(f"--listener {text!r}: must be NAME://HOST:PORT")
-    if not 0 < int(port) <= PORT_MAX:
-        raise UsageError(f"--listener {text!r}: a port is a number from 1 to {PORT_MAX}")
-    return VoterListener(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
+    try:
+        return VoterListener(*parse_listener(text))
+    except AddressError as error:
+        raise UsageError(f"--listener {text!r}: must be {error}") from None
 
 
 def _uuid(text: str) -> Uuid:
@@ -283,7 +262,7 @@ def _uuid(text: str) -> Uuid:
         directory_id = Uuid.from_string(text)
     except ValueError as error:
         raise UsageError(f"--directory-id {text!r}: {error}") from error
-    if _directory(directory_id) is None:
+    if directory_id == Uuid.ZERO:
         raise UsageError(f"--directory-id {text!r}: this is no directory's")
     return directory_id
 
@@ -294,9 +273,10 @@ def _changeable(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDesc
     A lone voter of the log has one, so does every voter of a dynamic quorum (KIP-853).
     """
     from fencepost.client.errors import ClientError
+    from fencepost.wire.types import Uuid
 
     found = _describe(admin, arguments)
-    if found.voters and all(_directory(voter.directory_id) is None for voter in found.voters):
+    if found.voters and all(voter.directory_id == Uuid.ZERO for voter in found.voters):
         raise ClientError(
             f"the voters of this cluster ({_ids(found)}) are fixed: they are not in the metadata"
             " log, where `fencepost features upgrade kraft.version=1` puts them"
@@ -353,61 +333,9 @@ def _directory_of_voter(
     return directory_id
 
 
-# -- output ----------------------------------------------------------------------------------
+def _print_voter(
+    arguments: argparse.Namespace, node_id: int, directory_id: Uuid, sentence: str
+) -> None:
+    from fencepost.views.quorum import QuorumVoter, directory_text
 
-
-def _roles(found: QuorumDescription) -> list[tuple[QuorumReplica, str]]:
-    voters = [(v, "leader" if v.node_id == found.leader_id else "follower") for v in found.voters]
-    return [*voters, *((observer, "observer") for observer in found.observers)]
-
-
-def _end_of_leader(found: QuorumDescription) -> int:
-    ends = {replica.node_id: replica.log_end_offset for replica, _ in _roles(found)}
-    return ends.get(found.leader_id, found.high_watermark)
-
-
-def _reach(replica: QuorumReplica, end_offset: int) -> tuple[int | None, int | None]:
-    """(end offset, lag) of a replica's log; None each if the leader has never heard of it."""
-    if replica.log_end_offset < 0:
-        return None, None
-    return replica.log_end_offset, max(0, end_offset - replica.log_end_offset)
-
-
-def _directory(directory_id: Uuid) -> str | None:
-    return None if directory_id == type(directory_id).ZERO else str(directory_id)
-
-
-def _ago(timestamp_ms: int, now_ms: float) -> str | None:
-    if timestamp_ms < 0:
-        return None
-    return f"{max(0.0, now_ms - timestamp_ms) / 1000:.1f} s ago"
-
-
-def _document(found: QuorumDescription) -> dict[str, Any]:
-    end_offset = _end_of_leader(found)
-    return {
-        "leader_id": found.leader_id,
-        "leader_epoch": found.leader_epoch,
-        "high_watermark": found.high_watermark,
-        "replicas": [
-            {
-                "node_id": replica.node_id,
-                "directory_id": _directory(replica.directory_id),
-                "role": role,
-                **dict(zip(("log_end_offset", "lag"), _reach(replica, end_offset), strict=True)),
-                "last_fetch_timestamp": replica.last_fetch_timestamp,
-                "last_caught_up_timestamp": replica.last_caught_up_timestamp,
-                "listeners": [
-                    listener._asdict() for listener in found.listeners.get(replica.node_id, ())
-                ],
-            }
-            for replica, role in _roles(found)
-        ],
-    }
-
-
-def _report(arguments: argparse.Namespace, node_id: int, directory_id: Uuid, sentence: str) -> None:
-    if arguments.json:
-        print_json({"node_id": node_id, "directory_id": _directory(directory_id)})
-    else:
-        print(sentence)
+    print_result(arguments, QuorumVoter(node_id, directory_text(directory_id)), sentence)

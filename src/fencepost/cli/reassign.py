@@ -25,10 +25,11 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import counted, print_json, print_table
+from fencepost.cli.output import print_json, print_views
 from fencepost.cli.partition_files import read_partition_file
 from fencepost.cli.partition_words import broker_ids, existing_partitions, print_outcomes
 from fencepost.client.metadata import TopicPartition
+from fencepost.views.view import count
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -171,8 +172,8 @@ def generate(arguments: argparse.Namespace) -> int:
     print_json(_document(changed))
     copies = sum(len(set(ids) - set(current[where])) for where, ids in changed.items())
     print(
-        f"{len(changed)} of {counted(len(plan), 'partition')} to change,"
-        f" {counted(copies, 'replica')} to be copied",
+        f"{len(changed)} of {count(len(plan), 'partition')} to change,"
+        f" {count(copies, 'replica')} to be copied",
         file=sys.stderr,
     )
     return 0
@@ -208,6 +209,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Begin; says of each partition whether its move is recorded, and waits if asked to."""
     from fencepost.cli.reassignment_throttles import set_throttles
     from fencepost.client.admin import Admin
+    from fencepost.views.partitions import BegunMove
 
     plan = _plan(arguments)
     check_number("--throttle", arguments.throttle, 1, INT64_MAX)
@@ -225,9 +227,7 @@ def execute(arguments: argparse.Namespace) -> int:
         outcomes = admin.alter_reassignments(
             plan, allow_replication_factor_change=not arguments.keep_replication_factor
         )
-        code = print_outcomes(
-            arguments, outcomes, "begun", extra={w: {"to": plan[w]} for w in outcomes if w in plan}
-        )
+        code = print_outcomes(arguments, outcomes, "begun", kind=BegunMove, extra=plan)
         if arguments.wait and code == 0:
             code = _wait(admin, plan)
             if arguments.throttle is not None:
@@ -317,18 +317,16 @@ def _print_states(
     current: Mapping[TopicPartition, Any],
 ) -> int:
     """A row per partition; the exit code."""
-    rows = []
+    from fencepost.views.partitions import PlanState
+
+    views = []
     for where, replicas in sorted(plan.items()):
         info = current.get(where)
         state = _state(replicas, info, moving.get(where))
-        shown = (list(info.replicas), list(info.isr)) if info is not None else ([], [])
-        rows.append((*where, replicas, *shown, state))
-    header = ("topic", "partition", "to", "replicas", "isr", "state")
-    if arguments.json:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        print_table(header, rows)
-    return 0 if all(row[-1] == DONE for row in rows) else 1
+        now = (list(info.replicas), list(info.isr)) if info is not None else ([], [])
+        views.append(PlanState(*where, replicas, *now, state))
+    print_views(arguments, PlanState, views)
+    return 0 if all(view.state == DONE for view in views) else 1
 
 
 def _state(target: Sequence[int], info: Any, moving: Reassignment | None) -> str:
@@ -370,16 +368,13 @@ def cancel(arguments: argparse.Namespace) -> int:
 def list_moves(arguments: argparse.Namespace) -> int:
     """All moves under way."""
     from fencepost.client.admin import Admin
+    from fencepost.views.partitions import MovingPartition
 
     with open_cluster(arguments) as cluster:
         moving = Admin(cluster).list_reassignments()
-    header = ("topic", "partition", "replicas", "adding", "removing")
-    rows = [
-        (*where, list(one.replicas), list(one.adding), list(one.removing))
+    views = [
+        MovingPartition(*where, list(one.replicas), list(one.adding), list(one.removing))
         for where, one in sorted(moving.items())
     ]
-    if arguments.json:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        print_table(header, rows)
+    print_views(arguments, MovingPartition, views)
     return 0

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from fencepost.cli.output import counted
 from fencepost.client.metadata import TopicPartition
+from fencepost.views.view import count
 
 Assignment = dict[TopicPartition, list[int]]
 
@@ -34,16 +34,17 @@ def make_plan(
     load: Counter[int] = Counter(dict.fromkeys(wanted, 0))
     rack_of = {id_: (racks or {}).get(id_) or f"broker {id_}" for id_ in wanted}
     for where, replicas in sorted(current.items()):
-        count = replication_factor or len(replicas)
-        if count > len(wanted):
+        replica_count = replication_factor or len(replicas)
+        if replica_count > len(wanted):
             raise PlanError(
-                f"{where} is to have {counted(count, 'replica')}, brokers named: {len(wanted)}"
+                f"{where} is to have {count(replica_count, 'replica')},"
+                f" brokers named: {len(wanted)}"
             )
-        plan[where] = [id_ for id_ in replicas if id_ in load][:count]
+        plan[where] = [id_ for id_ in replicas if id_ in load][:replica_count]
         load.update(plan[where])
     for where, kept in plan.items():
-        count = replication_factor or len(current[where])
-        while len(kept) < count:
+        replica_count = replication_factor or len(current[where])
+        while len(kept) < replica_count:
             in_racks = Counter(rack_of[id_] for id_ in kept)
             free = [id_ for id_ in wanted if id_ not in kept]
             chosen = min(free, key=lambda id_: (in_racks[rack_of[id_]], load[id_], id_))

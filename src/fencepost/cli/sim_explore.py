@@ -32,7 +32,7 @@ NUMBERS = {
 
 def add_explore(actions: Any) -> None:
     """Add the action to `fencepost sim`."""
-    from fencepost.sim.explore.bounds import Bounds
+    from fencepost.sim.explore.quorum.bounds import Bounds
 
     explore = actions.add_parser(
         "explore", help="all orders of events within bounds, on the real machine"
@@ -73,7 +73,7 @@ def _logs(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fencepost.sim.explore import Bounds, Space, tell
+    from fencepost.sim.explore.quorum import Bounds, Space, tell
 
     try:
         check_numbers(arguments, "minutes", "states", "doubts")

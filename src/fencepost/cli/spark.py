@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_json, print_table_of
 from fencepost.client.errors import ClientError
+from fencepost.views.rendering import document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fencepost.client.cluster import Cluster
     from fencepost.spark.checkpoint import Source
+    from fencepost.views.queries import FailedLook, QueryPartition, QueryView
 
 INTERVAL_S: Final = 2.0
 INTERVAL_MAX_S: Final = 3600.0
@@ -35,10 +37,6 @@ examples:
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
 """
-COLUMNS: Final = (
-    "source", "topic", "partition", "committed", "planned", "end", "lag", "epoch", "oldest-unread",
-    "condition",
-)  # fmt: skip
 
 
 def register(subparsers: Any) -> None:
@@ -88,8 +86,8 @@ def watch(arguments: argparse.Namespace) -> int:
         directory = checkpoint_directory(arguments.checkpoint)
         defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
         with open_cluster(arguments, **defaults) as cluster:
-            document = look(cluster, directory)
-            _show(document, arguments)
+            view = look(cluster, directory)
+            _show(view, arguments)
             while not arguments.once:
                 time.sleep(arguments.interval)
                 _show(_look_again(cluster, directory), arguments)
@@ -98,36 +96,39 @@ def watch(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _look_again(cluster: Cluster, directory: Path) -> dict[str, Any]:
+def _look_again(cluster: Cluster, directory: Path) -> QueryView | FailedLook:
     """A look whose failure is shown in the view: the next one may work."""
     from fencepost.spark.checkpoint import CheckpointError
+    from fencepost.views.queries import FailedLook
 
     try:
         return look(cluster, directory)
     except (CheckpointError, ClientError) as error:
-        return {"error": str(error)}
+        return FailedLook(str(error))
 
 
-def look(cluster: Cluster, directory: Path) -> dict[str, Any]:
-    """What --json prints. CheckpointError, ClientError."""
+def look(cluster: Cluster, directory: Path) -> QueryView:
+    """The query's checkpoint, held against the cluster. CheckpointError, ClientError."""
     from fencepost.spark.checkpoint import read_checkpoint
+    from fencepost.views.queries import QueryView
 
     checkpoint = read_checkpoint(directory)
     rows = [row for source in checkpoint.sources for row in _rows(cluster, source)]
-    return {
-        "query": checkpoint.query_id,
-        "state": checkpoint.state,
-        "planned_batch": checkpoint.planned_batch,
-        "committed_batch": checkpoint.committed_batch,
-        "other_sources": [source.name for source in checkpoint.sources if not source.is_topics],
-        "partitions": rows,
-    }
+    return QueryView(
+        checkpoint.query_id,
+        checkpoint.state,
+        checkpoint.planned_batch,
+        checkpoint.committed_batch,
+        [source.name for source in checkpoint.sources if not source.is_topics],
+        rows,
+    )
 
 
-def _rows(cluster: Cluster, source: Source) -> Iterator[dict[str, Any]]:
+def _rows(cluster: Cluster, source: Source) -> Iterator[QueryPartition]:
     """A source's partitions, those that are new in the planned batch among them."""
     from fencepost.spark.lag import measure_lag
     from fencepost.spark.offsets import Position, StreamOffset
+    from fencepost.views.queries import QueryPartition
 
     planned, committed = source.planned or StreamOffset({}), source.committed or StreamOffset({})
     begins = {where: Position(offset) for where, offset in planned.begins.items()}
@@ -139,87 +140,47 @@ def _rows(cluster: Cluster, source: Source) -> Iterator[dict[str, Any]]:
     for where, lag in sorted(measure_lag(cluster, asked).items()):
         begin, end = begins.get(where), planned.positions.get(where)
         oldest_ms = lag.oldest_unread_ms if begin else None
-        yield {
-            "source": source.name,
-            "topic": where.topic,
-            "partition": where.partition,
-            "committed": begin.offset if begin else None,
-            "planned": end.offset if end else None,
-            "start": lag.start_offset,
-            "end": lag.end_offset,
-            "lag": lag.records_behind if begin else None,
-            "leader_epoch": lag.leader_epoch,
-            "oldest_unread_timestamp_ms": oldest_ms,
-            "oldest_unread_age_ms": None if oldest_ms is None else max(0, int(now_ms - oldest_ms)),
-            "condition": lag.condition,
-            "detail": None if lag.loss is None else lag.loss.detail,
-        }
+        yield QueryPartition(
+            source.name,
+            where.topic,
+            where.partition,
+            begin.offset if begin else None,
+            end.offset if end else None,
+            lag.start_offset,
+            lag.end_offset,
+            lag.records_behind if begin else None,
+            lag.leader_epoch,
+            oldest_ms,
+            None if oldest_ms is None else max(0, int(now_ms - oldest_ms)),
+            lag.condition,
+            None if lag.loss is None else lag.loss.detail,
+        )
 
 
-def _show(document: dict[str, Any], arguments: argparse.Namespace) -> None:
+def _show(view: QueryView | FailedLook, arguments: argparse.Namespace) -> None:
     if arguments.json and arguments.once:
-        print_json(document)
+        print_json(view)
     elif arguments.json:
-        print(json.dumps(document), flush=True)
+        print(json.dumps(document_of(view)), flush=True)
     else:
         is_screen = sys.stdout.isatty() and not arguments.once
         if is_screen:
             print(CLEAR, end="")
-        _print(document)
+        _print(view)
         if not arguments.once:
             print("" if not is_screen else time.strftime("\n%H:%M:%S  Ctrl-C ends"), flush=True)
 
 
-def _print(document: dict[str, Any]) -> None:
-    if "error" in document:
-        print(document["error"])
+def _print(view: QueryView | FailedLook) -> None:
+    from fencepost.views.queries import FailedLook, QueryPartition
+
+    if isinstance(view, FailedLook):
+        print(view.error)
         return
-    print(f"query {document['query'] or '-'}  {_batches(document)}")
-    rows = document["partitions"]
-    print_table(
-        COLUMNS,
-        [
-            (
-                row["source"],
-                row["topic"],
-                row["partition"],
-                row["committed"],
-                row["planned"],
-                row["end"],
-                row["lag"],
-                row["leader_epoch"],
-                _age(row["oldest_unread_age_ms"]),
-                row["condition"],
-            )
-            for row in rows
-        ],
-    )
-    for row in rows:
-        if row["detail"]:
-            print(f"{row['topic']}-{row['partition']}: {row['condition']}: {row['detail']}")
-    for name in document["other_sources"]:
+    print(view.heading)
+    print_table_of(QueryPartition, view.partitions)
+    for partition in view.partitions:
+        if partition.warning is not None:
+            print(partition.warning)
+    for name in view.other_sources:
         print(f"source {name} does not read topics")
-
-
-def _batches(document: dict[str, Any]) -> str:
-    planned, committed = document["planned_batch"], document["committed_batch"]
-    if planned is None:
-        return "no batch yet"
-    if planned == committed:
-        return f"batch {committed} committed"
-    before = "none" if committed is None else committed
-    return f"batch {planned} planned, {before} committed"
-
-
-def _age(age_ms: int | None) -> str | None:
-    """The two largest units."""
-    if age_ms is None:
-        return None
-    seconds = age_ms // 1000
-    if seconds < 60:
-        return f"{age_ms / 1000:.1f}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m{seconds % 60:02}s"
-    if seconds < 86_400:
-        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
-    return f"{seconds // 86_400}d{seconds % 86_400 // 3600:02}h"

@@ -7,23 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import InputError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_result, print_views
 from fencepost.client.open_transactions import Outcome
 
 if TYPE_CHECKING:
     from fencepost.client.cluster import Cluster
     from fencepost.spark.sinks import Sink
+    from fencepost.views.queries import SinkView
 
-COLUMNS = (
-    "sink",
-    "batch",
-    "transactions",
-    "committed",
-    "open",
-    "aborted",
-    "undecided",
-    "condition",
-)
 FINISHING = """\
 A driver that dies after it has decided a batch and before it has committed all of its transactions
 leaves a part of the batch visible. The next write of the same transactionalIdPrefix commits the
@@ -58,15 +49,13 @@ def sinks(arguments: argparse.Namespace) -> int:
     """A row for every sink."""
     with_pyspark()
     from fencepost.spark.sinks import known_sinks
+    from fencepost.views.queries import SinkView
 
     with open_cluster(arguments) as cluster:
         found = known_sinks(cluster)
     if arguments.unfinished:
         found = [sink for sink in found if sink.condition != "finished"]
-    if arguments.json:
-        print_json([_as_json(sink) for sink in found])
-    else:
-        print_table(COLUMNS, [tuple(_as_json(sink)[name] for name in COLUMNS) for sink in found])
+    print_views(arguments, SinkView, [_view(sink) for sink in found])
     return 0
 
 
@@ -81,10 +70,7 @@ def finish(arguments: argparse.Namespace) -> int:
             sink = (_take_over if arguments.take_over else _finish)(cluster, arguments.sink)
         except ExactlyOnceError as error:
             raise InputError(str(error)) from error
-    if arguments.json:
-        print_json(_as_json(sink))
-    else:
-        print(_in_words(sink))
+    print_result(arguments, _view(sink), _in_words(sink))
     return int(sink.condition not in ("finished", "undecided"))
 
 
@@ -140,17 +126,19 @@ def _in_words(sink: Sink) -> str:
     return text
 
 
-def _as_json(sink: Sink) -> dict[str, Any]:
-    decision, count = sink.decision, sink.count
-    return {
-        "sink": sink.name,
-        "query": decision.query or None if decision else None,
-        "batch": decision.batch if decision and decision.query else None,
-        "decision": decision.number if decision else None,
-        "transactions": len(sink.found),
-        "committed": count(Outcome.COMMITTED) + count(Outcome.FORGOTTEN),
-        "open": count(Outcome.OPEN),
-        "aborted": count(Outcome.ABORTED),
-        "undecided": len(sink.undecided),
-        "condition": sink.condition,
-    }
+def _view(sink: Sink) -> SinkView:
+    from fencepost.views.queries import SinkView
+
+    decision, number_of = sink.decision, sink.count
+    return SinkView(
+        sink.name,
+        decision.query or None if decision else None,
+        decision.batch if decision and decision.query else None,
+        decision.number if decision else None,
+        len(sink.found),
+        number_of(Outcome.COMMITTED) + number_of(Outcome.FORGOTTEN),
+        number_of(Outcome.OPEN),
+        number_of(Outcome.ABORTED),
+        len(sink.undecided),
+        sink.condition,
+    )

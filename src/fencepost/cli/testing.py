@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from fencepost.addresses import PORT_MAX
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from fencepost.testing.proxy import Proxy
 
 NODES_MAX = 100
-PORT_MAX = (1 << 16) - 1
 EXAMPLES = """\
 Everything listens on 127.0.0.1 only. The control port takes JSON over HTTP; GET / shows what there
 is. The Guide ("In your tests") lists what can be asked.

@@ -21,15 +21,6 @@ def parse_time_ms(text: str, option: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def iso_time(time_ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC; as they are, beyond what a calendar has."""
-    try:
-        moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-    except (OverflowError, OSError, ValueError):
-        return f"{time_ms} ms"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def now_ms() -> int:
     """Milliseconds since 1970, which coordinators and records have, too."""
     return time.time_ns() // 1_000_000

@@ -16,7 +16,7 @@ from fencepost.cli.cluster_options import (
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.output import print_json
+from fencepost.cli.output import print_json, print_result
 from fencepost.cli.topics_describe import add_describe
 
 EXAMPLES = """\
@@ -76,21 +76,12 @@ def register(subparsers: Any) -> None:
 def list_topics(arguments: argparse.Namespace) -> int:
     """Names only."""
     from fencepost.client.admin import Admin
+    from fencepost.views.topics import ListedTopic
 
     with open_cluster(arguments) as cluster:
         topics = Admin(cluster).list_topics(include_internal=arguments.internal)
     if arguments.json:
-        print_json(
-            [
-                {
-                    "name": topic.name,
-                    "id": str(topic.topic_id),
-                    "partitions": len(topic.partitions),
-                    "internal": topic.is_internal,
-                }
-                for topic in topics
-            ]
-        )
+        print_json([ListedTopic.of(topic) for topic in topics])
     else:
         for topic in topics:
             print(topic.name)
@@ -102,6 +93,7 @@ def create_topic(arguments: argparse.Namespace) -> int:
     """One topic; prints its id."""
     from fencepost.client.admin import BROKER_DEFAULT, Admin
     from fencepost.client.errors import BrokerError
+    from fencepost.views.topics import NewTopic
     from fencepost.wire.errors import ErrorCode
 
     assignments = _assignments(arguments)
@@ -122,19 +114,10 @@ def create_topic(arguments: argparse.Namespace) -> int:
                 print(f"topic {arguments.name} exists already")
                 return 0
             raise
-    if arguments.json:
-        print_json(
-            {
-                "name": created.name,
-                "id": str(created.topic_id),
-                "partitions": created.partitions,
-                "replication_factor": created.replication_factor,
-            }
-        )
-    elif arguments.validate_only:
-        print(f"topic {created.name} could be created")
-    else:
-        print(f"created topic {created.name} with id {created.topic_id}")
+    sentence = f"created topic {created.name} with id {created.topic_id}"
+    if arguments.validate_only:
+        sentence = f"topic {created.name} could be created"
+    print_result(arguments, NewTopic.of(created), sentence)
     return 0
 
 
@@ -157,14 +140,15 @@ def _assignments(arguments: argparse.Namespace) -> dict[int, list[int]] | None:
 def alter_topic(arguments: argparse.Namespace) -> int:
     """More partitions."""
     from fencepost.client.admin import Admin
+    from fencepost.views.topics import GrownTopic
 
     check_number("--partitions", arguments.partitions, 1, INT32_MAX)
     with open_cluster(arguments) as cluster:
         Admin(cluster).create_partitions(arguments.name, arguments.partitions)
-    if arguments.json:
-        print_json({"name": arguments.name, "partitions": arguments.partitions})
-    else:
-        print(f"topic {arguments.name} has {arguments.partitions} partitions now")
+    grown = GrownTopic(arguments.name, arguments.partitions)
+    print_result(
+        arguments, grown, f"topic {arguments.name} has {arguments.partitions} partitions now"
+    )
     return 0
 
 
@@ -173,6 +157,7 @@ def delete_topics(arguments: argparse.Namespace) -> int:
     """One after the other; stops at the first that cannot be deleted."""
     from fencepost.client.admin import Admin
     from fencepost.client.errors import UnknownTopic
+    from fencepost.views.topics import DeletedTopics
 
     deleted = []
     with open_cluster(arguments) as cluster:
@@ -188,5 +173,5 @@ def delete_topics(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 print(f"deleted topic {name}")
     if arguments.json:
-        print_json({"deleted": deleted})
+        print_json(DeletedTopics(deleted))
     return 0

@@ -17,11 +17,12 @@ from fencepost.cli.cluster_options import (
     partition_of,
 )
 from fencepost.cli.commands import add_actions
-from fencepost.cli.failures import UsageError, escaped
-from fencepost.cli.output import print_json, print_table
-from fencepost.cli.times import iso_time, now_ms
-from fencepost.cli.transactions_json import as_json, open_as_json
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import print_json, print_result, print_table, print_views
+from fencepost.cli.times import now_ms
 from fencepost.client.errors import ClientError
+from fencepost.views.rendering import escaped
+from fencepost.views.times import iso_time
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -140,6 +141,7 @@ def _register_hanging(actions: Any) -> None:
 def list_transactions(arguments: argparse.Namespace) -> int:
     """The ids that match every filter."""
     from fencepost.client.admin import Admin
+    from fencepost.views.transactions import TransactionListed
 
     for state in arguments.state:
         if state.lower() in STATES.lower().split(", ") and state not in STATES.split(", "):
@@ -154,26 +156,22 @@ def list_transactions(arguments: argparse.Namespace) -> int:
             duration_ms=arguments.running_longer_than_ms,
             pattern=arguments.pattern,
         )
-    if arguments.json:
-        print_json([one._asdict() for one in found])
-    else:
-        print_table(("transactional-id", "coordinator", "producer-id", "state"), found)
+    print_views(arguments, TransactionListed, [TransactionListed.of(one) for one in found])
     return 0
 
 
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """State, producer, and the partitions in the transaction."""
-    from fencepost.cli.transactions_explain import refusal_of
     from fencepost.client.admin import Admin
+    from fencepost.views.transactions import described_transaction, refusal_of
 
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         found = admin.describe_transaction(arguments.transactional_id)
         refusing = _refusing(admin, found)
     if arguments.json:
-        names = [f"{one.partition.topic}:{one.partition.partition}" for one in refusing]
-        print_json({**as_json(found), "refused_by": names})
+        print_json(described_transaction(found, refusing))
         return 0
     print(
         f"transactional id {escaped(found.transactional_id)}  state {found.state}  "
@@ -207,29 +205,15 @@ def _refusing(admin: Admin, found: TransactionDescription) -> list[OpenTransacti
 def describe_producers(arguments: argparse.Namespace) -> int:
     """The producers of one partition, those with an open transaction and others."""
     from fencepost.client.admin import Admin
+    from fencepost.views.transactions import ProducerView
 
     partition = partition_of(arguments.partition, "PARTITION")
     check_number("--broker", arguments.broker, 0, INT32_MAX)
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
         found = admin.describe_producers([partition], broker=arguments.broker)[partition]
-    if arguments.json:
-        print_json([one._asdict() for one in found])
-        return 0
-    header = ("producer-id", "epoch", "coordinator-epoch", "last-sequence", "last-timestamp")
-    print_table((*header, "transaction-start-offset"), [_row(one) for one in found])
+    print_views(arguments, ProducerView, [ProducerView.of(one) for one in found])
     return 0
-
-
-def _row(one: PartitionProducer) -> tuple[object, ...]:
-    return (
-        one.producer_id,
-        one.producer_epoch,
-        one.coordinator_epoch if one.coordinator_epoch >= 0 else None,
-        one.last_sequence if one.last_sequence >= 0 else None,
-        iso_time(one.last_timestamp_ms) if one.last_timestamp_ms >= 0 else None,
-        one.start_offset if one.is_open else None,
-    )
 
 
 @command
@@ -238,6 +222,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
     from fencepost.cli.partition_words import existing_or_all_partitions
     from fencepost.client.admin import Admin
     from fencepost.client.stable_offset import Verdict, open_transactions, refused_ends
+    from fencepost.views.transactions import OpenTransactionView
 
     check_number("--max-transaction-timeout", arguments.max_transaction_timeout, 0, INT32_MAX)
     older_than_ms = (arguments.max_transaction_timeout + GRACE_MIN) * MINUTE_MS
@@ -250,22 +235,9 @@ def find_hanging(arguments: argparse.Namespace) -> int:
             if one.verdict is Verdict.HANGING
         ]
         found += refused_ends(admin, chosen)
-    if arguments.json:
-        print_json([open_as_json(one) for one in found])
-        return 0
-    header = ("partition", "producer-id", "epoch", "coordinator-epoch", "start-offset")
-    rows = [
-        (f"{one.partition.topic}:{one.partition.partition}", *_row(one.producer)[:3])
-        + (
-            one.producer.start_offset if one.producer.is_open else None,
-            iso_time(one.producer.last_timestamp_ms),
-            one.verdict.value,
-            one.known.transactional_id if one.known is not None else None,
-        )
-        for one in found
-    ]
-    print_table((*header, "last-timestamp", "why", "transactional-id"), rows)
-    if not found:
+    views = [OpenTransactionView.of(one) for one in found]
+    print_views(arguments, OpenTransactionView, views)
+    if not found and not arguments.json:
         print(
             "(a transaction whose producer wrote in the last"
             f" {arguments.max_transaction_timeout + GRACE_MIN} minutes is not looked at;"
@@ -279,6 +251,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 def abort(arguments: argparse.Namespace) -> int:
     """Write the marker; the transaction is found by its start offset, or taken as given."""
     from fencepost.client.admin import Admin
+    from fencepost.views.transactions import AbortedTransaction
 
     partition = partition_of(arguments.partition, "PARTITION")
     _check_abort(arguments)
@@ -290,11 +263,9 @@ def abort(arguments: argparse.Namespace) -> int:
         admin.abort_in_partition(
             partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
         )
-    told = {"partition": arguments.partition, "producer_id": producer.producer_id}
-    if arguments.json:
-        print_json(told)
-    else:
-        print(f"wrote the marker that aborts producer {producer.producer_id} in {partition}")
+    id_ = producer.producer_id
+    sentence = f"wrote the marker that aborts producer {id_} in {partition}"
+    print_result(arguments, AbortedTransaction(arguments.partition, id_), sentence)
     return 0
 
 
@@ -370,13 +341,12 @@ def _refuse_known(admin: Admin, partition: TopicPartition, producer: PartitionPr
 def force_terminate(arguments: argparse.Namespace) -> int:
     """As a new producer of the id would."""
     from fencepost.client.admin import Admin
+    from fencepost.views.transactions import TerminatedTransaction
 
     with open_cluster(arguments) as cluster:
         before = Admin(cluster).force_terminate(arguments.transactional_id)
     was_open = before.state == "Ongoing"
-    if arguments.json:
-        print_json({"transactional_id": arguments.transactional_id, "was_open": was_open})
-    else:
-        what = "its transaction is aborted" if was_open else "it had no open transaction"
-        print(f"{escaped(arguments.transactional_id)}: {what}, its producer is fenced")
+    what = "its transaction is aborted" if was_open else "it had no open transaction"
+    sentence = f"{escaped(arguments.transactional_id)}: {what}, its producer is fenced"
+    print_result(arguments, TerminatedTransaction(arguments.transactional_id, was_open), sentence)
     return 0

@@ -3,9 +3,10 @@
 Groups are in `groups`; reassignments, elections and log directories in `replicas`; transactions in
 `transaction_admin`.
 
-Every method is one request, sent to the broker that can carry it out and retried as `Cluster`
-retries; a refusal is a BrokerError with the broker's own words. A request whose answer was lost is
-sent again, so creating or deleting may report that it had been done before.
+Each is a conversation, which `Admin` carries out blocking and `client.aio.AsyncAdmin` in asyncio:
+one request, sent to the broker that can carry it out and retried as `Cluster` retries; a refusal is
+a BrokerError with the broker's own words. A request whose answer was lost is sent again, so
+creating or deleting may report that it had been done before.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fencepost.client import asking
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded, OffsetOutOfRange
+from fencepost.client.faces import blocking
 from fencepost.client.groups import GroupAdmin
-from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
+from fencepost.client.leaders import Answered, Asked, asking_leaders, by_topic
 from fencepost.client.metadata import Node, TopicInfo, TopicPartition
-from fencepost.client.offsets import LATEST, list_offsets
+from fencepost.client.offsets import LATEST, listing_offsets
 from fencepost.client.replicas import ReplicaAdmin
-from fencepost.client.retry import Deadline
+from fencepost.client.retry import Deadline, pausing
 from fencepost.client.transaction_admin import TransactionAdmin
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -88,8 +93,8 @@ class CreatedTopic(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One effective configuration; `value` is None when sensitive. `is_default` means that nobody
-    set it anywhere."""
+    """One effective configuration; `value` is None when sensitive. `is_default` means that it is
+    not set anywhere."""
 
     name: str
     value: str | None
@@ -109,7 +114,7 @@ class ConfigChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster; `fenced` ones are registered but serve nobody."""
+    """The brokers of a cluster; `fenced` ones are registered but serve no client."""
 
     cluster_id: str
     controller_id: int
@@ -117,231 +122,281 @@ class ClusterDescription:
     fenced: frozenset[int]
 
 
+# -- topics ----------------------------------------------------------------------------------
+
+
+def listing_topics(
+    view: ClusterView[Any], *, include_internal: bool = False
+) -> Conversation[list[TopicInfo]]:
+    """All topics, by name."""
+    described = yield from asking.describe(view)
+    infos = [info for info in described if info.error_code == ErrorCode.NONE]
+    chosen = [info for info in infos if include_internal or not info.is_internal]
+    return sorted(chosen, key=lambda info: info.name)
+
+
+def describing_topic(
+    view: ClusterView[Any], name: str, *, deadline: Deadline | None = None
+) -> Conversation[TopicInfo]:
+    """A topic as the cluster sees it now. Raises UnknownTopic."""
+    view.invalidate([name])
+    return (yield from asking.topic(view, name, deadline))
+
+
+def creating_topic(
+    view: ClusterView[Any],
+    name: str,
+    partitions: int = BROKER_DEFAULT,
+    replication_factor: int = BROKER_DEFAULT,
+    *,
+    configs: Mapping[str, str | None] | None = None,
+    assignments: Mapping[int, Sequence[int]] | None = None,
+    validate_only: bool = False,
+    timeout_ms: int = 30_000,
+) -> Conversation[CreatedTopic]:
+    """Create a topic, with replicas placed by the controller or as `assignments` (partition
+    to broker ids) say. Raises BrokerError, TOPIC_ALREADY_EXISTS among others."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=BROKER_DEFAULT if assignments else partitions,
+        replication_factor=BROKER_DEFAULT if assignments else replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in sorted((assignments or {}).items())
+        ],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+    )
+    request = CreateTopicsRequest(
+        topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only
+    )
+    response = yield from asking.request_controller(view, request, _retriable_in("topics"))
+    result = _only(response.topics, lambda entry: entry.name == name, "CreateTopics")
+    _raise_for(result, f"cannot create topic {name}")
+    view.invalidate([name])
+    return CreatedTopic(
+        name, Uuid(result.topic_id), result.num_partitions, result.replication_factor
+    )
+
+
+def waiting_for_topic(
+    view: ClusterView[Any], name: str, *, timeout_ms: float | None = None
+) -> Conversation[TopicInfo]:
+    """Wait until the cluster knows the topic and every partition has a leader."""
+    deadline = view.deadline(timeout_ms)
+    backoff = view.backoff()
+    while True:
+        info = yield from describing_topic(view, name, deadline=deadline)
+        if info.partitions and all(p.leader_id >= 0 for p in info.partitions.values()):
+            return info
+        if not (yield from pausing(backoff, deadline)):
+            raise DeadlineExceeded(f"topic {name} has partitions without a leader")
+
+
+def deleting_topic(
+    view: ClusterView[Any], name: str, *, timeout_ms: int = 30_000
+) -> Conversation[None]:
+    """Delete a topic by name. Raises UnknownTopic when there is none."""
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=timeout_ms
+    )
+    response = yield from asking.request_controller(view, request, _retriable_in("responses"))
+    result = _only(response.responses, lambda entry: entry.name == name, "DeleteTopics")
+    _raise_for(result, f"cannot delete topic {name}")
+    view.metadata.forget([name])
+
+
+def creating_partitions(
+    view: ClusterView[Any],
+    name: str,
+    total: int,
+    *,
+    assignments: Sequence[Sequence[int]] | None = None,
+    validate_only: bool = False,
+    timeout_ms: int = 30_000,
+) -> Conversation[None]:
+    """Grow a topic to `total` partitions; `assignments` place the new ones."""
+    placed = None
+    if assignments is not None:
+        placed = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=total, assignments=placed)],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+    response = yield from asking.request_controller(view, request, _retriable_in("results"))
+    result = _only(response.results, lambda entry: entry.name == name, "CreatePartitions")
+    _raise_for(result, f"cannot add partitions to topic {name}")
+    view.invalidate([name])
+
+
+# -- configs ---------------------------------------------------------------------------------
+
+
+def describing_configs(
+    view: ClusterView[Any],
+    resource_type: int,
+    resource_name: str,
+    names: Iterable[str] | None = None,
+) -> Conversation[list[ConfigEntry]]:
+    """Effective configs of a topic or broker, by name (None: all of them)."""
+    resource = DescribeConfigsResource(
+        resource_type=resource_type,
+        resource_name=resource_name,
+        configuration_keys=None if names is None else list(names),
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    response = yield from _asking_about_configs(
+        view, request, resource_type, resource_name, "results"
+    )
+    result = _only(response.results, lambda _: True, "DescribeConfigs")
+    _raise_for(result, f"cannot describe configs of {described(resource_type, resource_name)}")
+    entries = [
+        ConfigEntry(
+            entry.name,
+            entry.value,
+            CONFIG_SOURCES.get(entry.config_source, str(entry.config_source)),
+            entry.config_source == DEFAULT_SOURCE,
+            entry.read_only,
+            entry.is_sensitive,
+        )
+        for entry in result.configs
+    ]
+    return sorted(entries)
+
+
+def altering_configs(
+    view: ClusterView[Any],
+    resource_type: int,
+    resource_name: str,
+    changes: Iterable[ConfigChange],
+    *,
+    validate_only: bool = False,
+) -> Conversation[None]:
+    """Change some configs of a topic or broker and leave the others (KIP-339)."""
+    resource = AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=resource_name,
+        configs=[
+            AlterableConfig(name=name, config_operation=operation, value=value)
+            for name, value, operation in changes
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    response = yield from _asking_about_configs(
+        view, request, resource_type, resource_name, "responses"
+    )
+    result = _only(response.responses, lambda _: True, "IncrementalAlterConfigs")
+    _raise_for(result, f"cannot alter configs of {described(resource_type, resource_name)}")
+
+
+def _asking_about_configs(
+    view: ClusterView[Any], request: Any, resource_type: int, name: str, results: str
+) -> Conversation[Any]:
+    """Configs of one broker are its own to tell and to change; others any broker's."""
+    error_of = _retriable_in(results)
+    if resource_type != BROKER_RESOURCE or not name:
+        return (yield from asking.request_controller(view, request, error_of))
+    yield from asking.describe(view, [])
+    node = view.metadata.nodes.get(int(name)) if name.isdecimal() else None
+    if node is None:
+        known = sorted(view.metadata.nodes)
+        raise ClientError(f"no broker {name!r} in the cluster; there are {known}")
+    return (yield from asking.request_node(node, request))
+
+
+# -- records and brokers ---------------------------------------------------------------------
+
+
+def deleting_records(
+    view: ClusterView[Any], before: Mapping[TopicPartition, int]
+) -> Conversation[dict[TopicPartition, int]]:
+    """Delete the records before an offset (-1: before the high watermark); returns the
+    partitions' new low watermarks. OffsetOutOfRange, naming it, beyond the high watermark."""
+
+    def build(group: dict[TopicPartition, Asked[int]]) -> DeleteRecordsRequest:
+        return DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsPartition(partition_index=number, offset=asked.question)
+                        for number, asked in partitions
+                    ],
+                )
+                for topic, partitions in by_topic(group).items()
+            ],
+            timeout_ms=view.config.request_timeout_ms,
+        )
+
+    def read(response: Any) -> Iterable[Answered[int]]:
+        for topic in response.topics:
+            for entry in topic.partitions:
+                where = TopicPartition(topic.name, entry.partition_index)
+                yield Answered(where, entry.error_code, entry.low_watermark)
+
+    try:
+        return (yield from asking_leaders(view, before, build, read, what="DeleteRecords"))
+    except OffsetOutOfRange as error:
+        where = TopicPartition(error.topic or "", error.partition or 0)
+        level = "read_uncommitted"  # or it would be the last stable offset
+        end = (yield from listing_offsets(view, {where: LATEST}, isolation_level=level))[
+            where
+        ].offset
+        asked = before.get(where, -1)
+        text = f"{error.message}: the high watermark is {end}, and {asked} was asked for"
+        topic, number = where
+        raise OffsetOutOfRange(
+            text, host=error.host, topic=topic, partition=number, code=error.code
+        ) from None
+
+
+def unregistering_broker(view: ClusterView[Any], broker_id: int) -> Conversation[None]:
+    """Have the cluster forget a broker that will not come back (KIP-631); replicas that are
+    assigned to it stay assigned, and a broker that runs registers again. BrokerError,
+    BROKER_ID_NOT_REGISTERED among others."""
+    response = yield from asking.request_controller(
+        view,
+        UnregisterBrokerRequest(broker_id=broker_id),
+        lambda r: r.error_code if is_retriable(r.error_code) else 0,
+    )
+    _raise_for(response, f"cannot unregister broker {broker_id}")
+
+
+def describing_cluster(
+    view: ClusterView[Any], *, include_fenced: bool = False
+) -> Conversation[ClusterDescription]:
+    """The cluster's id, controller and brokers."""
+    connection = yield from asking.any_connection(view)
+    if DescribeClusterRequest.api_key not in connection.api_versions:
+        yield from asking.describe(view, [])
+        known = view.metadata
+        nodes = tuple(sorted(known.nodes.values()))
+        return ClusterDescription(known.cluster_id or "", known.controller_id, nodes, frozenset())
+    fenced_known = connection.version_for(DescribeClusterRequest) >= 2
+    request = DescribeClusterRequest(include_fenced_brokers=include_fenced and fenced_known)
+    response = yield from asking.request_any(view, request, lambda r: r.error_code)
+    return ClusterDescription(
+        response.cluster_id,
+        response.controller_id,
+        tuple(sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)),
+        frozenset(b.broker_id for b in response.brokers if b.is_fenced),
+    )
+
+
 class Admin(GroupAdmin, ReplicaAdmin, TransactionAdmin):
     """Administration through a Cluster, which it does not own."""
 
-    # -- topics ----------------------------------------------------------------------------------
-
-    def list_topics(self, *, include_internal: bool = False) -> list[TopicInfo]:
-        """All topics, by name."""
-        infos = [info for info in self.cluster.describe() if info.error_code == ErrorCode.NONE]
-        chosen = [info for info in infos if include_internal or not info.is_internal]
-        return sorted(chosen, key=lambda info: info.name)
-
-    def describe_topic(self, name: str, *, deadline: Deadline | None = None) -> TopicInfo:
-        """A topic as the cluster sees it now. Raises UnknownTopic."""
-        self.cluster.invalidate([name])
-        return self.cluster.topic(name, deadline=deadline)
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = BROKER_DEFAULT,
-        replication_factor: int = BROKER_DEFAULT,
-        *,
-        configs: Mapping[str, str | None] | None = None,
-        assignments: Mapping[int, Sequence[int]] | None = None,
-        validate_only: bool = False,
-        timeout_ms: int = 30_000,
-    ) -> CreatedTopic:
-        """Create a topic, with replicas placed by the controller or as `assignments` (partition
-        to broker ids) say. Raises BrokerError, TOPIC_ALREADY_EXISTS among others."""
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=BROKER_DEFAULT if assignments else partitions,
-            replication_factor=BROKER_DEFAULT if assignments else replication_factor,
-            assignments=[
-                CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
-                for index, brokers in sorted((assignments or {}).items())
-            ],
-            configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
-        )
-        request = CreateTopicsRequest(
-            topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only
-        )
-        response = self.cluster.request_controller(request, _retriable_in("topics"))
-        result = _only(response.topics, lambda entry: entry.name == name, "CreateTopics")
-        _raise_for(result, f"cannot create topic {name}")
-        self.cluster.invalidate([name])
-        return CreatedTopic(
-            name, Uuid(result.topic_id), result.num_partitions, result.replication_factor
-        )
-
-    def wait_for_topic(self, name: str, *, timeout_ms: float | None = None) -> TopicInfo:
-        """Wait until the cluster knows the topic and every partition has a leader."""
-        deadline = self.cluster.deadline(timeout_ms)
-        backoff = self.cluster.backoff()
-        while True:
-            info = self.describe_topic(name, deadline=deadline)
-            if info.partitions and all(p.leader_id >= 0 for p in info.partitions.values()):
-                return info
-            if not backoff.sleep(deadline):
-                raise DeadlineExceeded(f"topic {name} has partitions without a leader")
-
-    def delete_topic(self, name: str, *, timeout_ms: int = 30_000) -> None:
-        """Delete a topic by name. Raises UnknownTopic when there is none."""
-        request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=timeout_ms
-        )
-        response = self.cluster.request_controller(request, _retriable_in("responses"))
-        result = _only(response.responses, lambda entry: entry.name == name, "DeleteTopics")
-        _raise_for(result, f"cannot delete topic {name}")
-        self.cluster.metadata.forget([name])
-
-    def create_partitions(
-        self,
-        name: str,
-        total: int,
-        *,
-        assignments: Sequence[Sequence[int]] | None = None,
-        validate_only: bool = False,
-        timeout_ms: int = 30_000,
-    ) -> None:
-        """Grow a topic to `total` partitions; `assignments` place the new ones."""
-        placed = None
-        if assignments is not None:
-            placed = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
-        request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=name, count=total, assignments=placed)],
-            timeout_ms=timeout_ms,
-            validate_only=validate_only,
-        )
-        response = self.cluster.request_controller(request, _retriable_in("results"))
-        result = _only(response.results, lambda entry: entry.name == name, "CreatePartitions")
-        _raise_for(result, f"cannot add partitions to topic {name}")
-        self.cluster.invalidate([name])
-
-    # -- configs ---------------------------------------------------------------------------------
-
-    def describe_configs(
-        self, resource_type: int, resource_name: str, names: Iterable[str] | None = None
-    ) -> list[ConfigEntry]:
-        """Effective configs of a topic or broker, by name (None: all of them)."""
-        resource = DescribeConfigsResource(
-            resource_type=resource_type,
-            resource_name=resource_name,
-            configuration_keys=None if names is None else list(names),
-        )
-        request = DescribeConfigsRequest(resources=[resource])
-        response = self._send_config(request, resource_type, resource_name, "results")
-        result = _only(response.results, lambda _: True, "DescribeConfigs")
-        _raise_for(result, f"cannot describe configs of {described(resource_type, resource_name)}")
-        entries = [
-            ConfigEntry(
-                entry.name,
-                entry.value,
-                CONFIG_SOURCES.get(entry.config_source, str(entry.config_source)),
-                entry.config_source == DEFAULT_SOURCE,
-                entry.read_only,
-                entry.is_sensitive,
-            )
-            for entry in result.configs
-        ]
-        return sorted(entries)
-
-    def alter_configs(
-        self,
-        resource_type: int,
-        resource_name: str,
-        changes: Iterable[ConfigChange],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Change some configs of a topic or broker and leave the others (KIP-339)."""
-        resource = AlterConfigsResource(
-            resource_type=resource_type,
-            resource_name=resource_name,
-            configs=[
-                AlterableConfig(name=name, config_operation=operation, value=value)
-                for name, value, operation in changes
-            ],
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        response = self._send_config(request, resource_type, resource_name, "responses")
-        result = _only(response.responses, lambda _: True, "IncrementalAlterConfigs")
-        _raise_for(result, f"cannot alter configs of {described(resource_type, resource_name)}")
-
-    def _send_config(self, request: Any, resource_type: int, name: str, results: str) -> Any:
-        """Configs of one broker are its own to tell and to change; others any broker's."""
-        error_of = _retriable_in(results)
-        if resource_type != BROKER_RESOURCE or not name:
-            return self.cluster.request_controller(request, error_of)
-        self.cluster.describe([])
-        node = self.cluster.metadata.nodes.get(int(name)) if name.isdecimal() else None
-        if node is None:
-            known = sorted(self.cluster.metadata.nodes)
-            raise ClientError(f"no broker {name!r} in the cluster; there are {known}")
-        return self.cluster.connection(node).request(request)
-
-    # -- records and brokers ---------------------------------------------------------------------
-
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (-1: before the high watermark); returns the
-        partitions' new low watermarks. OffsetOutOfRange, naming it, beyond the high watermark."""
-
-        def build(group: dict[TopicPartition, Asked[int]]) -> DeleteRecordsRequest:
-            return DeleteRecordsRequest(
-                topics=[
-                    DeleteRecordsTopic(
-                        name=topic,
-                        partitions=[
-                            DeleteRecordsPartition(partition_index=number, offset=asked.question)
-                            for number, asked in partitions
-                        ],
-                    )
-                    for topic, partitions in by_topic(group).items()
-                ],
-                timeout_ms=self.cluster.config.request_timeout_ms,
-            )
-
-        def read(response: Any) -> Iterable[Answered[int]]:
-            for topic in response.topics:
-                for entry in topic.partitions:
-                    where = TopicPartition(topic.name, entry.partition_index)
-                    yield Answered(where, entry.error_code, entry.low_watermark)
-
-        try:
-            return ask_leaders(self.cluster, before, build, read, what="DeleteRecords")
-        except OffsetOutOfRange as error:
-            where = TopicPartition(error.topic or "", error.partition or 0)
-            level = "read_uncommitted"  # or it would be the last stable offset
-            end = list_offsets(self.cluster, {where: LATEST}, isolation_level=level)[where].offset
-            asked = before.get(where, -1)
-            text = f"{error.message}: the high watermark is {end}, and {asked} was asked for"
-            topic, number = where
-            raise OffsetOutOfRange(
-                text, host=error.host, topic=topic, partition=number, code=error.code
-            ) from None
-
-    def unregister_broker(self, broker_id: int) -> None:
-        """Have the cluster forget a broker that will not come back (KIP-631); replicas that are
-        assigned to it stay assigned, and a broker that runs registers again. BrokerError,
-        BROKER_ID_NOT_REGISTERED among others."""
-        response = self.cluster.request_controller(
-            UnregisterBrokerRequest(broker_id=broker_id),
-            lambda r: r.error_code if is_retriable(r.error_code) else 0,
-        )
-        _raise_for(response, f"cannot unregister broker {broker_id}")
-
-    def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """The cluster's id, controller and brokers."""
-        connection = self.cluster.any_connection()
-        if DescribeClusterRequest.api_key not in connection.api_versions:
-            self.cluster.describe([])
-            known = self.cluster.metadata
-            nodes = tuple(sorted(known.nodes.values()))
-            return ClusterDescription(
-                known.cluster_id or "", known.controller_id, nodes, frozenset()
-            )
-        fenced_known = connection.version_for(DescribeClusterRequest) >= 2
-        request = DescribeClusterRequest(include_fenced_brokers=include_fenced and fenced_known)
-        response = self.cluster.request_any(request, lambda r: r.error_code)
-        return ClusterDescription(
-            response.cluster_id,
-            response.controller_id,
-            tuple(sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)),
-            frozenset(b.broker_id for b in response.brokers if b.is_fenced),
-        )
+    list_topics = blocking(listing_topics)
+    describe_topic = blocking(describing_topic)
+    create_topic = blocking(creating_topic)
+    wait_for_topic = blocking(waiting_for_topic)
+    delete_topic = blocking(deleting_topic)
+    create_partitions = blocking(creating_partitions)
+    describe_configs = blocking(describing_configs)
+    alter_configs = blocking(altering_configs)
+    delete_records = blocking(deleting_records)
+    unregister_broker = blocking(unregistering_broker)
+    describe_cluster = blocking(describing_cluster)
 
 
 def _retriable_in(field: str) -> Any:

@@ -18,6 +18,7 @@ from fencepost.client.cluster_view import (
     coordinator_request,
     topic_in,
 )
+from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.conversation import Connect, Conversation, Exchange, Where
 from fencepost.client.errors import (
     BrokerError,
@@ -37,16 +38,16 @@ log = logging.getLogger("fencepost.client")
 
 R = TypeVar("R", bound=Message)
 ErrorOf = Callable[[Any], int]
-Ask = Request[R] | Callable[[Any], Request[R]]
+Ask = Request[R] | Callable[[ConnectionCore], Request[R]]
 """A request, or what makes one for a connection, where its layout depends on the version."""
 
 
-def connect(node: Node, *, apart: bool = False) -> Conversation[Any]:
+def connect(node: Node, *, apart: bool = False) -> Conversation[ConnectionCore]:
     """An open connection to a broker."""
-    return (yield Connect(Where(node.host, node.port, apart)))
+    return (yield from Connect(Where(node.host, node.port, apart)))
 
 
-def any_connection(view: ClusterView[Any]) -> Conversation[Any]:
+def any_connection(view: ClusterView[Any]) -> Conversation[ConnectionCore]:
     """Some open connection: one in use, else to a known broker, else to a bootstrap server.
 
     Raises ConnectionFailed with the reason of each; ProtocolError if no retry can help.
@@ -58,7 +59,7 @@ def any_connection(view: ClusterView[Any]) -> Conversation[Any]:
     failures: list[ClientError] = []
     for host, port in dict.fromkeys([*known, *view.bootstrap]):
         try:
-            return (yield Connect(Where(host, port)))
+            return (yield from Connect(Where(host, port)))
         except (ConnectionFailed, RequestTimedOut, ProtocolError) as error:
             failures.append(error)
     tried = ", ".join(f"{host}:{port}" for host, port in view.bootstrap)
@@ -81,7 +82,7 @@ def request_any(
 
     def attempt() -> Conversation[R]:
         connection = yield from any_connection(view)
-        response = yield Exchange(connection, message, highest=highest)
+        response = yield from Exchange(connection, message, highest=highest)
         check_response(response, error_of, message, connection.address)
         return response
 
@@ -105,7 +106,7 @@ def request_controller(
             yield from describe(view, [])
         node = metadata.nodes.get(metadata.controller_id)
         connection = yield from connect(node) if node else any_connection(view)
-        response = yield Exchange(connection, message)
+        response = yield from Exchange(connection, message)
         check_response(response, error_of, message, connection.address)
         return response
 
@@ -115,6 +116,12 @@ def request_controller(
 
     deadline = deadline or view.deadline()
     return repeating(type(message).__name__, attempt, deadline, view.backoff(), before_retry)
+
+
+def request_node(node: Node, message: Request[R], version: int | None = None) -> Conversation[R]:
+    """Send `message` to one broker, once."""
+    connection = yield from connect(node)
+    return (yield from Exchange(connection, message, version))
 
 
 # -- metadata ------------------------------------------------------------------------------------
@@ -157,7 +164,7 @@ def leader_once(
     """The leader's node and leader epoch (-1 from brokers that do not tell).
 
     Raises UnknownTopic when there is no such partition, and BrokerError LEADER_NOT_AVAILABLE
-    while nobody leads it; both retriable.
+    while no replica leads it; both retriable.
     """
     return view.leader_in((yield from _topic_once(view, topic, deadline)), partition)
 
@@ -175,7 +182,7 @@ def coordinator_once(
     connection = yield from any_connection(view)
     version = connection.version_for(FindCoordinatorRequest)
     request = coordinator_request(key, key_type, version)
-    response = yield Exchange(connection, request, version)
+    response = yield from Exchange(connection, request, version)
     return view.take_coordinator(key, key_type, response, version, connection.address)
 
 
@@ -221,7 +228,7 @@ def request_coordinator(
         node = yield from coordinator_once(view, key, key_type)
         connection = yield from connect(node, apart=apart)
         request = message if isinstance(message, Request) else message(connection)
-        response = yield Exchange(connection, request, None, highest, timeout_ms)
+        response = yield from Exchange(connection, request, None, highest, timeout_ms)
         code = error_of(response) if error_of is not None else ErrorCode.NONE
         if code != ErrorCode.NONE:
             raise BrokerError.of(code, f"{what}: {refusal(code)}", host=node.address)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fencepost.client import asking
 from fencepost.client.asking import Ask, ErrorOf
@@ -35,12 +35,14 @@ from fencepost.client.conversation import (
     Exchange,
     ExchangeAll,
     Pause,
+    Step,
     Tell,
     Where,
     drive,
 )
 from fencepost.client.errors import ClientError
 from fencepost.client.metadata import Node, TopicInfo
+from fencepost.client.protocol.in_flight import Token
 from fencepost.client.retry import Deadline
 from fencepost.wire.message import Message, Request
 
@@ -71,7 +73,7 @@ class Cluster(ClusterView[Connection]):
         """Carry out a conversation over this cluster's connections."""
         return drive(conversation, self._take)
 
-    def _take(self, step: Any) -> Any:
+    def _take(self, step: Step[Any]) -> Any:
         if isinstance(step, Exchange):
             return self._exchange(step)
         if isinstance(step, Connect):
@@ -92,25 +94,22 @@ class Cluster(ClusterView[Connection]):
         made = Connection.configured(self.config, where.host, where.port)
         return self.keep_connection(where, made)
 
-    def _exchange(self, asked: Exchange) -> Any:
-        token = asked.connection.send(asked.message, asked.version, highest=asked.highest)
-        return asked.connection.receive(token, timeout_ms=asked.timeout_ms, buffer=asked.buffer)
+    def _exchange(self, asked: Exchange[R]) -> R:
+        return _receive(asked, _send(asked))
 
-    def _exchange_all(self, exchanges: list[Exchange]) -> list[Any]:
+    def _exchange_all(self, exchanges: list[Exchange[Any]]) -> list[Any]:
         """All requests are written before the first answer is awaited."""
         found: list[Any] = []
         for one in exchanges:
             try:
-                found.append(one.connection.send(one.message, one.version, highest=one.highest))
+                found.append(_send(one))
             except ClientError as error:
                 found.append(error)
         for place, (one, token) in enumerate(zip(exchanges, found, strict=True)):
             if isinstance(token, ClientError):
                 continue
             try:
-                found[place] = one.connection.receive(
-                    token, timeout_ms=one.timeout_ms, buffer=one.buffer
-                )
+                found[place] = _receive(one, token)
             except ClientError as error:
                 found[place] = error
         return found
@@ -137,7 +136,7 @@ class Cluster(ClusterView[Connection]):
 
     def any_connection(self) -> Connection:
         """Some open connection; see `asking.any_connection`."""
-        return self.run(asking.any_connection(self))
+        return cast("Connection", self.run(asking.any_connection(self)))
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -171,3 +170,13 @@ class Cluster(ClusterView[Connection]):
     def find_coordinator(self, key: str, key_type: int = GROUP_KEY) -> Node:
         """The coordinator as known, or by asking once; the caller retries."""
         return self.run(asking.coordinator_once(self, key, key_type))
+
+
+def _send(asked: Exchange[R]) -> Token[R]:
+    connection = cast("Connection", asked.connection)  # a Cluster makes no others
+    return connection.send(asked.message, asked.version, highest=asked.highest)
+
+
+def _receive(asked: Exchange[R], token: Token[R]) -> R:
+    connection = cast("Connection", asked.connection)
+    return connection.receive(token, timeout_ms=asked.timeout_ms, buffer=asked.buffer)

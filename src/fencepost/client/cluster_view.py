@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
+from fencepost.addresses import AddressError, parse_address
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.conversation import Where
@@ -43,10 +44,10 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
     for part in (piece.strip() for piece in text.split(",")):
         if not part:
             continue
-        host, colon, port = part.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError("bootstrap.servers", text, f"{part!r} is not HOST:PORT")
-        servers.append((host.removeprefix("[").removesuffix("]"), int(port)))
+        try:
+            servers.append(parse_address(part, bare_ipv6=True))
+        except AddressError as error:
+            raise ConfigError("bootstrap.servers", text, f"{part!r} is not {error}") from None
     if not servers:
         raise ConfigError("bootstrap.servers", text, "names no server")
     return servers

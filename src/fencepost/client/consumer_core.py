@@ -227,7 +227,7 @@ class ConsumerCore:
                 continue
             wait_ms = member.wait_ms(_now_ms())
             if wait_ms > 0:
-                yield Pause(wait_ms)
+                yield from Pause(wait_ms)
             yield from self._send_due(member)
         self._metadata = ConsumerGroupMetadata(
             member.config.group_id,
@@ -237,7 +237,7 @@ class ConsumerCore:
         )
         self._unplaced = dict.fromkeys(member.assignment)
         self.rebalances += 1
-        yield Tell(self._listener.on_partitions_assigned, member.assignment)
+        yield from Tell(self._listener.on_partitions_assigned, member.assignment)
         yield from self.placing()
 
     def _give_up(self, member: Membership) -> Conversation[None]:
@@ -252,7 +252,7 @@ class ConsumerCore:
             listener = self._listener
             is_lost = not member.may_commit
             told = listener.on_partitions_lost if is_lost else listener.on_partitions_revoked
-            yield Tell(told, given_up)
+            yield from Tell(told, given_up)
         self._forget_partitions()
 
     def _send_due(self, member: Membership) -> Conversation[None]:
@@ -398,7 +398,7 @@ class ConsumerCore:
         }
         if not wanted:
             if max_wait_ms > 0:
-                yield Pause(max_wait_ms)
+                yield from Pause(max_wait_ms)
             return []
         try:
             found = yield from self._fetch.fetching(wanted, max_wait_ms=int(max_wait_ms))

@@ -211,7 +211,7 @@ class FetchCore:
             else:
                 _, wanted = groups.setdefault(node.node_id, (connection, {}))
                 wanted[TopicPartition(*partition)] = (position, epoch)
-        asked: list[tuple[Exchange, Wanted]] = []
+        asked: list[tuple[Exchange[Any], Wanted]] = []
         for node_id, (connection, wanted) in groups.items():
             buffer = self._buffers.setdefault(node_id, ReceiveBuffer())
             try:
@@ -220,7 +220,7 @@ class FetchCore:
                 failures.append(_about(error, wanted))
             else:
                 asked.append((Exchange(connection, request, version, buffer=buffer), wanted))
-        responses = yield ExchangeAll([exchange for exchange, _ in asked])
+        responses = yield from ExchangeAll([exchange for exchange, _ in asked])
         fetched: list[Fetched] = []
         for (exchange, about), response in zip(asked, responses, strict=True):
             try:

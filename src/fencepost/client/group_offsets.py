@@ -7,6 +7,7 @@ from typing import Any
 
 from fencepost.client import asking
 from fencepost.client.cluster_view import ClusterView
+from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.leaders import by_topic
@@ -53,7 +54,7 @@ def reading_offsets(
             for topic, numbers in wanted.items()
         ]
 
-    def build(connection: Any) -> OffsetFetchRequest:
+    def build(connection: ConnectionCore) -> OffsetFetchRequest:
         version = connection.version_for(OffsetFetchRequest, highest=OFFSETS_HIGHEST)
         is_stable = require_stable and version >= FIRST_OFFSET_FETCH_OF_STABLE
         if version < FIRST_OFFSET_FETCH_OF_GROUPS:

@@ -89,7 +89,7 @@ def asking_leaders(
     while waiting:
         failures: list[ClientError] = []
         groups = yield from _by_leader(view, waiting, build, lowest, failures, deadline)
-        responses = yield ExchangeAll([exchange for exchange, _ in groups])
+        responses = yield from ExchangeAll([exchange for exchange, _ in groups])
         for (exchange, group), response in zip(groups, responses, strict=True):
             if isinstance(response, ClientError):
                 failures.append(_about(response, group))
@@ -123,7 +123,7 @@ def _by_leader(
     lowest: int | None,
     failures: list[ClientError],
     deadline: Deadline,
-) -> Conversation[list[tuple[Exchange, dict[TopicPartition, Asked[Q]]]]]:
+) -> Conversation[list[tuple[Exchange[Any], dict[TopicPartition, Asked[Q]]]]]:
     """A request for each leader that can be reached, with what it asks."""
     groups: dict[Node, dict[TopicPartition, Asked[Q]]] = {}
     for partition, question in waiting.items():

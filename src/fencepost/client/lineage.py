@@ -16,14 +16,23 @@ A leader whose Fetch is older than version 12 is asked with OffsetForLeaderEpoch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fencepost.client import asking
 from fencepost.client.cluster import Cluster
-from fencepost.client.connection import Connection
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.connection_core import ConnectionCore
+from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import BrokerError, ClientError, UnsupportedApi
 from fencepost.client.metadata import PartitionInfo, TopicPartition
-from fencepost.client.offsets import CONSUMER, EPOCH_SPANS_MAX, EpochSpan, epoch_spans
-from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from fencepost.client.offsets import CONSUMER, EPOCH_SPANS_MAX, EpochSpan, finding_epoch_spans
+from fencepost.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -67,22 +76,28 @@ class Divergence(NamedTuple):
 
 
 def replica_lineages(cluster: Cluster, partition: TopicPartition) -> list[ReplicaLineage]:
+    """`reading_lineages` of a blocking client."""
+    return cluster.run(reading_lineages(cluster, partition))
+
+
+def reading_lineages(
+    view: ClusterView[Any], partition: TopicPartition
+) -> Conversation[list[ReplicaLineage]]:
     """The lineage of every replica of a partition, in the order of the assignment.
 
     The leader is asked last: what a follower has, its leader has had before. Raises UnknownTopic;
     what a single replica does not tell is in its `error`.
     """
-    topic = cluster.topic(partition.topic)
+    topic = yield from asking.topic(view, partition.topic)
     info = topic.partitions.get(partition.partition)
     if info is None:
         raise BrokerError.of(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition", topic=partition.topic,
             partition=partition.partition,
         )  # fmt: skip
-    found = {
-        broker: _replica(cluster, partition, topic.topic_id, info, broker)
-        for broker in sorted(info.replicas, key=lambda id_: id_ == info.leader_id)
-    }
+    found: dict[int, ReplicaLineage] = {}
+    for broker in sorted(info.replicas, key=lambda id_: id_ == info.leader_id):
+        found[broker] = yield from _reading_replica(view, partition, topic.topic_id, info, broker)
     return [found[broker] for broker in info.replicas]
 
 
@@ -113,38 +128,46 @@ def find_divergence(
     return None
 
 
-def _replica(
-    cluster: Cluster, partition: TopicPartition, topic_id: Uuid, info: PartitionInfo, broker: int
-) -> ReplicaLineage:
-    node = cluster.metadata.nodes.get(broker)
+def _reading_replica(
+    view: ClusterView[Any],
+    partition: TopicPartition,
+    topic_id: Uuid,
+    info: PartitionInfo,
+    broker: int,
+) -> Conversation[ReplicaLineage]:
+    node = view.metadata.nodes.get(broker)
     if node is None:
         return ReplicaLineage(broker, error="the broker is not there: down, fenced or unknown")
     try:
-        connection = cluster.connection(node)
+        connection = yield from asking.connect(node)
         try:
-            asking = _Asking(connection, partition, topic_id)
+            replica = _Replica(connection, partition, topic_id)
         except UnsupportedApi:
             if broker != info.leader_id:
                 raise
-            return _leader_of_old(cluster, partition, broker)
-        return asking.lineage(broker, max(info.leader_epoch, 0))
+            return (yield from _reading_old_leader(view, partition, broker))
+        return (yield from replica.lineage(broker, max(info.leader_epoch, 0)))
     except ClientError as error:
         return ReplicaLineage(broker, error=str(error))
 
 
-def _leader_of_old(cluster: Cluster, partition: TopicPartition, broker: int) -> ReplicaLineage:
+def _reading_old_leader(
+    view: ClusterView[Any], partition: TopicPartition, broker: int
+) -> Conversation[ReplicaLineage]:
     """The lineage of a leader whose Fetch is too old to tell, by OffsetForLeaderEpoch."""
-    spans = tuple(epoch_spans(cluster, partition))
-    led = cluster.topic(partition.topic).partitions[partition.partition]
+    spans = tuple((yield from finding_epoch_spans(view, partition)))
+    led = (yield from asking.topic(view, partition.topic)).partitions[partition.partition]
     if led.leader_id != broker:
         raise ClientError(f"it was asked, and broker {led.leader_id} leads now")
     return ReplicaLineage(broker, spans)
 
 
-class _Asking:
+class _Replica:
     """Questions to one replica."""
 
-    def __init__(self, connection: Connection, partition: TopicPartition, topic_id: Uuid) -> None:
+    def __init__(
+        self, connection: ConnectionCore, partition: TopicPartition, topic_id: Uuid
+    ) -> None:
         self._connection = connection
         self._partition = partition
         self._topic_id = topic_id
@@ -154,9 +177,9 @@ class _Asking:
             FetchRequest, lowest=FIRST_VERSION_WITH_DIVERGENCE, highest=highest
         )
 
-    def lineage(self, broker: int, epoch: int) -> ReplicaLineage:
+    def lineage(self, broker: int, epoch: int) -> Conversation[ReplicaLineage]:
         """All epochs that the replica's log has records of; `epoch` is one that it may know."""
-        newest = self._newest(epoch)
+        newest = yield from self._newest(epoch)
         spans: list[EpochSpan] = []
         while newest is not None and newest[0] >= 0 and len(spans) < EPOCH_SPANS_MAX:
             found, end_offset = newest
@@ -166,7 +189,7 @@ class _Asking:
             if end_offset <= start and (spans or end_offset < start):
                 break
             spans.append(EpochSpan(found, start, end_offset))
-            newest = self._end_of(found - 1) if found else None
+            newest = (yield from self._end_of(found - 1)) if found else None
             if newest is not None and newest[0] >= found:
                 raise ClientError(
                     f"asked where epoch {found - 1} ends, broker {broker} answered for {newest[0]}"
@@ -174,28 +197,28 @@ class _Asking:
         high_watermark = self._last.high_watermark if self._last is not None else -1
         return ReplicaLineage(broker, tuple(spans[::-1]), high_watermark)
 
-    def _newest(self, epoch: int) -> tuple[int, int] | None:
+    def _newest(self, epoch: int) -> Conversation[tuple[int, int] | None]:
         """The newest epoch that the replica knows, and where it ends; None if it knows none.
 
         A replica knows all epochs up to its newest one, in the sense that it has an answer.
         """
         known, unknown = -1, epoch
         answer = None
-        while (there := self._end_of(unknown)) is not None:
+        while (there := (yield from self._end_of(unknown))) is not None:
             answer = there
             if unknown == EPOCH_MAX:
                 return answer
             known, unknown = unknown, min(2 * unknown + 1, EPOCH_MAX)
         while unknown - known > 1:
             middle = (known + unknown) // 2
-            there = self._end_of(middle)
+            there = yield from self._end_of(middle)
             if there is None:
                 unknown = middle
             else:
                 known, answer = middle, there
         return answer
 
-    def _end_of(self, epoch: int) -> tuple[int, int] | None:
+    def _end_of(self, epoch: int) -> Conversation[tuple[int, int] | None]:
         """The largest epoch at or below this one and its end; None if the log's are all older."""
         where = FetchPartition(
             partition=self._partition.partition,
@@ -212,7 +235,7 @@ class _Asking:
             ],
         )
         connection = self._connection
-        response = connection.receive(connection.send(request, self._version))
+        response = yield from Exchange(connection, request, self._version)
         data = self._data(response)
         code = response.error_code or data.error_code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -224,8 +247,6 @@ class _Asking:
         self._last = data
         return data.diverging_epoch.epoch, data.diverging_epoch.end_offset
 
-    def _data(self, response: object) -> PartitionData:
-        found = [one for topic in getattr(response, "responses", ()) for one in topic.partitions]
-        if not found:
-            return PartitionData(error_code=getattr(response, "error_code", 0) or -1)
-        return found[0]
+    def _data(self, response: FetchResponse) -> PartitionData:
+        found = [one for topic in response.responses for one in topic.partitions]
+        return found[0] if found else PartitionData(error_code=response.error_code or -1)

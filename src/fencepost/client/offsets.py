@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fencepost.client import asking
 from fencepost.client.cluster import Cluster
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
 from fencepost.client.errors import ClientError
-from fencepost.client.leaders import Answered, Asked, ask_leaders, asking_leaders, by_topic
+from fencepost.client.leaders import Answered, Asked, asking_leaders, by_topic
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline
 from fencepost.wire.api.list_offsets import (
@@ -134,6 +135,16 @@ def offsets_for_leader_epochs(
     *,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, EpochEnd]:
+    """`finding_epoch_ends` of a blocking client."""
+    return cluster.run(finding_epoch_ends(cluster, epochs, deadline=deadline))
+
+
+def finding_epoch_ends(
+    view: ClusterView[Any],
+    epochs: Mapping[TopicPartition, int],
+    *,
+    deadline: Deadline | None = None,
+) -> Conversation[dict[TopicPartition, EpochEnd]]:
     """Where each partition's leader says the given leader epoch ends.
 
     Needs OffsetForLeaderEpoch version 2 (Kafka 2.1); raises UnsupportedApi without it.
@@ -158,8 +169,8 @@ def offsets_for_leader_epochs(
             ],
         )
 
-    return ask_leaders(
-        cluster,
+    return asking_leaders(
+        view,
         epochs,
         build,
         _read_ends,
@@ -194,17 +205,26 @@ EPOCH_SPANS_MAX = 100_000
 def epoch_spans(
     cluster: Cluster, partition: TopicPartition, *, deadline: Deadline | None = None
 ) -> list[EpochSpan]:
+    """`finding_epoch_spans` of a blocking client."""
+    return cluster.run(finding_epoch_spans(cluster, partition, deadline=deadline))
+
+
+def finding_epoch_spans(
+    view: ClusterView[Any], partition: TopicPartition, *, deadline: Deadline | None = None
+) -> Conversation[list[EpochSpan]]:
     """The leader-epoch boundaries of a partition, oldest first, as far as its log reaches.
 
     Found from the end: the current epoch ends at the log end; asking for the epoch before it
     yields the largest earlier epoch and its end, which is where the later one starts.
     """
-    deadline = deadline or cluster.deadline()
-    start = list_offsets(cluster, {partition: EARLIEST}, deadline=deadline)[partition].offset
+    deadline = deadline or view.deadline()
+    listed = yield from listing_offsets(view, {partition: EARLIEST}, deadline=deadline)
+    start = listed[partition].offset
     spans: list[EpochSpan] = []
-    epoch = cluster.leader(*partition, deadline)[1]
+    _, epoch = yield from asking.leader_once(view, *partition, deadline)
     while epoch >= 0 and len(spans) < EPOCH_SPANS_MAX:
-        found = offsets_for_leader_epochs(cluster, {partition: epoch}, deadline=deadline)[partition]
+        ends = yield from finding_epoch_ends(view, {partition: epoch}, deadline=deadline)
+        found = ends[partition]
         if found.leader_epoch < 0 or found.end_offset < start:
             break
         if found.leader_epoch > epoch:

@@ -142,7 +142,7 @@ def _ending(
         if pause_s * 1000 >= deadline.remaining_ms():
             return
         if pause_s:
-            yield Pause(pause_s * 1000)
+            yield from Pause(pause_s * 1000)
 
 
 def _round(
@@ -151,14 +151,14 @@ def _round(
     """Every request is written before the first answer is awaited."""
     reactions = []
     sent: list[tuple[TransactionManager, Ask]] = []
-    exchanges: list[Exchange] = []
+    exchanges: list[Exchange[Any]] = []
     for manager, ask in asks:
         try:
             exchanges.append((yield from exchange_for(view, ask)))
             sent.append((manager, ask))
         except ClientError as error:
             reactions.append(take_answer(view, manager, ask, error))
-    answers = (yield ExchangeAll(exchanges)) if exchanges else []
+    answers = (yield from ExchangeAll(exchanges)) if exchanges else []
     for (manager, ask), answer in zip(sent, answers, strict=True):
         reactions.append(take_answer(view, manager, ask, answer))
     return reactions

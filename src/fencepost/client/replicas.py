@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from fencepost.client import asking
 from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.faces import blocking
 from fencepost.client.leaders import by_topic
 from fencepost.client.metadata import TopicPartition
 from fencepost.wire.api.alter_partition_reassignments import (
@@ -112,205 +116,221 @@ class LogDirState:
     replicas: Mapping[TopicPartition, ReplicaInDir]
 
 
+# -- reassignments ---------------------------------------------------------------------------
+
+
+def altering_reassignments(
+    view: ClusterView[Any],
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool = True,
+    timeout_ms: int = 60_000,
+) -> Conversation[dict[TopicPartition, Outcome]]:
+    """Move partitions to the given brokers, preferred leader first; None calls a move off.
+
+    Returns when the moves are recorded; `list_reassignments` tells when they are over. KIP-455.
+    """
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=timeout_ms,
+        allow_replication_factor_change=allow_replication_factor_change,
+        topics=[
+            ReassignableTopic(
+                name=name,
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=number,
+                        replicas=None if brokers is None else list(brokers),
+                    )
+                    for number, brokers in partitions
+                ],
+            )
+            for name, partitions in by_topic(dict(targets)).items()
+        ],
+    )
+    response = yield from asking.request_controller(view, request, _retriable_at_the_top)
+    _check(response, "cannot reassign partitions")
+    return {
+        TopicPartition(topic.name, one.partition_index): Outcome(one.error_code, one.error_message)
+        for topic in response.responses
+        for one in topic.partitions
+    }
+
+
+def listing_reassignments(
+    view: ClusterView[Any],
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    timeout_ms: int = 60_000,
+) -> Conversation[dict[TopicPartition, Reassignment]]:
+    """Those of the partitions that move, of all if None."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
+            for name, numbers in _numbers(partitions)
+        ]
+    request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=topics)
+    response = yield from asking.request_controller(view, request, _retriable_at_the_top)
+    _check(response, "cannot list reassignments")
+    return {
+        TopicPartition(topic.name, one.partition_index): Reassignment(
+            tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+        )
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+# -- elections -------------------------------------------------------------------------------
+
+
+def electing_leaders(
+    view: ClusterView[Any],
+    partitions: Iterable[TopicPartition] | None,
+    election: int = PREFERRED,
+    *,
+    timeout_ms: int = 60_000,
+) -> Conversation[dict[TopicPartition, Outcome]]:
+    """Elect leaders now, PREFERRED or UNCLEAN; None for all partitions.
+
+    Of all, those that needed no election (ELECTION_NOT_NEEDED) are left out. KIP-460.
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            TopicPartitions(topic=name, partitions=numbers)
+            for name, numbers in _numbers(partitions)
+        ]
+    request = ElectLeadersRequest(
+        election_type=election, topic_partitions=topics, timeout_ms=timeout_ms
+    )
+    response = yield from asking.request_controller(view, request, _retriable_at_the_top)
+    _check(response, "cannot elect leaders")
+    return {
+        TopicPartition(topic.topic, one.partition_id): Outcome(one.error_code, one.error_message)
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+def describing_partitions(
+    view: ClusterView[Any], topics: Sequence[str] = ()
+) -> Conversation[dict[TopicPartition, PartitionState]]:
+    """Partitions of the topics, of all without any, with who is eligible to lead (KIP-966).
+
+    Raises BrokerError for an unknown topic, ClientError if the broker is older than that.
+    """
+    found: dict[TopicPartition, PartitionState] = {}
+    cursor: Cursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in topics], cursor=cursor
+        )
+        response = yield from asking.request_any(view, request)
+        for topic in response.topics:
+            if topic.error_code != ErrorCode.NONE:
+                raise BrokerError.of(topic.error_code, f"cannot describe topic {topic.name}")
+            for one in topic.partitions:
+                where = TopicPartition(topic.name or "", one.partition_index)
+                found[where] = PartitionState(
+                    one.leader_id,
+                    one.leader_epoch,
+                    tuple(one.replica_nodes),
+                    tuple(one.isr_nodes),
+                    tuple(one.eligible_leader_replicas or ()),
+                    tuple(one.last_known_elr or ()),
+                    tuple(one.offline_replicas),
+                )
+        if response.next_cursor is None or response.next_cursor == cursor:
+            return found
+        cursor = response.next_cursor
+
+
+# -- log directories -------------------------------------------------------------------------
+
+
+def describing_log_dirs(
+    view: ClusterView[Any], broker_id: int, partitions: Iterable[TopicPartition] | None = None
+) -> Conversation[list[LogDirState]]:
+    """The log directories of a broker and what is in them, of all partitions if None."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=name, partitions=numbers)
+            for name, numbers in _numbers(partitions)
+        ]
+    response = yield from _asking_broker(view, broker_id, DescribeLogDirsRequest(topics=topics))
+    _check(response, f"cannot describe log directories of broker {broker_id}")
+    return [
+        LogDirState(
+            result.log_dir,
+            result.error_code,
+            result.total_bytes,
+            result.usable_bytes,
+            bool(getattr(result, "is_cordoned", False)),
+            {
+                TopicPartition(topic.name, one.partition_index): ReplicaInDir(
+                    one.partition_size, one.offset_lag, one.is_future_key
+                )
+                for topic in result.topics
+                for one in topic.partitions
+            },
+        )
+        for result in response.results
+    ]
+
+
+def altering_replica_log_dirs(
+    view: ClusterView[Any], broker_id: int, targets: Mapping[TopicPartition, str]
+) -> Conversation[dict[TopicPartition, Outcome]]:
+    """Have a broker move its replicas to other log directories, by their paths.
+
+    Returns when the copying has begun; `describe_log_dirs` tells when it is over. KIP-113.
+    """
+    by_path: dict[str, list[TopicPartition]] = {}
+    for where, path in targets.items():
+        by_path.setdefault(path, []).append(where)
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=name, partitions=numbers)
+                    for name, numbers in _numbers(those)
+                ],
+            )
+            for path, those in by_path.items()
+        ]
+    )
+    response = yield from _asking_broker(view, broker_id, request)
+    return {
+        TopicPartition(topic.topic_name, one.partition_index): Outcome(one.error_code)
+        for topic in response.results
+        for one in topic.partitions
+    }
+
+
+def _asking_broker(view: ClusterView[Any], broker_id: int, request: Any) -> Conversation[Any]:
+    """Ask one broker about itself."""
+    yield from asking.describe(view, [])
+    node = view.metadata.nodes.get(broker_id)
+    if node is None:
+        known = sorted(view.metadata.nodes)
+        raise ClientError(f"no broker {broker_id} in the cluster; there are {known}")
+    return (yield from asking.request_node(node, request))
+
+
 class ReplicaAdmin:
     """The half of `Admin` that is about replicas and leaders."""
 
     cluster: Cluster
 
-    # -- reassignments ---------------------------------------------------------------------------
-
-    def alter_reassignments(
-        self,
-        targets: Mapping[TopicPartition, Sequence[int] | None],
-        *,
-        allow_replication_factor_change: bool = True,
-        timeout_ms: int = 60_000,
-    ) -> dict[TopicPartition, Outcome]:
-        """Move partitions to the given brokers, preferred leader first; None calls a move off.
-
-        Returns when the moves are recorded; `list_reassignments` tells when they are over. KIP-455.
-        """
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=timeout_ms,
-            allow_replication_factor_change=allow_replication_factor_change,
-            topics=[
-                ReassignableTopic(
-                    name=name,
-                    partitions=[
-                        ReassignablePartition(
-                            partition_index=number,
-                            replicas=None if brokers is None else list(brokers),
-                        )
-                        for number, brokers in partitions
-                    ],
-                )
-                for name, partitions in by_topic(dict(targets)).items()
-            ],
-        )
-        response = self.cluster.request_controller(request, _retriable_at_the_top)
-        _check(response, "cannot reassign partitions")
-        return {
-            TopicPartition(topic.name, one.partition_index): Outcome(
-                one.error_code, one.error_message
-            )
-            for topic in response.responses
-            for one in topic.partitions
-        }
-
-    def list_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int = 60_000
-    ) -> dict[TopicPartition, Reassignment]:
-        """Those of the partitions that move, of all if None."""
-        topics = None
-        if partitions is not None:
-            topics = [
-                ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in _numbers(partitions)
-            ]
-        request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=topics)
-        response = self.cluster.request_controller(request, _retriable_at_the_top)
-        _check(response, "cannot list reassignments")
-        return {
-            TopicPartition(topic.name, one.partition_index): Reassignment(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
-            )
-            for topic in response.topics
-            for one in topic.partitions
-        }
-
-    # -- elections -------------------------------------------------------------------------------
-
-    def elect_leaders(
-        self,
-        partitions: Iterable[TopicPartition] | None,
-        election: int = PREFERRED,
-        *,
-        timeout_ms: int = 60_000,
-    ) -> dict[TopicPartition, Outcome]:
-        """Elect leaders now, PREFERRED or UNCLEAN; None for all partitions.
-
-        Of all, those that needed no election (ELECTION_NOT_NEEDED) are left out. KIP-460.
-        """
-        topics = None
-        if partitions is not None:
-            topics = [
-                TopicPartitions(topic=name, partitions=numbers)
-                for name, numbers in _numbers(partitions)
-            ]
-        request = ElectLeadersRequest(
-            election_type=election, topic_partitions=topics, timeout_ms=timeout_ms
-        )
-        response = self.cluster.request_controller(request, _retriable_at_the_top)
-        _check(response, "cannot elect leaders")
-        return {
-            TopicPartition(topic.topic, one.partition_id): Outcome(
-                one.error_code, one.error_message
-            )
-            for topic in response.replica_election_results
-            for one in topic.partition_result
-        }
-
-    def describe_partitions(
-        self, topics: Sequence[str] = ()
-    ) -> dict[TopicPartition, PartitionState]:
-        """Partitions of the topics, of all without any, with who is eligible to lead (KIP-966).
-
-        Raises BrokerError for an unknown topic, ClientError if the broker is older than that.
-        """
-        found: dict[TopicPartition, PartitionState] = {}
-        cursor: Cursor | None = None
-        while True:
-            request = DescribeTopicPartitionsRequest(
-                topics=[TopicRequest(name=name) for name in topics], cursor=cursor
-            )
-            response = self.cluster.request_any(request)
-            for topic in response.topics:
-                if topic.error_code != ErrorCode.NONE:
-                    raise BrokerError.of(topic.error_code, f"cannot describe topic {topic.name}")
-                for one in topic.partitions:
-                    where = TopicPartition(topic.name or "", one.partition_index)
-                    found[where] = PartitionState(
-                        one.leader_id,
-                        one.leader_epoch,
-                        tuple(one.replica_nodes),
-                        tuple(one.isr_nodes),
-                        tuple(one.eligible_leader_replicas or ()),
-                        tuple(one.last_known_elr or ()),
-                        tuple(one.offline_replicas),
-                    )
-            if response.next_cursor is None or response.next_cursor == cursor:
-                return found
-            cursor = response.next_cursor
-
-    # -- log directories -------------------------------------------------------------------------
-
-    def describe_log_dirs(
-        self, broker_id: int, partitions: Iterable[TopicPartition] | None = None
-    ) -> list[LogDirState]:
-        """The log directories of a broker and what is in them, of all partitions if None."""
-        topics = None
-        if partitions is not None:
-            topics = [
-                DescribableLogDirTopic(topic=name, partitions=numbers)
-                for name, numbers in _numbers(partitions)
-            ]
-        response = self._ask_broker(broker_id, DescribeLogDirsRequest(topics=topics))
-        _check(response, f"cannot describe log directories of broker {broker_id}")
-        return [
-            LogDirState(
-                result.log_dir,
-                result.error_code,
-                result.total_bytes,
-                result.usable_bytes,
-                bool(getattr(result, "is_cordoned", False)),
-                {
-                    TopicPartition(topic.name, one.partition_index): ReplicaInDir(
-                        one.partition_size, one.offset_lag, one.is_future_key
-                    )
-                    for topic in result.topics
-                    for one in topic.partitions
-                },
-            )
-            for result in response.results
-        ]
-
-    def alter_replica_log_dirs(
-        self, broker_id: int, targets: Mapping[TopicPartition, str]
-    ) -> dict[TopicPartition, Outcome]:
-        """Have a broker move its replicas to other log directories, by their paths.
-
-        Returns when the copying has begun; `describe_log_dirs` tells when it is over. KIP-113.
-        """
-        by_path: dict[str, list[TopicPartition]] = {}
-        for where, path in targets.items():
-            by_path.setdefault(path, []).append(where)
-        request = AlterReplicaLogDirsRequest(
-            dirs=[
-                AlterReplicaLogDir(
-                    path=path,
-                    topics=[
-                        AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                        for name, numbers in _numbers(those)
-                    ],
-                )
-                for path, those in by_path.items()
-            ]
-        )
-        response = self._ask_broker(broker_id, request)
-        return {
-            TopicPartition(topic.topic_name, one.partition_index): Outcome(one.error_code)
-            for topic in response.results
-            for one in topic.partitions
-        }
-
-    def _ask_broker(self, broker_id: int, request: Any) -> Any:
-        """Ask one broker about itself."""
-        self.cluster.describe([])
-        node = self.cluster.metadata.nodes.get(broker_id)
-        if node is None:
-            known = sorted(self.cluster.metadata.nodes)
-            raise ClientError(f"no broker {broker_id} in the cluster; there are {known}")
-        return self.cluster.connection(node).request(request)
+    alter_reassignments = blocking(altering_reassignments)
+    list_reassignments = blocking(listing_reassignments)
+    elect_leaders = blocking(electing_leaders)
+    describe_partitions = blocking(describing_partitions)
+    describe_log_dirs = blocking(describing_log_dirs)
+    alter_replica_log_dirs = blocking(altering_replica_log_dirs)
 
 
 def _numbers(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:

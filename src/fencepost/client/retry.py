@@ -11,9 +11,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from fencepost.client.conversation import Conversation, Pause, drive
+from fencepost.client.conversation import Conversation, Pause, Step, drive
 from fencepost.client.errors import ClientError, DeadlineExceeded
 from fencepost.machines.backoff import backoff_ms
 
@@ -61,7 +61,7 @@ class Backoff:
 
     def sleep(self, deadline: Deadline) -> bool:
         """`pausing` for blocking clients."""
-        return drive(pausing(self, deadline), lambda step: time.sleep(step.pause_ms / 1000))
+        return drive(pausing(self, deadline), _sleep)
 
 
 def pausing(backoff: Backoff, deadline: Deadline) -> Conversation[bool]:
@@ -69,7 +69,7 @@ def pausing(backoff: Backoff, deadline: Deadline) -> Conversation[bool]:
     pause_ms = backoff.next_ms()
     if pause_ms >= deadline.remaining_ms():
         return False
-    yield Pause(pause_ms)
+    yield from Pause(pause_ms)
     return True
 
 
@@ -114,7 +114,10 @@ def retrying(
         return attempt()
         yield  # a conversation without a step
 
-    return drive(
-        repeating(what, once, deadline, backoff, before_retry),
-        lambda step: time.sleep(step.pause_ms / 1000),
-    )
+    return drive(repeating(what, once, deadline, backoff, before_retry), _sleep)
+
+
+def _sleep(step: Step[Any]) -> None:
+    """Carry out the one step of conversations that only pause."""
+    assert isinstance(step, Pause), step
+    time.sleep(step.pause_ms / 1000)

@@ -1,8 +1,9 @@
-"""Why a last stable offset stands still: what holds it, and what would release it.
+"""Why a last stable offset does not advance: what holds it, and what would release it.
 
 `judge` is the whole decision, without I/O: a transaction that is open in a partition, what the
-coordinators know of its producer, and the time. `explain` asks for what it needs, `find_hanging`
-asks about every open transaction that is old.
+coordinators know of its producer, and the time. `explaining` asks for what it needs,
+`finding_open_transactions` about every open transaction that is old. Both are conversations;
+`explain` and `open_transactions` carry them out blocking, `client.aio.AsyncAdmin` in asyncio.
 """
 
 from __future__ import annotations
@@ -10,19 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from fencepost.batch.header import iter_headers
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
-from fencepost.client.fetch_core import FetchPosition
-from fencepost.client.fetcher import Fetcher
+from fencepost.client.faces import blocking
+from fencepost.client.fetch_core import FetchCore, FetchPosition
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import LATEST, list_offsets
-from fencepost.client.transaction_admin import PartitionProducer, TransactionDescription
+from fencepost.client.offsets import LATEST, listing_offsets
+from fencepost.client.transaction_admin import (
+    PartitionProducer,
+    TransactionDescription,
+    describing_producers,
+    describing_transaction,
+    finding_transactions_of,
+    listing_transactions,
+    reading_coordinator_epoch,
+)
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.client.admin import Admin
 
 ENDED_EVERY_MS: Final = 10_000
 """How often coordinators look for transactions that took too long
@@ -47,17 +55,17 @@ class Verdict(Enum):
     ENDING = "ending"
     """One that is decided: its coordinator is still to write the marker here."""
     REFUSED = "refused"
-    """One that is decided, but the partition refuses its coordinator's marker: somebody else wrote
+    """One that is decided, but the partition refuses its coordinator's marker: another client wrote
     one with a later epoch of the coordinator or of the producer."""
     HANGING = "hanging"
-    """One that no coordinator knows of: nobody will ever end it."""
+    """One that no coordinator knows of: none will ever end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """A transaction that is open in a partition, or has ended there and nowhere else (REFUSED).
     `first_timestamp_ms` is of its first batch, -1 when that could not be read; `known` is what a
-    coordinator knows of the producer id, `coordinator_epoch` its epoch, -1 if nobody asked."""
+    coordinator knows of the producer id, `coordinator_epoch` its epoch or -1 (not asked)."""
 
     partition: TopicPartition
     producer: PartitionProducer
@@ -108,17 +116,19 @@ def judge(
     return Verdict.ONGOING
 
 
-def explain(admin: Admin, partitions: Iterable[TopicPartition], now_ms: int) -> list[StableOffset]:
+def explaining(
+    view: ClusterView[Any], partitions: Iterable[TopicPartition], now_ms: int
+) -> Conversation[list[StableOffset]]:
     """What holds the last stable offset of each partition; `now_ms` is milliseconds since 1970.
 
     Coordinators are asked before partitions are asked again, so that a transaction that ends in
     between is not taken for one that hangs.
     """
     wanted = sorted(partitions)
-    stable = _offsets(admin, wanted, "read_committed")
-    marks = _offsets(admin, wanted, "read_uncommitted")
+    stable = yield from _offsets(view, wanted, "read_committed")
+    marks = yield from _offsets(view, wanted, "read_uncommitted")
     held = [one for one in wanted if stable[one] < marks[one]]
-    found = open_transactions(admin, held, now_ms)
+    found = yield from finding_open_transactions(view, held, now_ms)
     results = []
     for partition in wanted:
         here = tuple(one for one in found if one.partition == partition)
@@ -135,14 +145,18 @@ def explain(admin: Admin, partitions: Iterable[TopicPartition], now_ms: int) -> 
     return results
 
 
-def open_transactions(
-    admin: Admin, partitions: list[TopicPartition], now_ms: int, *, older_than_ms: int = -1
-) -> list[OpenTransaction]:
+def finding_open_transactions(
+    view: ClusterView[Any],
+    partitions: list[TopicPartition],
+    now_ms: int,
+    *,
+    older_than_ms: int = -1,
+) -> Conversation[list[OpenTransaction]]:
     """The transactions open in partitions, by partition and first offset; those whose last record
     is not `older_than_ms` (-1: all) are left out."""
 
-    def still_open() -> dict[tuple[TopicPartition, int, int, int], PartitionProducer]:
-        described = admin.describe_producers(partitions) if partitions else {}
+    def still_open() -> Conversation[dict[tuple[TopicPartition, int, int, int], PartitionProducer]]:
+        described = (yield from describing_producers(view, partitions)) if partitions else {}
         return {
             (partition, one.start_offset, one.producer_id, one.producer_epoch): one
             for partition, producers in described.items()
@@ -150,14 +164,13 @@ def open_transactions(
             if one.is_open and now_ms - one.last_timestamp_ms > older_than_ms
         }
 
-    before = still_open()
-    known = admin.transactions_of(one.producer_id for one in before.values())
-    epochs = {
-        producer_id: admin.coordinator_epoch(one.transactional_id)
-        for producer_id, one in known.items()
-        if one.state in ENDING
-    }
-    after = still_open() if before else {}
+    before = yield from still_open()
+    known = yield from finding_transactions_of(view, (one.producer_id for one in before.values()))
+    epochs = {}
+    for producer_id, one in known.items():
+        if one.state in ENDING:
+            epochs[producer_id] = yield from reading_coordinator_epoch(view, one.transactional_id)
+    after = (yield from still_open()) if before else {}
     found = []
     for key, producer in sorted(after.items(), key=lambda item: item[0]):
         if key not in before:
@@ -169,7 +182,7 @@ def open_transactions(
             OpenTransaction(
                 partition,
                 producer,
-                _timestamp_at(admin, partition, producer.start_offset),
+                (yield from _timestamp_at(view, partition, producer.start_offset)),
                 told,
                 judge(partition, producer, told, now_ms, epoch),
                 epoch,
@@ -178,31 +191,36 @@ def open_transactions(
     return found
 
 
-def refused_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
+def finding_refused_ends(
+    view: ClusterView[Any], partitions: Iterable[TopicPartition]
+) -> Conversation[list[OpenTransaction]]:
     """The transactions that are decided, with those of `partitions` that refuse the marker."""
     among = frozenset(partitions)
     found: list[OpenTransaction] = []
-    for listed in admin.list_transactions(states=ENDING_ON_DISK):
+    for listed in (yield from listing_transactions(view, states=ENDING_ON_DISK)):
         try:
-            known = admin.describe_transaction(listed.transactional_id)
+            known = yield from describing_transaction(view, listed.transactional_id)
         except BrokerError as error:
             if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
             continue  # it has expired since it was listed
-        found += [one for one in refused_by(admin, known) if one.partition in among]
+        refused = yield from finding_refusals(view, known)
+        found += [one for one in refused if one.partition in among]
     return found
 
 
-def refused_by(admin: Admin, known: TransactionDescription) -> list[OpenTransaction]:
+def finding_refusals(
+    view: ClusterView[Any], known: TransactionDescription
+) -> Conversation[list[OpenTransaction]]:
     """The partitions that refuse the marker of a transaction that is decided.
 
     The coordinator is asked again afterwards: a marker that it wrote meanwhile, or one that its
-    successor wrote, is not taken for somebody else's.
+    successor wrote, is not taken for another client's.
     """
     if known.state not in ENDING or not known.partitions:
         return []
-    described = admin.describe_producers(known.partitions)
-    epoch = admin.coordinator_epoch(known.transactional_id)
+    described = yield from describing_producers(view, known.partitions)
+    epoch = yield from reading_coordinator_epoch(view, known.transactional_id)
     found = [
         OpenTransaction(partition, producer, -1, known, Verdict.REFUSED, epoch)
         for partition, producers in described.items()
@@ -215,24 +233,34 @@ def refused_by(admin: Admin, known: TransactionDescription) -> list[OpenTransact
     ]
     if not found:
         return []
-    now = admin.describe_transaction(known.transactional_id)
+    now = yield from describing_transaction(view, known.transactional_id)
     is_same = (now.state, now.producer_epoch) == (known.state, known.producer_epoch)
     return [one for one in found if is_same and one.partition in now.partitions]
 
 
+explain = blocking(explaining)
+open_transactions = blocking(finding_open_transactions)
+refused_ends = blocking(finding_refused_ends)
+refused_by = blocking(finding_refusals)
+"""The same with an `Admin`, blocking."""
+
+
 def _offsets(
-    admin: Admin, partitions: list[TopicPartition], isolation_level: str
-) -> dict[TopicPartition, int]:
-    listed = list_offsets(
-        admin.cluster, dict.fromkeys(partitions, LATEST), isolation_level=isolation_level
+    view: ClusterView[Any], partitions: list[TopicPartition], isolation_level: str
+) -> Conversation[dict[TopicPartition, int]]:
+    listed = yield from listing_offsets(
+        view, dict.fromkeys(partitions, LATEST), isolation_level=isolation_level
     )
     return {partition: found.offset for partition, found in listed.items()}
 
 
-def _timestamp_at(admin: Admin, partition: TopicPartition, offset: int) -> int:
+def _timestamp_at(
+    view: ClusterView[Any], partition: TopicPartition, offset: int
+) -> Conversation[int]:
     """Timestamp of the batch with `offset`, -1 when it is not there (deleted meanwhile)."""
     try:
-        fetched = Fetcher(admin.cluster).fetch({partition: FetchPosition(offset)}, max_wait_ms=0)
+        wanted = {partition: FetchPosition(offset)}
+        fetched = yield from FetchCore(view).fetching(wanted, max_wait_ms=0)
     except ClientError:
         return -1
     for one in fetched:

@@ -21,7 +21,7 @@ SOON_S: Final = 0.02
 """Pause while the last transaction is being completed, as in Kafka's Java producer."""
 
 
-def exchange_for(view: ClusterView[Any], ask: Ask) -> Conversation[Exchange]:
+def exchange_for(view: ClusterView[Any], ask: Ask) -> Conversation[Exchange[Any]]:
     """The exchange with the coordinator that the request is for. Raises ClientError."""
     node = yield from asking.coordinator_once(view, ask.key, ask.coordinator)
     connection = yield from asking.connect(node)

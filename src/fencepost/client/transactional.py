@@ -83,7 +83,7 @@ class TransactionDriver:
         self.require_open()
         while not produce.is_idle:
             produce.abandon(aborted_by_user())
-            yield Tell(wait, None)
+            yield from Tell(wait, None)
         produce.first_failure = None
         yield from self.end(commit=False)
 
@@ -99,7 +99,7 @@ class TransactionDriver:
 
     def end(self, *, commit: bool) -> Conversation[None]:
         """Commit or abort; every batch is decided."""
-        yield Alone(self, self._begin_to_end(commit))
+        yield from Alone(self, self._begin_to_end(commit))
         yield from self.run("commit_transaction" if commit else "abort_transaction")
 
     def require_open(self) -> None:
@@ -110,7 +110,7 @@ class TransactionDriver:
     def _deliver(self, flush: Face) -> Conversation[None]:
         self.manager.check()
         with contextlib.suppress(ClientError):  # the transaction knows of it
-            yield Tell(flush, None)
+            yield from Tell(flush, None)
 
     def _begin_to_end(self, commit: bool) -> Conversation[None]:
         self.manager.end(commit=commit)
@@ -140,13 +140,13 @@ class TransactionDriver:
                 raise DeadlineExceeded(
                     f"{what} did not succeed within {deadline.timeout_ms:.0f} ms", self._last
                 )
-            yield Pause(pause_ms)
+            yield from Pause(pause_ms)
         self.manager.check()
 
     def step(self) -> Conversation[bool]:
         """Send what is to be sent and not being paused for, until something is refused for now;
         whether more is to be done."""
-        return (yield Alone(self, self._step()))
+        return (yield from Alone(self, self._step()))
 
     def _step(self) -> Conversation[bool]:
         manager = self.manager

@@ -39,6 +39,7 @@ from fencepost.machines.effects import (
     SendAfterPersist,
     SetTimer,
     StoreSnapshot,
+    Tell,
     TimerFired,
     Truncate,
     WriteState,
@@ -100,6 +101,10 @@ class Ports(Protocol):
 
     def reply(self, token: Any, value: Any) -> None:
         """Answer the request behind `token`."""
+        ...
+
+    def tell(self, machine: Any, input_: Any) -> None:
+        """Give `input_` to the machine that the shell named `machine`, by `Driver.feed`."""
         ...
 
     def set_timer(self, key: Key, name: str, deadline_ms: int | None) -> None:
@@ -264,6 +269,8 @@ class Driver:
             self._ports.set_timer(key, effect.name, effect.deadline_ms)  # type: ignore[union-attr]
         elif kind is Send:
             self._ports.send(key, effect.to, effect.message)  # type: ignore[union-attr]
+        elif kind is Tell:
+            self._ports.tell(effect.machine, effect.input_)  # type: ignore[union-attr]
         elif kind is SendAfterPersist:
             self._send_after_persist(key, hosted, effect)  # type: ignore[arg-type]
         elif kind is Fail:

@@ -18,11 +18,12 @@ What must wait for the disk is a different type from what may go at once:
   it is durable.
 * `Reply` answers a waiting request at once. A machine whose answer depends on durability keeps the
   token and emits the `Reply` when `Persisted` tells it so.
+* `Tell` gives an input to another machine of the same node.
 * `SetTimer` arms (or, with None, disarms) the machine's timer of that name.
 * `Fail` says that the machine cannot go on (its disk refused, an invariant is broken).
 
-Tokens and destinations are opaque to machines: whoever makes an input chooses them, and gets them
-back in the effect.
+Tokens and destinations are opaque to machines: the shell chooses them when it makes an input, and
+gets them back in the effect.
 """
 
 from __future__ import annotations
@@ -141,6 +142,13 @@ class Reply(Struct, frozen=True):
     value: Any
 
 
+class Tell(Struct, frozen=True):
+    """An input for another machine of this node, which the shell knows as `machine`."""
+
+    machine: Any
+    input_: Any
+
+
 class SetTimer(Struct, frozen=True):
     """Arm the timer `name` for `deadline_ms` of the monotonic clock, or disarm it with None."""
 
@@ -154,7 +162,7 @@ class Fail(Struct, frozen=True):
     reason: str
 
 
-Effect = Persist | Send | SendAfterPersist | Reply | SetTimer | Fail
+Effect = Persist | Send | SendAfterPersist | Reply | Tell | SetTimer | Fail
 
 
 class Persisted(Struct, frozen=True):

@@ -43,3 +43,19 @@ class SystemClocks:
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
+
+
+class WorkClock(Protocol):
+    """Measures how long a handler has worked, for what it may do before other requests come."""
+
+    def work_s(self) -> float:
+        """Seconds, from anywhere, forward only."""
+        ...
+
+
+class SystemWorkClock:
+    """The work clock of this process."""
+
+    __slots__ = ()
+
+    work_s = staticmethod(time.perf_counter)

@@ -44,7 +44,6 @@ from msgspec import Struct
 from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.elections import ELECTIONS_PER_ROUND
-from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.records import record_value
 from fencepost.machines.probes import probe
@@ -99,15 +98,12 @@ class ControllerHost:
         make_controller: Callable[[ClusterImage], Controller],
         *,
         periods: Periods | None = None,
-        rules: ControllerRules = RULES,
     ) -> None:
         self._ports = ports
         self._metadata = metadata
         self._make_controller = make_controller
         self._periods = Periods() if periods is None else periods
-        self._rules = rules
         self._controller: Controller | None = None
-        self._left_image: ClusterImage | None = None
         self._epoch = -1
         self._next_offset = -1  # where the next record will stand, batches on their way included
         self._waiting: deque[_Waiting] = deque()  # in the order of decisions
@@ -252,8 +248,7 @@ class ControllerHost:
         else:
             log.error("cannot commit %d decision(s): %s", len(void), error.name)
         self._in_flight, self._unwritten = [], []
-        if self._rules.reverts_failed_writes():
-            self._revert_state()
+        self._revert_state()
         for one in reversed(void):
             self._answer(one, ErrorCode.NOT_CONTROLLER if is_movable else error, None)
 
@@ -290,7 +285,7 @@ class ControllerHost:
     def _begin(self) -> None:
         """Decide from now on, from the committed image."""
         self._rebuild_at = None
-        controller = self._make_controller(self._left_image or self._metadata.image)
+        controller = self._make_controller(self._first_image())
         reason = controller.unsupported_feature()
         if reason is not None:
             self._refuse_the_lead(reason)
@@ -304,6 +299,13 @@ class ControllerHost:
         self.submit(lambda c: c.decide_take_over(first), _ignore)
         self._arm()
 
+    def _first_image(self) -> ClusterImage:
+        """What a controller begins with: the committed image.
+
+        Some of what the controller before it had decided may never be committed (KAFKA-13100).
+        """
+        return self._metadata.image
+
     def _refuse_the_lead(self, reason: str) -> None:
         """The cluster runs at a level that this controller does not know: let another decide."""
         probe("controller.host.unfit")
@@ -314,9 +316,7 @@ class ControllerHost:
 
     def _retire_controller(self) -> None:
         """It decides no more; the next one begins from what is committed."""
-        if self._controller is not None:
-            self._left_image = self._rules.image_for_next_epoch(self._controller.image)
-            self._controller = None
+        self._controller = None
 
     def _give_up(self) -> None:
         """Another controller decides: whoever waits may ask it."""

@@ -27,10 +27,11 @@ from fencepost.machines.fetch_limits import DEFAULT_MAX_BYTES
 from fencepost.machines.partition import FollowerSeen
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.wire.types import Uuid
 
 SESSION_ID_MAX = (1 << 31) - 1
 
-SessionKey = tuple[object, int]
+SessionKey = tuple[str | Uuid, int]
 """A partition as sessions know it: (topic id or name, index), as the client said it."""
 
 

@@ -41,7 +41,7 @@ from fencepost.machines.fetcher import (
     Unfollow,
 )
 from fencepost.machines.fetcher.rules import RULES, FetcherRules
-from fencepost.machines.partition import Fetched
+from fencepost.machines.partition import Diverged, Fetched, FetchedOutOfRange
 from fencepost.runtime.halted import HaltCause, HaltedReplica
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition
@@ -84,14 +84,19 @@ class FetcherKey(NamedTuple):
     life: int
 
 
-class _Following(Struct):
-    """A partition that a fetcher fetches for."""
+class _Following(Struct, eq=False):
+    """A partition that a fetcher fetches for, and the destination of what the fetcher tells it."""
 
+    host: FollowerFetchers
     hosted: HostedPartition
     partition: FollowedPartition
     leader_epoch: int
     key: FetcherKey
     reported: Progressed | None = None
+
+    def take(self, order: Any) -> None:
+        """Feed the partition's machine; a fetcher that it has left since gives it nothing."""
+        self.host.deliver(self, order)
 
 
 class FollowerFetchers:
@@ -159,21 +164,27 @@ class FollowerFetchers:
         partition = FollowedPartition(hosted.topic, hosted.topic_id, hosted.index)
         key = self._fetcher(machine.leader_id, self._number_of(partition))
         following = self._following[hosted.key] = _Following(
-            hosted, partition, machine.leader_epoch, key
+            self, hosted, partition, machine.leader_epoch, key
         )
-
-        def tell(order: Any) -> None:
-            if self._following.get(hosted.key) is following:
-                hosted.answers_told += 1
-                if type(order) is Fetched:
-                    size_bytes = sum(len(batch.data) for batch in order.batches)
-                    hosted.traffic.replication_bytes_in += size_bytes
-                    if self._throttle is not None:
-                        self._throttle.record(hosted, size_bytes)
-                self._ports.driver.feed(hosted.key, order)
-
-        follow = Follow(partition, tell, machine.leader_epoch, position, hosted.answers_told)
+        follow = Follow(partition, following, machine.leader_epoch, position, hosted.answers_told)
         self._ports.driver.feed(key, follow)
+
+    def deliver(self, following: _Following, order: Fetched | Diverged | FetchedOutOfRange) -> None:
+        """A fetcher tells the machine of a partition what to make of its leader's answer.
+
+        What comes from a fetcher that the partition has left is dropped and not counted: the
+        fetcher of today was told how many orders there were before it.
+        """
+        hosted = following.hosted
+        if self._following.get(hosted.key) is not following:
+            return
+        hosted.answers_told += 1
+        if type(order) is Fetched:
+            size_bytes = sum(len(batch.data) for batch in order.batches)
+            hosted.traffic.replication_bytes_in += size_bytes
+            if self._throttle is not None:
+                self._throttle.record(hosted, size_bytes)
+        self._ports.driver.feed(hosted.key, order)
 
     def _unfollow(self, following: _Following) -> None:
         del self._following[following.hosted.key]

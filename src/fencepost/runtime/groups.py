@@ -1,14 +1,15 @@
 """The group coordinators of a node: one for each partition of `__consumer_offsets` it leads.
 
-A group belongs to the partition that its id hashes to, and to whoever leads that
+A group belongs to the partition that its id hashes to, and to that partition's leader
 (`runtime.coordinator.topic`). What a coordinator does is `machines.group`, how it is run is
-`runtime.coordinator`; here it is told which topics are gone. A broker and a simulated broker run
-this class.
+`runtime.coordinator`; here it gets changes of the metadata, deleted topics among them. A broker
+and a simulated broker run this class.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -43,11 +44,14 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         """`kind` is how they are run; what they do once they are loaded is added here."""
         kind = replace(kind, on_loaded=self._loaded)
         super().__init__(OFFSETS_TOPIC, node_id, ports, metadata, kind)
+        self.new_member_suffix: Callable[[], str] = _random_suffix
+        """Makes what makes the id of a new member unique; the simulator sets its own."""
         metadata.on_image(self._image_changed)
 
-    # -- topics that are deleted -------------------------------------------------------------
+    # -- metadata --------------------------------------------------------------------------
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self.runtime.tell_all(lambda machine: machine.decide_image_changed(delta))
         if not delta.deleted_topics:
             return
         ids = {topic.name: topic.topic_id for topic in delta.deleted_topics}
@@ -58,7 +62,7 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         self.runtime.tell_all(lambda machine: machine.decide_topics_deleted(is_gone))
 
     def _loaded(self, coordinator: Coordinator[GroupCoordinator]) -> None:
-        """Topics may have been deleted while nobody coordinated its groups."""
+        """Topics may have been deleted while no broker coordinated its groups."""
         if coordinator.machine.groups:
             count = len(coordinator.machine.groups)
             log.info(
@@ -66,6 +70,10 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
             )
         is_gone = missing_from(self._metadata.image)
         coordinator.tell(lambda machine: machine.decide_topics_deleted(is_gone))
+
+
+def _random_suffix() -> str:
+    return str(uuid.uuid4())
 
 
 def missing_from(image: ClusterImage) -> Callable[[str, Uuid], bool]:

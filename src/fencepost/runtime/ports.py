@@ -64,6 +64,14 @@ class TimerQueue(Protocol):
         ...
 
 
+class TakesInputs(Protocol):
+    """The destination of a `Tell`: it feeds a machine, or drops what comes too late for it."""
+
+    def take(self, input_: Any) -> None:
+        """Have the driver feed the input to the machine."""
+        ...
+
+
 class SnapshotPort(Protocol):
     """What carries out a quorum machine's work on snapshots."""
 
@@ -248,6 +256,10 @@ class MachinePorts(ABC):
             token(value)
         except Exception:
             log.exception("sending a reply failed")
+
+    def tell(self, machine: TakesInputs, input_: Any) -> None:
+        """Hand the input over."""
+        machine.take(input_)
 
     def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
         """Arm or disarm the machine's timer of that name."""

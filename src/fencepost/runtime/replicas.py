@@ -206,13 +206,16 @@ class ReplicaManager:
 
     def by_id(self, topic_id: Uuid, index: int) -> HostedPartition | ErrorCode:
         """Like `get` for a topic id; 100 for an id that no topic has."""
+        name = self._names.get(topic_id) or self.topic_name(topic_id)
+        return ErrorCode.UNKNOWN_TOPIC_ID if name is None else self.get(name, index)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of the topic with that id; None if there is none."""
         name = self._names.get(topic_id)
         if name is None:
             known = self._known.topics_by_id.get(topic_id)
-            if known is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            name = known.name
-        return self.get(name, index)
+            name = None if known is None else known.name
+        return name
 
     def all(self) -> Iterator[HostedPartition]:
         """Every partition hosted here."""

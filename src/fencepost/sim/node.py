@@ -132,7 +132,6 @@ class SimNode:
                 self.metadata,
                 self._make_controller,
                 periods=Periods(max_idle_ms=self.world.options.max_idle_ms),
-                rules=self.world.rules.controller,
             )
 
     @property

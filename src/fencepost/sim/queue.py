@@ -66,13 +66,6 @@ class EventQueue:
         heapq.heappush(self._heap, (event.at_us, tie, self._pushed, event))
         return event
 
-    def next_us(self) -> int | None:
-        """When the next event is; None if nothing is left to happen."""
-        heap = self._heap
-        while heap and not heap[0][3].is_due:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
-
     def pop(self) -> Event:
         """Take the next event out; there must be one."""
         event = self.pop_until(None)

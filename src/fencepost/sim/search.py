@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.sim.ablations import Ablation
+from fencepost.sim.ablations.ablation import Ablation
 from fencepost.sim.options import Options
 from fencepost.sim.pool import WorkerDiedError, run_seeds
 from fencepost.sim.run import Plan

@@ -48,7 +48,12 @@ INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 MOST_TOPICS = 40
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 COMPACTED = {"cleanup.policy": "compact"}
-COMPACTED_SOON = {**COMPACTED, "segment.ms": "2000", "delete.retention.ms": "4000"}
+COMPACTED_SOON = {
+    "cleanup.policy": "compact,delete",
+    "segment.ms": "2000",
+    "delete.retention.ms": "4000",
+}
+"""Topics of drawn worlds: DeleteRecords is refused where the policy is `compact` alone."""
 """So that within a world there is something to be compacted, and markers and tombstones may go."""
 _SET = 0
 _TOPIC = 2

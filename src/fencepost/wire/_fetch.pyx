@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The usual Fetch of a consumer, read from its bytes, and its answer if that is small.
+"""The plain Fetch of a consumer, read from its bytes, and its answer if that is small.
 
-Optional: `broker/apis/fetch_bytes.py` does the same in Python, says what is usual, and has the
-layouts. Both find the same requests usual, and write the same bytes; a test compares them.
+Optional: `broker/apis/fetch_bytes.py` does the same in Python, says what is plain, and has the
+layouts. Both find the same requests plain, and write the same bytes; a test compares them.
 
 Every read is checked against the end of the frame. A small answer is made in one piece, its records
 copied: it would be joined to be sent anyway.
@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-INTERFACE = 1  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -78,7 +78,7 @@ cdef class Cursor:
 
     cdef object topic(self, int partition_bytes, int *count):
         """The next topic's name or id, with its partitions and a byte more behind; None if it is
-        not usual."""
+        not plain."""
         cdef Py_ssize_t size = UUID_BYTES
         if self.version < TOPIC_IDS_FROM:
             if self.at >= self.end:
@@ -107,7 +107,7 @@ cdef class Cursor:
         return tags == 0
 
     cdef bint read_wanted(self, int topics, list wanted) except -1:
-        """Append what so many topics name; whether all of it is usual."""
+        """Append what so many topics name; whether all of it is plain."""
         cdef int count
         cdef const uint8_t *at
         for _ in range(topics):
@@ -148,9 +148,9 @@ cdef class Cursor:
         return True
 
 
-def read_usual(made_class, wanted_class, uuid_class, frame, Py_ssize_t at, int version):
+def read_plain(made_class, wanted_class, uuid_class, frame, Py_ssize_t at, int version):
     """The body of a request that begins at `at`, of v12 or later, as a `made_class`, which is a
-    named tuple; None if it is not usual."""
+    named tuple; None if it is not plain."""
     cdef Py_buffer view
     cdef Cursor cursor = Cursor.__new__(Cursor)
     PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 COMPILED_INTERFACE = 5
-FETCH_INTERFACE = 1
+FETCH_INTERFACE = 2
 
 
 class Codec(Protocol):
@@ -43,7 +43,7 @@ class Codec(Protocol):
 _compiled, why_python = load("fencepost.wire._codec", COMPILED_INTERFACE)
 
 fetch_kernel: Any
-"""The compiled module that reads and answers the usual Fetch, or None. Callers look here at every
+"""The compiled module that reads and answers the plain Fetch, or None. Callers look here at every
 call rather than at import, so that a test can set it."""
 
 fetch_kernel, why_no_fetch_kernel = load("fencepost.wire._fetch", FETCH_INTERFACE)

@@ -236,6 +236,11 @@ def frame_response_parts(
         raise EncodeError(f"changed while it was being written: {error!r}") from None
 
 
+def response_head_bytes(cls: type[Message], version: int) -> int:
+    """The size of the length prefix and the header in front of a response without header tags."""
+    return _response_head(cls, version).size
+
+
 def _behind_tagged_header(
     body: list[Buffer],
     cls: type[Message],

@@ -65,3 +65,15 @@ def request_header_version(api_key: int, api_version: int, *, is_flexible: bool)
 def response_header_version(api_key: int | None, *, is_flexible: bool) -> int:
     """The version of the header before a response; `is_flexible` is about the response's own."""
     return 1 if is_flexible and api_key != API_VERSIONS_KEY else 0
+
+
+def request_header_of(cls: type[Message], version: int) -> int:
+    """The version of the header before requests of `cls`' API at `version`."""
+    assert cls.api_key is not None
+    return request_header_version(cls.api_key, version, is_flexible=cls.is_flexible(version))
+
+
+def response_header_of(cls: type[Message], version: int) -> int:
+    """The version of the header before responses of `cls`' API at `version`."""
+    assert cls.api_key is not None
+    return response_header_version(cls.api_key, is_flexible=cls.is_flexible(version))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fencepost.broker.apis import fetch_bytes
-from fencepost.broker.apis.fetch_bytes import read_usual
+from fencepost.broker.apis.fetch_bytes import read_plain
 from fencepost.machines.partition import FetchBounds
 from fencepost.wire import backend
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -109,11 +109,11 @@ def read_every_cut() -> int:
 def read_body(before: bytes, body: bytes, version: int) -> bool:
     """Read what stands behind `before`; whether it is a usual request."""
     frame = memoryview(np.frombuffer(before + body, np.uint8).copy())
-    compiled = read_usual(frame, len(before), version)
-    python = fetch_bytes._read_usual(frame, len(before), version)
+    compiled = read_plain(frame, len(before), version)
+    python = fetch_bytes._read_plain(frame, len(before), version)
     assert repr(compiled) == repr(python), (version, bytes(frame), compiled, python)
     for at in (-1, len(frame), len(frame) + 1):
-        assert read_usual(frame, at, version) is None
+        assert read_plain(frame, at, version) is None
     return compiled is not None
 
 

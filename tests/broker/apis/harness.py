@@ -24,11 +24,14 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_route
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
+from fencepost.machines.session import ANONYMOUS
 from fencepost.runtime.broker_probes import BrokerProbes
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.parts import ClusterMetadata, Parts
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
@@ -55,6 +58,7 @@ class StillNode:
 
     def __post_init__(self) -> None:
         self.settings = Settings(self.config)
+        self.access = Access()
         self.client_warnings = ClientWarnings()
         self.controller = PromptController(self)
         self.timers = StillTimers()
@@ -64,6 +68,7 @@ class StillNode:
             lambda request, reply: fill_in_configs(self.config, self.image, request, reply),
             lambda request, on_response: None,
             NoOtherNode(),
+            self.access,
         )
         self.channel = ControllerChannel(
             self.service, NoOtherNode(), self.timers, lambda: self.timers.now_ms
@@ -86,10 +91,12 @@ class StillNode:
     def parts(self) -> dict[Any, object]:
         """What handlers may ask for."""
         return {
+            Access: self.access,
             AutoTopicCreation: self.topic_creation,
             BrokerProbes: self.probes,
             BrokerConfig: self.config,
             ClientWarnings: self.client_warnings,
+            ClusterMetadata: self,
             ControllerService: self.service,
             EncodedTopics: self.encoded_topics,
             Forwarder: self.forwarder,
@@ -257,6 +264,7 @@ class Caller:
     """The connection a request came in by."""
 
     client_host = "127.0.0.1"
+    principal = ANONYMOUS
     closed = False
     available_bytes = 1 << 26
     at_once_bytes = 1 << 20
@@ -265,12 +273,12 @@ class Caller:
     def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name
         self.routes = BoundRoutes(routes_of(listener_name), parts or {})
-        self.answers: list[RequestContext] = []
+        self.answers: list[PendingRequest] = []
         self.closed_because: str | None = None
         self.buffered_bytes = 0
         self.outgoing_bytes = 0
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         return False
 
     def add_buffered(self, size_bytes: int) -> None:
@@ -282,7 +290,7 @@ class Caller:
     def add_outgoing(self, size_bytes: int) -> None:
         self.outgoing_bytes += size_bytes
 
-    def settled(self, context: RequestContext) -> None:
+    def settled(self, context: PendingRequest) -> None:
         self.answers.append(context)
 
     def close(self, reason: str) -> None:
@@ -308,17 +316,18 @@ def begin(node: Any, request: Message, version: int, listener: str = "PLAINTEXT"
 
 def handled(
     node: Any, request: Message, version: int, listener: str = "PLAINTEXT"
-) -> tuple[RequestContext, Any]:
+) -> tuple[PendingRequest, Any]:
     """The same, with the context that the answer goes to."""
     caller = Caller(listener, node.parts)
     route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
-    arrived = type(request).decode(request.encode(version), version)
-    context = RequestContext(caller, route, version, 7, "harness")
+    received = bytearray(request.encode(version))  # as what sockets are read into
+    arrived = type(request).decode(received, version)
+    context = PendingRequest(caller, route, version, 7, "harness")
     return context, route.handler(context, arrived)
 
 
-def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
+def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> PendingRequest:
     """Hand the request to its handler, by way of its bytes; the answer may come later."""
     context, returned = handled(node, request, version, listener)
     answer = to_its_end(returned)
@@ -338,7 +347,7 @@ def to_its_end(answer: Any) -> Any:
             return done.value
 
 
-def answer_of(context: RequestContext) -> Any:
+def answer_of(context: PendingRequest) -> Any:
     """The response, by way of its bytes."""
     assert context.answered, "the handler has not answered"
     frame = b"".join(bytes(part) for part in context.take_parts())

@@ -20,6 +20,7 @@ from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.log_reads import BackgroundLogReads
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
@@ -47,10 +48,12 @@ from fencepost.machines.partition import (
     ProduceResult,
     WriteMarker,
 )
-from fencepost.runtime.clock import Clocks
+from fencepost.runtime.clock import Clocks, SystemWorkClock, WorkClock
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.parts import BatchDecompression, LogReads
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -110,6 +113,9 @@ class PromptPorts:
     def reply(self, token: Any, value: Any) -> None:
         token(value)
 
+    def tell(self, machine: Any, input_: Any) -> None:
+        raise AssertionError("nothing fetches here")
+
     def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
         pass
 
@@ -142,6 +148,10 @@ class Replicas:
     def by_id(self, id_: Uuid, index: int) -> HostedPartition | ErrorCode:
         known = self._node.image.topics_by_id.get(id_)
         return ErrorCode.UNKNOWN_TOPIC_ID if known is None else self.get(known.name, index)
+
+    def topic_name(self, id_: Uuid) -> str | None:
+        known = self._node.image.topics_by_id.get(id_)
+        return None if known is None else known.name
 
     def all(self) -> Iterable[HostedPartition]:
         return list(self.hosted.values())
@@ -178,6 +188,8 @@ class PartitionNode(StillNode):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.others: dict[Any, object] = {}
+        """More parts, of a test."""
         self.ports = PromptPorts(self.timers)
         self.ports.on_failed = self._disk_failed
         self.ports.on_stepped = self._stepped
@@ -185,6 +197,7 @@ class PartitionNode(StillNode):
         self.fetches.on_seen = self.driver.feed
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)
+        self.partitions = PartitionAccess(self.access, self.replicas)
         self.storage = Directories([DataDir(str(self.directory))])
 
     @property
@@ -195,15 +208,22 @@ class PartitionNode(StillNode):
     def parts(self) -> dict[Any, object]:
         return {
             **super().parts,
+            BatchDecompression: self.decompression,
             Clocks: self.ports,
+            WorkClock: SystemWorkClock(),
             Driver: self.driver,
             ColdReads: self.cold_reads,
             Decompression: self.decompression,
             FetchHost: self.fetches,
             LeaderThrottle: self.throttle,
             LogDirMoves: NoMoves(),
+            PartitionAccess: self.partitions,
+            LogReads: BackgroundLogReads(
+                self.cold_reads, self.decompression, self.storage.descriptors
+            ),
             ReplicaManager: self.replicas,
             Storage: self.storage,
+            **self.others,
         }
 
     def _stepped(self, key: Hashable) -> None:

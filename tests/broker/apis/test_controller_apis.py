@@ -25,6 +25,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -51,6 +52,7 @@ MODULES = (
     "describe_cluster",
     "incremental_alter_configs",
     "unregister_broker",
+    "unregister_controller",
     "update_features",
 )
 register(*MODULES)
@@ -75,6 +77,7 @@ REQUESTS: list[Message] = [
     BrokerHeartbeatRequest(broker_id=1, broker_epoch=10),
     ControllerRegistrationRequest(controller_id=2),
     UnregisterBrokerRequest(broker_id=1),
+    UnregisterControllerRequest(controller_id=2),
     AlterPartitionRequest(broker_id=1, broker_epoch=10),
     AllocateProducerIdsRequest(broker_id=1, broker_epoch=10),
     AssignReplicasToDirsRequest(broker_id=1, broker_epoch=10),
@@ -189,6 +192,35 @@ def test_a_broker_is_unregistered_by_either_door(listener: str) -> None:
     assert 1 not in node.image.brokers
     again = ask(node, UnregisterBrokerRequest(broker_id=1), listener=listener)
     assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", C])
+def test_a_controller_is_unregistered_by_either_door(listener: str) -> None:
+    """KIP-1312: not the active one, and from 4.4-IV2 on, where there is a record for it."""
+
+    def unregister(node: StillNode, controller_id: int) -> tuple[int, str | None]:
+        request = UnregisterControllerRequest(controller_id=controller_id)
+        answer = ask(node, request, listener=listener)
+        return answer.error_code, answer.error_message
+
+    gone = RegisterControllerRecord(controller_id=2, incarnation_id=Uuid(bytes(15) + b"\2"))
+    old = a_node(32).learn(gone)
+    assert unregister(old, 1)[0] == ErrorCode.INVALID_REQUEST
+    assert unregister(old, 2) == (
+        ErrorCode.UNSUPPORTED_VERSION,
+        "The current MetadataVersion is too old to support controller unregistration.",
+    )
+    node = a_node(33).learn(gone)
+    assert unregister(node, 1) == (
+        ErrorCode.INVALID_REQUEST,
+        "Controller cannot unregister itself while it is active.",
+    )
+    assert unregister(node, 2) == (0, None)
+    assert 2 not in node.image.controllers
+    assert unregister(node, 2) == (
+        ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+        "Controller ID 2 is not currently registered.",
+    )
 
 
 # -- features --------------------------------------------------------------------------------------

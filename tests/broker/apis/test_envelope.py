@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from collections import deque
+from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fencepost.broker import apis
 from fencepost.broker.apis.envelope import FORWARDED
 from fencepost.broker.cluster.controller_channel import ControllerChannel
-from fencepost.broker.cluster.forwarding import ANONYMOUS, Envelope, Forwarder, packed_address
-from fencepost.broker.net.registry import CONTROLLER_ROUTES
+from fencepost.broker.cluster.forwarding import (
+    Envelope,
+    Forwarder,
+    packed_address,
+    packed_principal,
+)
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.machines.quorum.voters import Endpoint
+from fencepost.machines.session import ANONYMOUS, USER, Principal
 from fencepost.wire import api
+from fencepost.wire.api.alter_configs import (
+    AlterableConfig as AlterableConfigOfOld,
+    AlterConfigsResource as ResourceOfOld,
+)
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
-from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.wire.api.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.api.incremental_alter_configs import (
@@ -24,18 +42,20 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
 from ...timers import ManualTimers
-from .harness import StillNode, answer_of, ask, broker, register, send
+from .harness import Caller, StillNode, answer_of, ask, broker, register, send
 
 apis.load_all()
 
 register(
+    "alter_configs",
+    "incremental_alter_configs",
     "api_versions",
     "broker_heartbeat",
     "create_topics",
@@ -44,6 +64,7 @@ register(
     "incremental_alter_configs",
 )
 
+PRINCIPAL = packed_principal(ANONYMOUS)
 CREATE = CreateTopicsRequest(
     topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
 )
@@ -56,7 +77,7 @@ def a_controller() -> StillNode:
 def envelope(data: bytes, **changes: Any) -> EnvelopeRequest:
     values = {
         "request_data": data,
-        "request_principal": ANONYMOUS,
+        "request_principal": PRINCIPAL,
         "client_host_address": bytes([10, 0, 0, 9]),
         **changes,
     }
@@ -80,6 +101,33 @@ def opened(response: EnvelopeResponse, cls: type[Message], version: int) -> Any:
     header, message = decode_response(cls, version, response.response_data)
     assert header.correlation_id == 77
     return message
+
+
+def test_only_brokers_cordon_directories_through_a_controller() -> None:
+    """A broker has checked that it has them; a client's own request may only take some away."""
+    node = a_controller().learn(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    change = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value="/a,/b")
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+    request = api.IncrementalAlterConfigsRequest(resources=[resource])
+
+    def directly(value: str) -> int:
+        change.value = value
+        [incremental] = ask(node, request, 1, listener="CONTROLLER").responses
+        item = AlterableConfigOfOld(name=change.name, value=value)
+        old = ResourceOfOld(resource_type=4, resource_name="1", configs=[item])
+        asked = api.AlterConfigsRequest(resources=[old], validate_only=True)
+        [replacing] = ask(node, asked, 2, listener="CONTROLLER").responses
+        assert replacing.error_code == incremental.error_code
+        return int(incremental.error_code)
+
+    assert directly("/a") == ErrorCode.INVALID_CONFIG
+    change.value = "/a,/b"
+    response = deliver(node, envelope(inside(request, 1)))
+    [result] = opened(response, api.IncrementalAlterConfigsResponse, 1).responses
+    assert result.error_code == ErrorCode.NONE
+    assert directly("/a,/c") == ErrorCode.INVALID_CONFIG
+    assert (directly("/b,/a"), directly("/b"), directly("")) == (0, 0, 0)
+    assert directly("/b") == ErrorCode.INVALID_CONFIG
 
 
 # -- what is inside is served ----------------------------------------------------------------------
@@ -157,7 +205,7 @@ def test_a_controller_that_is_not_active_says_so_outside(request_inside: Message
 
 
 @pytest.mark.parametrize(
-    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(UnregisterControllerRequest(), 0)]
+    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(CREATE, 7)[:2] + b"\0\1"]
 )
 def test_what_is_not_served_here_the_active_controller_may_serve(data: bytes) -> None:
     node = a_controller()
@@ -174,8 +222,8 @@ HOSTILE = {
     "no principal": (envelope(GOOD, request_principal=None), 97),
     "an empty principal": (envelope(GOOD, request_principal=b""), 97),
     "a principal of another version": (envelope(GOOD, request_principal=b"\0\7"), 97),
-    "a cut principal": (envelope(GOOD, request_principal=ANONYMOUS[:-1]), 97),
-    "a principal and more": (envelope(GOOD, request_principal=ANONYMOUS + b"\0"), 97),
+    "a cut principal": (envelope(GOOD, request_principal=PRINCIPAL[:-1]), 97),
+    "a principal and more": (envelope(GOOD, request_principal=PRINCIPAL + b"\0"), 97),
     "no address": (envelope(GOOD, client_host_address=b""), 42),
     "an address of 5 bytes": (envelope(GOOD, client_host_address=bytes(5)), 42),
     "nothing inside": (envelope(b""), 35),
@@ -281,6 +329,40 @@ def test_a_broker_forwards_and_answers(version: int) -> None:
     answer = answer_of(context)
     assert [(t.name, t.error_code) for t in answer.topics] == [("t", 0)]
     assert "t" in wire.controller.image.topics_by_name
+
+
+def test_the_controller_sees_the_principal_and_the_address_of_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not those of the broker that forwards, which is what the envelope's own context has."""
+    alice = Principal(USER, "alice", token_authenticated=True)
+    monkeypatch.setattr(Caller, "principal", alice)
+    monkeypatch.setattr(Caller, "client_host", "10.1.2.3")
+    node, wire = two_nodes()
+    context = send(node, CREATE, 7)
+    monkeypatch.undo()  # the broker that forwards is another client of the controller
+    seen: list[tuple[Principal, str]] = []
+    route = CONTROLLER_ROUTES[19]
+
+    def watching(inner: Any, *given: Any, **parts: Any) -> Any:
+        seen.append((inner.principal, inner.client_host))
+        return route.handler(inner, *given, **parts)
+
+    watching.__signature__ = signature(route.handler, eval_str=True)  # type: ignore[attr-defined]
+    monkeypatch.setitem(CONTROLLER_ROUTES, 19, structs.replace(route, handler=watching))
+    wire.carry()
+    assert seen == [(alice, "10.1.2.3")]
+    assert answer_of(context).topics[0].error_code == 0
+
+
+def test_a_client_that_the_controller_throttles_is_throttled_here() -> None:
+    answers: list[Any] = []
+    context = PendingRequest(Caller(), ROUTES[19], 7, 1)  # type: ignore[arg-type]
+    response = CreateTopicsResponse(throttle_time_ms=70)
+    channel: Any = SimpleNamespace(ask=lambda _, on_reply, **__: on_reply(ErrorCode.NONE, response))
+    Forwarder(channel).forward(context, CREATE, lambda *answer: answers.append(answer))
+    assert answers == [(ErrorCode.NONE, response)]
+    assert context.throttle_time_ms == 70
 
 
 def test_a_deposed_controller_is_left_for_the_next() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given, settings, strategies as st
 
 from fencepost.broker.apis import fetch_bytes
-from fencepost.broker.apis.fetch_bytes import answer_in_bytes, read_usual
+from fencepost.broker.apis.fetch_bytes import answer_in_bytes, read_plain
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.wire import backend
@@ -16,7 +16,7 @@ from fencepost.wire.api.fetch import ForgottenTopic
 from fencepost.wire.types import Uuid
 
 from .harness import topic_id
-from .test_fetch_fast_path import MUTATIONS, TOPICS, body_of, framed, mutated, reading
+from .test_fetch_from_bytes import MUTATIONS, TOPICS, body_of, framed, mutated, reading
 
 pytestmark = pytest.mark.skipif(backend.fetch_kernel is None, reason="nothing is compiled")
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(backend.fetch_kernel is None, reason="nothing is
 def read_both_ways(frame: bytes, at: int, version: int) -> Any:
     """What is read of a request; None if it is not usual."""
     view = memoryview(bytearray(frame))
-    compiled, python = read_usual(view, at, version), fetch_bytes._read_usual(view, at, version)
+    compiled, python = read_plain(view, at, version), fetch_bytes._read_plain(view, at, version)
     assert compiled == python and type(compiled) is type(python)
     if compiled is not None and python is not None:
         assert repr(compiled) == repr(python), "classes and all"

@@ -23,7 +23,7 @@ from fencepost.wire.errors import ErrorCode
 
 from .harness import register, topic_id
 from .partitions import NOW_MS
-from .test_fetch_fast_path import Request, Served, framed, mutated, reading
+from .test_fetch_from_bytes import Request, Served, framed, mutated, reading
 
 register("fetch")
 

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys.replication import RACK_AWARE
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.machines.fetch import FetchTerms, FetchWanted
 from fencepost.machines.partition import AlterPartition
 from fencepost.runtime.fetch_arrival import look_on_arrival
@@ -93,7 +93,7 @@ def fetch(
     return start(node, request, version)
 
 
-def response_of(context: RequestContext) -> FetchResponse:
+def response_of(context: PendingRequest) -> FetchResponse:
     pieces = context.take_pieces()
     if pieces is not None:
         to_its_end(pieces)
@@ -102,7 +102,7 @@ def response_of(context: RequestContext) -> FetchResponse:
     return response
 
 
-def part_of(context: RequestContext) -> PartitionData:
+def part_of(context: PendingRequest) -> PartitionData:
     (topic,) = response_of(context).responses
     (part,) = topic.partitions
     return part

@@ -15,6 +15,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import FeatureLevelRecord
 
 from .harness import StillNode, ask, broker, register, served_versions, topic
 
@@ -125,7 +126,7 @@ def test_more_configs_than_a_resource_may_have_are_refused_at_once():
 
 
 def test_every_dynamic_config_of_kafka_can_be_set_to_what_it_is():
-    node = a_node()
+    node = a_node().learn(FeatureLevelRecord(name="metadata.version", feature_level=30))
     for name in sorted(DYNAMIC_BROKER_KEYS):
         definition = BROKER_CONFIGS[name]
         text = definition.format(definition.default)

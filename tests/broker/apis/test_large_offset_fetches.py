@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.apis import offset_fetch
-from fencepost.broker.apis.offset_fetch import PARTITIONS_PER_PIECE
 from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.runtime.requests import offset_fetch
+from fencepost.runtime.requests.offset_fetch import PARTITIONS_PER_PIECE
 from fencepost.wire.api import OffsetFetchRequest
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,

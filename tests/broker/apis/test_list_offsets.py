@@ -15,7 +15,7 @@ from fencepost.wire.api.list_offsets import (
 from .harness import ask, broker, register, served_versions
 from .partitions import PartitionNode
 
-register("list_offsets")
+register("offsets")
 
 VERSIONS = served_versions(ListOffsetsRequest)
 LATEST, EARLIEST, MAX, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)

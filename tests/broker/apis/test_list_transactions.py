@@ -40,7 +40,7 @@ def test_coordinators_are_asked_one_after_the_other() -> None:
         None,  # type: ignore[arg-type]
         ListTransactionsRequest(),
         clocks=None,  # type: ignore[arg-type]
-        transaction_host=host,  # type: ignore[arg-type]
+        transactions=host,  # type: ignore[arg-type]
     )
     for count in range(1, 6):
         assert next(pieces) is None and host.asked == list(range(count))

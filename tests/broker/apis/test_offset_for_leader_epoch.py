@@ -12,7 +12,7 @@ from fencepost.wire.api.offset_for_leader_epoch import (
 from .harness import ask, broker, register, served_versions
 from .partitions import PartitionNode
 
-register("offset_for_leader_epoch")
+register("offsets")
 
 VERSIONS = served_versions(OffsetForLeaderEpochRequest)
 

@@ -20,7 +20,7 @@ from fencepost.wire.api.describe_producers import DescribeProducersRequest, Topi
 from .harness import ask, begin, broker, register, served_versions, to_its_end
 from .partitions import PartitionNode
 
-register("delete_records", "describe_producers", "describe_log_dirs")
+register("offsets", "describe_producers", "describe_log_dirs")
 
 DELETE = served_versions(DeleteRecordsRequest)
 DIRS = served_versions(DescribeLogDirsRequest)

@@ -29,7 +29,7 @@ from fencepost.machines.partition import (
     ConfigChanged,
     StopReplica,
 )
-from fencepost.machines.partition.appending import ISR_TIMER
+from fencepost.machines.partition.in_sync import ISR_TIMER
 from fencepost.wire.api.fetch import FetchResponse, ForgottenTopic
 from fencepost.wire.errors import ErrorCode
 
@@ -158,7 +158,8 @@ class World:
             dues = [
                 (due_ms, one.key)
                 for one in self.hosted
-                if (due_ms := one.machine._isr_check_due_ms) is not None and one.machine.is_leader
+                if (due_ms := one.machine.in_sync.check_due_ms) is not None
+                and one.machine.is_leader
             ]
             due_ms, key = min(dues, default=(until_ms + 1, ""))
             if due_ms > until_ms:

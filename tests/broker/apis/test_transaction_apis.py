@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.apis import add_offsets_to_txn, list_transactions
+from fencepost.broker.apis import list_transactions
 from fencepost.broker.transactions import id_pattern
+from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.wire.api.list_transactions import ListTransactionsRequest, TransactionState
 from fencepost.wire.errors import ErrorCode
@@ -77,7 +78,7 @@ def test_ids_are_listed_by_all_coordinators_or_by_none(
         ListTransactionsRequest(),
         1,
         clocks=clocks,
-        transaction_host=Shards(*said),
+        transactions=Shards(*said),
     )
     assert answer.error_code == error
     assert [one.transactional_id for one in answer.transaction_states] == ids
@@ -89,7 +90,7 @@ def listed_by(pattern: str, *ids: str) -> Any:
         ListTransactionsRequest(transactional_id_pattern=pattern),
         2,
         clocks=SimpleNamespace(wall_ms=lambda: 0),
-        transaction_host=Shards(list(ids), ["other"]),
+        transactions=Shards(list(ids), ["other"]),
     )
 
 
@@ -144,7 +145,7 @@ def test_others_have_their_turn_while_ids_are_matched() -> None:
         SimpleNamespace(api_version=2),  # type: ignore[arg-type]
         ListTransactionsRequest(transactional_id_pattern="1.*"),
         clocks=SimpleNamespace(wall_ms=lambda: 0),  # type: ignore[arg-type]
-        transaction_host=Shards(ids),  # type: ignore[arg-type]
+        transactions=Shards(ids),  # type: ignore[arg-type]
     )
     assert len(list(pieces)) == 1 + 10, "the coordinator is asked, then ids are matched"
 
@@ -160,12 +161,12 @@ def test_who_is_fenced_hears_it_as_its_version_knows_it(version: int) -> None:
         on_reply(NONE, ErrorCode.PRODUCER_FENCED)
 
     answer = answered(
-        add_offsets_to_txn.handle,
+        add_offsets_to_txn,
         AddOffsetsToTxnRequest(transactional_id="tx", group_id="g"),
         version,
-        group_host=SimpleNamespace(partition_of=lambda group: 3),
-        topic_creation=None,
-        transaction_host=SimpleNamespace(add=add),
+        groups=SimpleNamespace(partition_of=lambda group: 3),
+        topics=None,
+        transactions=SimpleNamespace(add=add),
     )
     assert answer.error_code == expected
     assert wanted[0].partitions == {("__consumer_offsets", 3)}

@@ -62,7 +62,7 @@ class World:
         )
 
     # -- ControllerService
-    def serve(self, request: Message, on_reply: Any, api_version: int) -> None:
+    def serve(self, request: Message, on_reply: Any, api_version: int, client: Any) -> None:
         self.served.append(on_reply)
 
     # -- LeaderView

@@ -17,6 +17,7 @@ from fencepost.broker.cluster.encoded_topics import (
     join_topic,
 )
 from fencepost.machines.image import ClusterImage, TopicImage
+from fencepost.runtime.requests.permissions import OPERATIONS_NOT_ASKED_FOR
 from fencepost.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -89,7 +90,7 @@ def test_what_is_put_together_is_what_the_codec_writes(version):
 
 
 def key(version: int = 12) -> TopicKey:
-    return TopicKey(ID, version, "PLAINTEXT", False)
+    return TopicKey(ID, version, "PLAINTEXT", OPERATIONS_NOT_ASKED_FOR)
 
 
 def test_bytes_are_kept_until_the_topic_or_a_broker_changes():
@@ -102,7 +103,7 @@ def test_bytes_are_kept_until_the_topic_or_a_broker_changes():
     assert kept.get(key(), replace(image, brokers=image.brokers.set(1, "b")), known) is None
     assert kept.get(key(11), image, known) is None
     assert kept.get(replace(key(), listener_name="X"), image, known) is None
-    assert kept.get(replace(key(), with_operations=True), image, known) is None
+    assert kept.get(replace(key(), operations=8), image, known) is None
 
 
 def test_memory_is_bounded_and_who_was_not_asked_for_goes_first():

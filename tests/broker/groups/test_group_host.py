@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.log_limit import BURST_LINES, NOTE_CHARACTERS
+from fencepost.machines.coordinator import WorkResult
+from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import MEMBER_BYTES
 from fencepost.machines.group.shard import Decision
@@ -139,7 +142,7 @@ def too_few_in_sync(running: RunningNode, hosted: HostedPartition) -> Iterator[N
     """The partition machine refuses every batch with NOT_ENOUGH_REPLICAS."""
 
     def set_isr(*members: int) -> None:
-        leader = hosted.machine._leader_state
+        leader = hosted.machine.leader_state
         assert leader is not None
         leader.isr = frozenset(members)
 
@@ -425,3 +428,52 @@ def test_groups_of_a_node_share_one_bound_and_one_that_is_loaded_again_counts_on
         assert client.ask(large, 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     running.call(running.node.broker.coordinators.groups.close)
     assert memory.used_bytes == 0
+
+
+def test_work_elsewhere_is_done_by_a_thread_and_decided_about_in_the_loop(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    computed: list[str] = []
+    decided: list[tuple[str, Any]] = []
+
+    def compute(spec: str) -> str:
+        computed.append(threading.current_thread().name)
+        if spec == "fail":
+            raise ValueError(spec)
+        return spec.upper()
+
+    def on_done(result: WorkResult, wall_ms: int) -> Decision:
+        decided.append((threading.current_thread().name, result.value or str(result.error)))
+        return Decision()
+
+    def decide(machine: GroupCoordinator) -> Decision:
+        decision = Decision()
+        for spec in ("fail", "work"):
+            decision.begin_work(("made up", spec), compute, spec, on_done)
+        return decision
+
+    with running.connect() as client:
+        coordinated(client)
+        coordinator = coordinator_of(running, "g")
+        loop_thread = running.call(lambda: threading.current_thread().name)
+        running.call(lambda: coordinator.tell(decide))
+        eventually(lambda: len(decided) == 2)
+    assert sorted(decided) == [(loop_thread, "WORK"), (loop_thread, "fail")]
+    assert all(name.startswith("groups") for name in computed), computed
+
+
+def test_groups_see_the_metadata_of_the_cluster(node_factory: Callable[..., RunningNode]) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        coordinator = coordinator_of(running, "g")
+        image = running.call(lambda: coordinator.machine.of_type(ClassicGroups)._shard.image)
+        assert "__consumer_offsets" in image.topics_by_name
+        topic = make_topic(client, 3)
+
+        def partitions() -> int:
+            image = coordinator.machine.of_type(ClassicGroups)._shard.image
+            return len(image.topics_by_name[topic.name].partitions)
+
+        assert running.call(partitions) == 3

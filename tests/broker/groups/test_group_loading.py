@@ -11,11 +11,11 @@ import pytest
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
-from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.runtime.coordinator import CoordinatorState
 from fencepost.runtime.coordinator.loader import RECORDS_PER_PIECE
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.parts import INLINE_BYTES_MAX
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import (
     OffsetCommitKey,

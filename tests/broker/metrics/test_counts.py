@@ -13,7 +13,7 @@ from fencepost.broker.metrics.requests import _tell_connections
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.metrics.verifications import Verifications
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.image import NO_LEADER
 from fencepost.machines.quorum import Role
 from fencepost.runtime.coordinator.coordinator import CoordinatorState
@@ -157,7 +157,10 @@ def test_connections_are_told_by_what_became_of_them():
 
 def test_groups_are_counted_by_state_with_their_members_and_offsets():
     def coordinator(state, groups, offsets):
-        found = {str(i): Made(state=s, members=range(n)) for i, (s, n) in enumerate(groups)}
+        found = {
+            str(i): Made(state=s, member_count=n, group_type="classic")
+            for i, (s, n) in enumerate(groups)
+        }
         return Made(state=state, machine=Made(groups=found, offset_count=offsets))
 
     coordinators = [

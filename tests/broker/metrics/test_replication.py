@@ -81,7 +81,7 @@ def test_lag_traffic_and_in_sync_sets(nodes):
     assert not leader.find(name)
 
     # The follower's fetchers stop: what it lacks is its lag, until it is out of the set.
-    followers = nodes.nodes[FOLLOWER].broker.fetchers.get().of_partitions
+    followers = nodes.nodes[FOLLOWER].broker.late.fetchers.of_partitions
     lag = {"replica": str(FOLLOWER), **T0}
     eventually(lambda: value(nodes, LEADER, "fencepost_replica_lag", **reordered(lag)) == 0)
     nodes.call(followers.close)

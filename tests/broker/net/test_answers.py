@@ -11,7 +11,7 @@ import pytest
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES, Output
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.turn import QUANTUM_BYTES, Turn
 
 
@@ -54,10 +54,9 @@ class Client:
         self.turn = Turn(lambda callback: None)
         self.output = Output(self.socket, self.socket, self.budget, self.turn, lambda: self.now)
         self.work: list[Any] = []
-        self.usual = UsualRuns()
-        host: Any = SimpleNamespace(
-            memory_budget=self.budget, work=self, produce_runs=self.usual, loop=loop
-        )
+        self.taker = Taker()
+        self.muted_ms: list[int] = []
+        host: Any = SimpleNamespace(memory_budget=self.budget, work=self, loop=loop)
         self.answers = Answers(self, host, self.output)
         self.closed = False
         self.flushed = 0
@@ -78,19 +77,22 @@ class Client:
     def flush(self) -> None:
         self.flushed += 1
 
-    def settled(self, context: RequestContext) -> None:
+    def mute(self, throttle_time_ms: int) -> None:
+        self.muted_ms.append(throttle_time_ms)
+
+    def settled(self, context: PendingRequest) -> None:
         self.answers.drain()
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         return self.answers.is_next(context)
 
     def add_buffered(self, size_bytes: int) -> None:
         self.answers.add_buffered(size_bytes)
 
-    def ask(self, frame_bytes: int = 10) -> RequestContext:
+    def ask(self, frame_bytes: int = 10) -> PendingRequest:
         route: Any = SimpleNamespace(name="Test", api_key=1)
         client: Any = self
-        context = RequestContext(client, route, 0, 1, None, frame_bytes)
+        context = PendingRequest(client, route, 0, 1, None, frame_bytes)
         self.answers.add(context)
         return context
 
@@ -101,17 +103,20 @@ class Client:
         return b"".join(self.socket.taken[before:])
 
 
-class UsualRuns:
-    """Takes the answers of usual requests, as `apis.produce_runs` does."""
+class Taker:
+    """Takes the answers of its slots, as `apis.produce_in_blocks` does."""
 
     def __init__(self) -> None:
         self.times: list[Any] = []
 
-    def take_answers(self, waiting: deque[Any], bytes_max: int) -> tuple[bytes, int, list[Any]]:
+    def take_answers(
+        self, waiting: deque[Any], bytes_max: int
+    ) -> tuple[bytes, int, list[Any], int]:
         taken = []
-        while waiting and waiting[0].is_usual and waiting[0].answered:
+        while waiting and waiting[0].taker is self and waiting[0].answered:
             taken.append(waiting.popleft())
-        return b"".join(one.answer for one in taken), 10 * len(taken), taken
+        throttle_time_ms = max(one.throttle_time_ms for one in taken)
+        return b"".join(one.answer for one in taken), 10 * len(taken), taken, throttle_time_ms
 
     def sent(self, requests: list[Any], now_s: float) -> None:
         self.times += requests
@@ -122,8 +127,14 @@ def client() -> Client:
     return Client()
 
 
-def usual(answer: bytes, answered: bool = True) -> Any:
-    return SimpleNamespace(is_usual=True, answered=answered, answer=answer, frame_size_bytes=10)
+def slot(client: Client, answer: bytes, answered: bool = True, throttle_time_ms: int = 0) -> Any:
+    return SimpleNamespace(
+        taker=client.taker,
+        answered=answered,
+        answer=answer,
+        frame_size_bytes=10,
+        throttle_time_ms=throttle_time_ms,
+    )
 
 
 def test_answers_leave_in_the_order_of_requests(client) -> None:
@@ -138,16 +149,16 @@ def test_answers_leave_in_the_order_of_requests(client) -> None:
 
 def test_usual_requests_leave_among_the_others(client) -> None:
     first = client.ask()
-    client.answers.waiting += [usual(b"u"), usual(b"v")]
+    client.answers.waiting += [slot(client, b"u"), slot(client, b"v")]
     last = client.ask()
-    client.answers.waiting.append(usual(b"w", answered=False))
+    client.answers.waiting.append(slot(client, b"w", answered=False))
     client.answers.frame_bytes += 30
     last.reply_without_errors(b"z")
-    client.answers.put_usual()
-    assert client.out() == b"", "the first is no usual one"
+    client.answers.put_run()
+    assert client.out() == b"", "the first is no slot of a taker"
     first.reply_without_errors(b"a")
     assert client.out() == b"auvz"
-    assert client.answers.frame_bytes == 10 and len(client.usual.times) == 2
+    assert client.answers.frame_bytes == 10 and len(client.taker.times) == 2
 
 
 def test_an_answer_that_is_there_at_once_has_no_place(client) -> None:
@@ -167,13 +178,13 @@ def test_nobody_may_be_in_front_of_an_answer_that_leaves_at_once(client) -> None
 
 
 def test_a_context_takes_the_place_of_a_usual_request(client) -> None:
-    gone, request = usual(b"u"), usual(b"u", answered=False)
-    client.answers.waiting += [request, usual(b"v")]
+    gone, request = slot(client, b"u"), slot(client, b"u", answered=False)
+    client.answers.waiting += [request, slot(client, b"v")]
     other = client.ask()
     client.answers.take_back()
     client.answers.frame_bytes = 20
-    assert client.answers.stand_in(gone, lambda: 1 / 0) is None
-    assert client.answers.stand_in(request, lambda: other) is other
+    assert client.answers.replace_slot(gone, lambda: 1 / 0) is None
+    assert client.answers.replace_slot(request, lambda: other) is other
     other.reply_without_errors(b"o")
     assert client.out() == b"ov" and client.answers.frame_bytes == 0
 
@@ -203,7 +214,8 @@ def test_answers_wait_while_the_output_is_at_its_high_water(client) -> None:
 class InPieces:
     """A request whose answer is made when it is its turn."""
 
-    is_usual, answered, disconnected, frame_size_bytes = False, True, False, 10
+    taker, answered, disconnected, frame_size_bytes = None, True, False, 10
+    throttle_time_ms = 0
 
     def __init__(self) -> None:
         self.is_made = False

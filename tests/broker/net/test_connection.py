@@ -9,9 +9,12 @@ from typing import Any, cast
 import pytest
 
 from fencepost.broker.net import memory_budget
-from fencepost.broker.net.connection import SMALL_FRAME_BYTES, Connection
+from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.dispatch import Dispatcher
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.received import SMALL_FRAME_BYTES
 from fencepost.broker.net.turn import Turn
+from fencepost.machines.session import SessionRules
 
 from .test_memory_bounds import SteppedLoop
 
@@ -49,8 +52,8 @@ class Host:
         self.turn = Turn(lambda begin: None)  # which never ends
         self.connections: list[Connection] = []
         self.memory_budget = MemoryBudget(self.loop, lambda: self.connections, FRAME_BYTES_MAX)
-        self.max_frame_bytes = FRAME_BYTES_MAX
-        self.routes = self.new_context = self.context_again = self.produce_runs = None
+        self.session_rules = SessionRules(FRAME_BYTES_MAX)
+        self.routes = self.new_context = self.context_again = None
         self.scratch = memoryview(bytearray(4 * SMALL_FRAME_BYTES))
         self.work = SimpleNamespace(is_busy=False)
         self.reasons: list[str] = []
@@ -113,7 +116,7 @@ def test_the_rate_of_a_frame_does_not_count_the_one_before_it(
 ) -> None:
     connection = host.connect()
     frames: list[int] = []
-    monkeypatch.setattr(connection, "_dispatch", lambda frame: frames.append(len(frame)))
+    monkeypatch.setattr(Dispatcher, "dispatch", lambda self, frame: frames.append(len(frame)))
     head = LONG_BYTES.to_bytes(4, "big")
     send(host, connection, (100).to_bytes(4, "big") + bytes(50), at_s=1_000)
     send(host, connection, bytes(50) + head + bytes(996), at_s=1_100)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
-from fencepost.broker.net import connection as bounds, listener
+from fencepost.broker.net import connection as bounds, dispatch, listener, received
 from fencepost.wire.api import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -43,25 +43,25 @@ def frame(body: bytes) -> bytes:
 # -- ApiVersions -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_lists_itself(served, version):
     with served.connect() as client:
         response = client.ask(ASK, version)
     ranges = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
-    assert ranges[18] == (0, 4)
+    assert ranges[18] == (0, 5)
     assert response.error_code == 0
     features = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
     if version >= 3:
-        assert features["metadata.version"] == (7, 30)
+        assert features["metadata.version"] == (7, 33)
         assert [(f.name, f.max_version_level) for f in response.finalized_features] == [
             ("metadata.version", 30)
         ]
         assert response.finalized_features_epoch == 42
-    # A lowest level of 0 is only for v4: older clients refuse it.
-    assert all(low > 0 for low, _ in features.values()) or version == 4
+    # A lowest level of 0 is only for v4 and later: older clients refuse it.
+    assert all(low > 0 for low, _ in features.values()) or version >= 4
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_api_versions_of_the_future_are_answered_in_v0(served, version):
     with served.connect() as client:
         client.send_raw(frame(struct.pack(">hhih", 18, version, 7, -1) + b"\x00garbage"))
@@ -69,7 +69,7 @@ def test_api_versions_of_the_future_are_answered_in_v0(served, version):
         assert correlation == 7
         assert response.error_code == 35
         assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [
-            (18, 0, 4)
+            (18, 0, 5)
         ]
         assert client.ask(ASK, 4).error_code == 0
 
@@ -79,6 +79,32 @@ def test_a_malformed_client_name_is_refused(served):
         bad = ApiVersionsRequest(client_software_name="a b", client_software_version="1")
         assert client.ask(bad, 3).error_code == 42
         assert client.ask(ASK, 3).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, 0),
+        ("c", 7, 0),
+        ("c", 8, 129),
+        ("other", 7, 129),
+        ("", 7, 129),
+        ("c", -1, 42),
+        (None, 7, 42),
+    ],
+)
+def test_a_client_learns_that_it_has_reached_another_node(served, cluster_id, node_id, error):
+    """KIP-1242, with the answers of Apache Kafka 4.4.0."""
+    asked = ApiVersionsRequest(
+        client_software_name="test",
+        client_software_version="1",
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
+    with served.connect() as client:
+        response = client.ask(asked, 5)
+        assert (response.error_code, bool(response.api_keys)) == (error, not error)
+        assert client.ask(ASK, 5).error_code == 0
 
 
 # -- bad clients -----------------------------------------------------------------------------------
@@ -146,11 +172,11 @@ def test_half_a_frame_and_nothing_more_costs_what_was_sent(served):
         client.send_raw(struct.pack(">i", 1 << 20) + b"x" * 100)
         eventually(lambda: served.connection_count() == 1)
         (connection,) = served.listener.connections
-        eventually(lambda: len(connection._tail) == 104)
-        assert connection._own is None
+        eventually(lambda: len(connection._received._tail) == 104)
+        assert connection._received._own is None
         client.send_raw(b"x" * 200_000)
-        eventually(lambda: connection._filled == 200_104)
-        assert len(connection._own) <= 2 * 200_104 + bounds.SCRATCH_SIZE_BYTES
+        eventually(lambda: connection._received._filled == 200_104)
+        assert len(connection._received._own) <= 2 * 200_104 + received.SCRATCH_SIZE_BYTES
     eventually(lambda: served.connection_count() == 0)
 
 
@@ -215,7 +241,10 @@ def test_frames_of_all_sizes_arrive_whole():
             client.send_raw(produce_frame(size, number, number % 251))
         assert client.ask(ASK, 3).error_code == 0
         (connection,) = opened.listener.connections
-        assert connection._own is None or len(connection._own) <= bounds.RETAINED_BUFFER_BYTES
+        assert (
+            connection._received._own is None
+            or len(connection._received._own) <= received.RETAINED_BUFFER_BYTES
+        )
     assert seen == list(enumerate(sizes * 2))
 
 
@@ -277,7 +306,7 @@ def test_a_client_that_leaves_while_it_is_not_read_from_is_noticed(monkeypatch):
     """Behind more requests than may be in flight nobody reads that it has closed."""
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.02)
     parking = Parking()
-    most = bounds.MAX_REQUESTS_IN_FLIGHT
+    most = dispatch.MAX_REQUESTS_IN_FLIGHT
     with (
         serve_listener() as served,
         route(FetchRequest, (4, 18), parking),
@@ -311,12 +340,12 @@ def test_a_flood_of_requests_stops_at_the_bounds(served):
         thread = threading.Thread(target=flood, args=(client,))
         thread.start()
         try:
-            eventually(lambda: len(parking.contexts) >= bounds.MAX_REQUESTS_IN_FLIGHT)
+            eventually(lambda: len(parking.contexts) >= dispatch.MAX_REQUESTS_IN_FLIGHT)
             (connection,) = served.listener.connections
             eventually(lambda: connection._reading_paused)
             time.sleep(0.1)  # not to synchronise: time in which more could wrongly be accepted
-            assert len(parking.contexts) == bounds.MAX_REQUESTS_IN_FLIGHT
-            assert len(connection._tail) <= bounds.SCRATCH_SIZE_BYTES
+            assert len(parking.contexts) == dispatch.MAX_REQUESTS_IN_FLIGHT
+            assert len(connection._received._tail) <= received.SCRATCH_SIZE_BYTES
         finally:
             stop.set()
             thread.join(DEADLINE_S)

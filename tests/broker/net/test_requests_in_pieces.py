@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import ROUTES
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api import (
     ApiVersionsRequest,
@@ -31,7 +31,7 @@ def test_a_handler_that_fails_in_a_later_piece_is_an_error_in_the_answer() -> No
         yield None
         raise ValueError("unforeseen")
 
-    context = RequestContext(Caller(), ROUTES[FetchRequest.api_key], 12, 1)  # type: ignore
+    context = PendingRequest(Caller(), ROUTES[FetchRequest.api_key], 12, 1)  # type: ignore
     assert list(context.answering(handler())) == [None]
     assert context.answered
 
@@ -101,7 +101,7 @@ def test_data_that_arrives_while_a_long_fetch_is_begun_answers_it(node: Any, cli
     )
     request = fetch_request(topic, *[0] * count, max_wait_ms=FOR_DAYS_MS)
     served = node.node.broker.listener.routes[FetchRequest.api_key]
-    context = RequestContext(Caller(), served, 12, 7)
+    context = PendingRequest(Caller(), served, 12, 7)
     pieces = served.handler(context, request)
 
     def step(times: int) -> None:

@@ -11,13 +11,13 @@ from fencepost.broker.net import registry
 from fencepost.broker.net.registry import (
     MAX_ELEMENTS,
     WHOLE_REQUEST_ELEMENTS_MAX,
-    MissingPartError,
     Route,
     Routes,
     bind_route,
     handles,
 )
 from fencepost.broker.net.served import BROKER
+from fencepost.runtime.requests.parts import MissingPartError
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.frame import encode_response_parts
 

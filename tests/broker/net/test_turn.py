@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.apis import fetch_answer, fetch_fast_path
+from fencepost.broker.apis import fetch_answer, fetch_from_bytes
 from fencepost.broker.net import connection as connections, output, turn as turns
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.turn import Turn
@@ -205,7 +205,7 @@ def narrow(node: RunningNode, monkeypatch: pytest.MonkeyPatch) -> RunningNode:
         (connections, "SCRATCH_SIZE_BYTES", QUANTUM_BYTES),
         (output, "SMALL_OUTPUT_BYTES", SMALL_BYTES),
         (fetch_answer, "QUANTUM_BYTES", QUANTUM_BYTES),
-        (fetch_fast_path, "SMALL_BYTES", SMALL_BYTES),
+        (fetch_from_bytes, "SMALL_BYTES", SMALL_BYTES),
     ):
         monkeypatch.setattr(module, name, value)
     assert node.node.broker is not None

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from fencepost.broker.apis import fetch as fetch_api, fetch_fast_path
+from fencepost.broker.apis import fetch as fetch_api, fetch_from_bytes
 from fencepost.broker.apis.fetch_answer import PARTITION_BYTES
 from fencepost.broker.net import connection as bounds, memory_budget
 from fencepost.wire.api import FetchRequest, FetchResponse
@@ -148,5 +148,5 @@ def test_a_fetch_whose_client_leaves_needs_no_garbage_collector(
 
 
 def fetches_in_memory():
-    kinds = fetch_api._Fetch, fetch_fast_path._Usual
+    kinds = fetch_api._Fetch, fetch_from_bytes._PlainFetch
     return sum(type(one) in kinds for one in gc.get_objects())

@@ -7,20 +7,25 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli.main import main
 from fencepost.wire.api import (
     CreateTopicsRequest,
     DescribeLogDirsRequest,
     IncrementalAlterConfigsRequest,
+    UpdateFeaturesRequest,
 )
 from fencepost.wire.api.create_topics import CreatableTopic
 from fencepost.wire.api.incremental_alter_configs import AlterableConfig, AlterConfigsResource
+from fencepost.wire.api.update_features import FeatureUpdateKey
 from fencepost.wire.errors import ErrorCode
 
 from ...waiting import eventually
+from ..conftest import RunningNode
 from .test_moving_replicas import move
 from .test_several_dirs import Dirs, create
 
 KEY = "cordoned.log.dirs"
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
 def cordoned(client: Any) -> list[str]:
@@ -71,3 +76,25 @@ def test_directories_are_cordoned_while_the_broker_runs(dirs: Dirs) -> None:
     eventually(lambda: image().cordoned_log_dirs == ())
     assert (created(client, "u"), cordoned(client)) == (0, [])
     assert cordon(client, "/elsewhere") == ErrorCode.INVALID_REQUEST
+
+
+def test_an_older_metadata_version_has_no_cordoned_directories(tmp_path: Path) -> None:
+    """What the file says waits for the upgrade; a dynamic value is refused until then."""
+    paths = ",".join(str(tmp_path / name) for name in "abc")
+    config = {KEY: "*", "log.dirs": paths}
+    file = tmp_path / "node.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    assert main(["format", "-c", str(file), "-t", CLUSTER, "-r", "4.2"]) == 0
+    running = RunningNode(tmp_path, config)
+    try:
+        client = running.connect()
+        assert (created(client, "u"), cordoned(client)) == (0, [])
+        assert cordon(client, "") == ErrorCode.INVALID_CONFIG
+        update = FeatureUpdateKey(feature="metadata.version", max_version_level=30)
+        answer = client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
+        assert answer.error_code == ErrorCode.NONE
+        eventually(lambda: cordoned(client) == ["a", "b", "c"])
+        eventually(lambda: running.node.image.brokers[1].is_cordoned)
+        assert created(client, "v") == ErrorCode.INVALID_REPLICATION_FACTOR
+    finally:
+        running.close()

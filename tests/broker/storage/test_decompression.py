@@ -10,16 +10,16 @@ import pytest
 
 from fencepost.batch.errors import DecompressionError
 from fencepost.batch.records import BatchBuilder
-from fencepost.broker.apis import list_offsets
 from fencepost.broker.storage import decompression
 from fencepost.broker.storage.decompression import (
-    INLINE_BYTES_MAX,
     MEDIUM_BYTES_MAX,
     QUEUED_BYTES_MAX,
     Decompression,
 )
 from fencepost.log.reading import find_in_batch
 from fencepost.machines.partition.queries import MAX_TIMESTAMP
+from fencepost.runtime.requests import list_offsets
+from fencepost.runtime.requests.parts import INLINE_BYTES_MAX
 from fencepost.wire.api import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,

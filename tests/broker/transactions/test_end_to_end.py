@@ -229,7 +229,7 @@ def test_a_later_batch_does_not_overtake_one_that_is_asked_about(
     """The first batch has begun the transaction, so the third need not be asked about. The second
     is: it came before the first was in the log. The producer would hear of a gap after the second
     batch's answer, and give up."""
-    verifier = node.call(node.node.broker._verification.get).verifier
+    verifier = node.call(lambda: node.node.broker.late.verification).verifier
     ask_once = verifier._ask_once
     held: list[Any] = []
     monkeypatch.setattr(verifier, "_ask_once", lambda *claim: held.append(claim))

@@ -29,7 +29,7 @@ from fencepost.wire.records.control import (
     encode_control_value,
 )
 
-from .packet_maker import PacketMaker, write_pcap
+from ...capture.packet_maker import PacketMaker, write_pcap
 from .wire_command import BATCH, Wire, answered, asked, produced
 
 
@@ -335,7 +335,7 @@ def test_kinds_of_records_without_a_key(wire: Wire, kind: str, message: str):
 @settings(max_examples=60, deadline=None, database=None)
 @given(st.binary(max_size=80))
 def test_no_bytes_end_in_anything_but_an_error(data: bytes):
-    from fencepost.cli.wire.convert.documents import decode_request
+    from fencepost.wire.documents import decode_request
     from fencepost.wire.errors import WireError
 
     for key in (0, 1, 3, 18):

@@ -76,7 +76,7 @@ class Side:
     _connection: Connection | None = None
     _chosen: dict[tuple[str, Any], str] = field(default_factory=dict)
 
-    def ask(self, request: Request[Any], version: int | None = None) -> Any:
+    def request(self, request: Request[Any], version: int | None = None) -> Any:
         """The answer; `CLOSED` or `NO_ANSWER` if the broker did not send one."""
         if self._connection is None or not self._connection.is_open:
             self._connection = Connection(self.host, self.port, timeout_ms=REQUEST_TIMEOUT_MS)
@@ -94,7 +94,7 @@ class Side:
         if name not in self.topic_ids:
             asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
             asked.allow_auto_topic_creation = False
-            (found,) = self.ask(asked).topics
+            (found,) = self.request(asked).topics
             if found.error_code:
                 return found.topic_id
             self.topic_ids[name] = found.topic_id
@@ -252,7 +252,7 @@ class Ask:
     """Reduces what is compared of the answer."""
 
     def __call__(self, side: Side) -> Any:
-        answer = side.ask(self.make(side), self.version)
+        answer = side.request(self.make(side), self.version)
         if self.keep is not None and not isinstance(answer, str):
             self.keep(side, answer)
         seen = side.observe(answer)

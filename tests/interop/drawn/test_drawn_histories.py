@@ -83,7 +83,7 @@ def _coordinators(sides: Sequence[Side]) -> None:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
 
             def is_found(side: Side = side, request: Any = request) -> bool:
-                return side.ask(request, 4).coordinators[0].error_code == 0
+                return side.request(request, 4).coordinators[0].error_code == 0
 
             eventually(is_found, f"{side.name} has a coordinator of type {key_type}")
 

@@ -57,7 +57,7 @@ def fill(sides: Sequence[Side], topic: str) -> tuple[list[int], list[int]]:
                 timeout_ms=30_000,
                 topic_data=[TopicProduceData(name=topic, partition_data=data)],
             )
-            answer = side.ask(request, 9)
+            answer = side.request(request, 9)
             assert answer.responses[0].partition_responses[0].error_code == 0
     return [len(batch) for batch in batches], [*starts, end]
 

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fencepost.wire.api.create_topics import CreateTopicsRequest
 
 from ..topic_words import new, wait_for_leaders
 from .comparing import Side
-
-
-class _Broker:
-    """What `topic_words` asks, over a side's connection."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-
-    def request(self, message: Any) -> Any:
-        return self._side.ask(message)
 
 
 def make_topics(
@@ -27,7 +16,7 @@ def make_topics(
     """Create topics of these names and configs on each side, and wait for their leaders."""
     for side in sides:
         topics = [new(name, partitions, configs=settings) for name, settings in configs.items()]
-        answer = side.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000))
+        answer = side.request(CreateTopicsRequest(topics=topics, timeout_ms=60_000))
         assert {topic.error_code for topic in answer.topics} == {0}, answer
         for name in configs:
-            wait_for_leaders(_Broker(side), name, partitions)  # type: ignore[arg-type]
+            wait_for_leaders(side, name, partitions)

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.quorum_requests import ask_machine, forward
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.errors import ErrorCode
 
 
 @handles(AddRaftVoterRequest, listeners=(CONTROLLER,), stores_text=True)
-def handle(context: RequestContext, request: AddRaftVoterRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: AddRaftVoterRequest, *, access: Access, driver: Driver
+) -> None:
     """Have this node's quorum machine decide."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, ALTER_CLUSTER, context, request)
 
 
 @handles(AddRaftVoterRequest, listeners=(BROKER,), stores_text=True)
 def handle_for_client(
-    context: RequestContext, request: AddRaftVoterRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: AddRaftVoterRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the leader decide."""
     forward(forwarder, context, request, _refusal)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 
 
 @handles(AllocateProducerIdsRequest, listeners=(CONTROLLER,))
 def handle(
-    context: RequestContext, request: AllocateProducerIdsRequest, *, controller: ControllerService
+    context: PendingRequest, request: AllocateProducerIdsRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request)

@@ -22,22 +22,19 @@ Deviation: see `incremental_alter_configs`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
-    all_refused,
     check_broker_values,
+    check_cordoned_by_controller,
     check_own_id,
     decide_by_resource,
 )
-from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller.configs import RESOURCE_TYPES
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.api.alter_configs import (
@@ -57,7 +54,7 @@ _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: AlterConfigsRequest,
     *,
     forwarder: Forwarder,
@@ -86,15 +83,24 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext, request: AlterConfigsRequest, *, controller: ControllerService
+    context: PendingRequest, request: AlterConfigsRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(controller, context, request, _refused)
 
+    def is_done_here(resource: AlterConfigsResource) -> bool:
+        if not context.is_forwarded and controller.image is not None:
+            values = {item.name: item.value for item in resource.configs}
+            check_cordoned_by_controller(controller.image, resource, values)
+        return False
 
-def _refused(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
-    results: list[Any] = all_refused(request.resources, error, AlterConfigsResourceResponse)
-    return AlterConfigsResponse(responses=results)
+    decide_by_resource(
+        context,
+        request,
+        is_done_here,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
+    )
 
 
 def _check(image: ClusterImage, settings: Settings, resource: AlterConfigsResource) -> None:

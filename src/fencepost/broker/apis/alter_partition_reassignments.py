@@ -10,8 +10,8 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 
@@ -21,7 +21,7 @@ from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReass
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: AlterPartitionReassignmentsRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the active controller decide."""
     take_to_controller(forwarder, context, request)
@@ -33,7 +33,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext,
+    context: PendingRequest,
     request: AlterPartitionReassignmentsRequest,
     *,
     controller: ControllerService,

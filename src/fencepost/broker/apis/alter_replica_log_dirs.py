@@ -19,9 +19,11 @@ To name the directory in which the replica is calls a move off.
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.runtime.log_dir_moves import LogDirMoves
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER
 from fencepost.wire.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -33,9 +35,14 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(AlterReplicaLogDirsRequest)
 def handle(
-    context: RequestContext, request: AlterReplicaLogDirsRequest, *, moves: LogDirMoves
+    context: RequestContext,
+    request: AlterReplicaLogDirsRequest,
+    *,
+    access: Access,
+    moves: LogDirMoves,
 ) -> Pieces:
     """Begin to move the replicas."""
+    refusal = access.refusal(context, ALTER_CLUSTER)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     asked: dict[tuple[str, int], str] = {}
     for directory in request.dirs:
@@ -44,7 +51,9 @@ def handle(
                 topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
             ).partitions
             for index in topic.partitions:
-                if asked.setdefault((topic.name, index), directory.path) != directory.path:
+                if refusal:
+                    error = refusal
+                elif asked.setdefault((topic.name, index), directory.path) != directory.path:
                     error = ErrorCode.INVALID_REQUEST
                 else:
                     error = moves.move(topic.name, index, directory.path)

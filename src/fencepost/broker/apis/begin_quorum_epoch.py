@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 
 
 @handles(BeginQuorumEpochRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: BeginQuorumEpochRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: BeginQuorumEpochRequest, *, access: Access, driver: Driver
+) -> None:
     """Take note of the leader, and say whom this node takes for it."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, CLUSTER_ACTION, context, request)

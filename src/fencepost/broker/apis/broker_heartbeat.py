@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 
 
 @handles(BrokerHeartbeatRequest, listeners=(CONTROLLER,))
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: BrokerHeartbeatRequest,
     *,
     controller: ControllerService,

@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from fencepost.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -32,9 +34,11 @@ NOT_OFFERED: Final = "Client quotas are not offered: this broker throttles no cl
 
 @handles(DescribeClientQuotasRequest)
 def handle_describe(
-    context: RequestContext, request: DescribeClientQuotasRequest
+    context: RequestContext, request: DescribeClientQuotasRequest, *, access: Access
 ) -> DescribeClientQuotasResponse:
     """Find none, or say what is wrong with the filter."""
+    if refusal := access.refusal(context, DESCRIBE_CLUSTER_CONFIGS):
+        return DescribeClientQuotasResponse(error_code=refusal, entries=None)
     seen: set[str] = set()
     for component in request.components:
         refused = _refusal_of(component, seen)
@@ -77,9 +81,16 @@ def _refusal_of(component: ComponentData, seen: set[str]) -> tuple[ErrorCode, st
 
 @handles(AlterClientQuotasRequest, listeners=(BROKER, CONTROLLER))
 def handle_alter(
-    context: RequestContext, request: AlterClientQuotasRequest
+    context: RequestContext, request: AlterClientQuotasRequest, *, access: Access
 ) -> AlterClientQuotasResponse:
     """Refuse each entity for which a quota is to be set."""
+    if refusal := access.refusal(context, ALTER_CLUSTER_CONFIGS):
+        return AlterClientQuotasResponse(
+            entries=[
+                EntryDataResponse(error_code=refusal, error_message=None, entity=entry.entity)
+                for entry in request.entries
+            ]
+        )
     return AlterClientQuotasResponse(entries=[_answer(entry) for entry in request.entries])
 
 

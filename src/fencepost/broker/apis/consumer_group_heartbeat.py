@@ -13,7 +13,7 @@ from typing import Final
 
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

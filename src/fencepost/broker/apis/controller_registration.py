@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 
 
 @handles(ControllerRegistrationRequest, listeners=(CONTROLLER,), stores_text=True)
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: ControllerRegistrationRequest,
     *,
     controller: ControllerService,

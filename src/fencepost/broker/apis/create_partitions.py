@@ -11,8 +11,8 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -27,7 +27,7 @@ from fencepost.wire.errors import ErrorCode
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext, request: CreatePartitionsRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: CreatePartitionsRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the active controller decide."""
     take_to_controller(forwarder, context, request, _refused)
@@ -39,7 +39,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext, request: CreatePartitionsRequest, *, controller: ControllerService
+    context: PendingRequest, request: CreatePartitionsRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request, _refused)

@@ -22,8 +22,8 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -37,7 +37,7 @@ from fencepost.wire.errors import ErrorCode
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: CreateTopicsRequest, *, forwarder: Forwarder) -> None:
+def handle(context: PendingRequest, request: CreateTopicsRequest, *, forwarder: Forwarder) -> None:
     """Have the active controller decide."""
     take_to_controller(forwarder, context, request, _refused)
 
@@ -48,7 +48,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest, *, forwarder: 
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext, request: CreateTopicsRequest, *, controller: ControllerService
+    context: PendingRequest, request: CreateTopicsRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request, _refused)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,

@@ -13,8 +13,8 @@ from fencepost.broker.cluster.controller_requests import decide_here, take_to_co
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -31,7 +31,7 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: DeleteTopicsRequest,
     *,
     config: BrokerConfig,
@@ -50,7 +50,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext,
+    context: PendingRequest,
     request: DeleteTopicsRequest,
     *,
     config: BrokerConfig,
@@ -63,7 +63,7 @@ def handle_here(
     return None
 
 
-def _disabled(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def _disabled(context: PendingRequest, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
         return _refused(request, ErrorCode.INVALID_REQUEST)
     return _refused(request, ErrorCode.TOPIC_DELETION_DISABLED)

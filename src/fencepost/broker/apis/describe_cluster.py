@@ -6,7 +6,8 @@ is active. Controllers are 35 before the `metadata.version` with which they regi
 Asked for controllers (v1+), a broker answers 114 MISMATCHED_ENDPOINT_TYPE: it does not give
 clients addresses of controllers; a controller asked for brokers answers the same. An endpoint type
 that does not exist is 115. Fenced brokers are
-listed when asked for (v2) and marked as such.
+listed when asked for (v2) and marked as such. A controller answers only a client that may alter the
+cluster: 31 to others, before all else.
 
 The broker named as controller is this one while it is live; Kafka names any live broker.
 """
@@ -14,17 +15,17 @@ The broker named as controller is this one while it is live; Kafka names any liv
 from __future__ import annotations
 
 from fencepost.broker.cluster.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED_FOR,
     admin_broker_id,
     live_brokers,
 )
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
+from fencepost.runtime.requests.access import Access, cluster_operations
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER
 from fencepost.wire.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -39,9 +40,15 @@ NAMES_OF_TYPES = {ENDPOINT_BROKERS: "broker", ENDPOINT_CONTROLLERS: "controller"
 
 @handles(DescribeClusterRequest, listeners=(CONTROLLER,))
 def handle_at_controller(
-    context: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataCache
+    context: RequestContext,
+    request: DescribeClusterRequest,
+    *,
+    access: Access,
+    metadata: MetadataCache,
 ) -> DescribeClusterResponse:
     """Answer from the committed metadata, and from who leads the quorum."""
+    if error := access.refusal(context, ALTER_CLUSTER):
+        return DescribeClusterResponse(error_code=error)
     refusal = _wrong_type(request, ENDPOINT_CONTROLLERS)
     if refusal is not None:
         return refusal
@@ -61,9 +68,9 @@ def handle_at_controller(
             for listener in image.controllers[controller_id].listeners
             if listener.name == context.listener_name
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else OPERATIONS_NOT_ASKED_FOR,
+        cluster_authorized_operations=cluster_operations(
+            access, context, is_asked_for=request.include_cluster_authorized_operations
+        ),
     )
 
 
@@ -89,6 +96,7 @@ def handle(
     context: RequestContext,
     request: DescribeClusterRequest,
     *,
+    access: Access,
     metadata: MetadataCache,
     config: BrokerConfig,
 ) -> DescribeClusterResponse:
@@ -113,7 +121,7 @@ def handle(
             )
             for broker, endpoint in brokers
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else OPERATIONS_NOT_ASKED_FOR,
+        cluster_authorized_operations=cluster_operations(
+            access, context, is_asked_for=request.include_cluster_authorized_operations
+        ),
     )

@@ -6,6 +6,7 @@ Every resource is answered alone, a repeated one twice. An empty list of keys me
 null; unknown keys are passed over, unless they are set: a broker's are shown without value,
 documentation and type, as sensitive. Internal configs are shown where they are set.
 
+* a resource whose configs the client may not see: 29, 30 or 31 by its type, before all else.
 * topic: 17 for a name that cannot be one, 3 for a topic that does not exist.
 * broker: this broker's id, or the empty name for the dynamic configs all brokers share; any other
   name is 42, because only the broker itself knows its file.
@@ -33,13 +34,22 @@ from fencepost.broker.config.view import (
     topic_entries,
 )
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import invalid_topic_reason
 from fencepost.machines.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ClusterImage,
+)
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import (
+    CLUSTER_NAME,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
 )
 from fencepost.wire.api.describe_configs import (
     DescribeConfigsRequest,
@@ -73,6 +83,7 @@ def handle(
     context: RequestContext,
     request: DescribeConfigsRequest,
     *,
+    access: Access,
     metadata: MetadataCache,
     config: BrokerConfig,
 ) -> Generator[None, None, DescribeConfigsResponse]:
@@ -89,9 +100,41 @@ def handle(
         if asked in answered:
             continue
         answered.add(asked)
-        results.append(_describe(_Configs(metadata.image, config), request, resource))
+        if refusal := _refusal(access, context, resource):
+            results.append(_refused(resource, refusal))
+        else:
+            results.append(_describe(_Configs(metadata.image, config), request, resource))
         yield
     return DescribeConfigsResponse(results=results)
+
+
+_PERMISSIONS = {
+    RESOURCE_TOPIC: DESCRIBE_TOPIC_CONFIGS,
+    RESOURCE_GROUP: DESCRIBE_GROUP_CONFIGS,
+    RESOURCE_BROKER: DESCRIBE_CLUSTER_CONFIGS,
+    RESOURCE_BROKER_LOGGER: DESCRIBE_CLUSTER_CONFIGS,
+    RESOURCE_CLIENT_METRICS: DESCRIBE_CLUSTER_CONFIGS,
+}
+
+
+def _refusal(
+    access: Access, context: RequestContext, resource: DescribeConfigsResource
+) -> ErrorCode:
+    """Why the client may not see the resource's configs; NONE if it may."""
+    permission = _PERMISSIONS.get(resource.resource_type)
+    if permission is None:
+        return ErrorCode.NONE
+    is_named = permission is not DESCRIBE_CLUSTER_CONFIGS
+    return access.refusal(context, permission, resource.resource_name if is_named else CLUSTER_NAME)
+
+
+def _refused(resource: DescribeConfigsResource, error: ErrorCode) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=int(error),
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 class _Configs(NamedTuple):

@@ -13,12 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.net.registry import handles
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.storage import Storage
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -36,12 +39,17 @@ def handle(
     context: RequestContext,
     request: DescribeLogDirsRequest,
     *,
+    access: Access,
+    metadata: MetadataCache,
     storage: Storage,
     replicas: ReplicaManager,
     moves: LogDirMoves,
 ) -> Pieces:
     """Describe the directories."""
+    if refusal := access.refusal(context, DESCRIBE_CLUSTER):
+        return DescribeLogDirsResponse(error_code=refusal)
     found = yield from _partitions(replicas, moves, request)
+    may_be_cordoned = metadata.image.has_cordoned_directories
     results = []
     for data_dir in storage.data_dirs:
         if replicas.offline_reason is not None or not data_dir.is_online:
@@ -60,7 +68,7 @@ def handle(
                 ],
                 total_bytes=total_bytes,
                 usable_bytes=usable_bytes,
-                is_cordoned=data_dir.path in storage.cordoned,
+                is_cordoned=may_be_cordoned and data_dir.path in storage.cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

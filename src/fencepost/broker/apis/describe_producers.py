@@ -1,6 +1,7 @@
 """DescribeProducers (key 61) v0: the producers a replica of a partition remembers (KIP-664).
 
-Followers answer, too, for a tool may ask a broker of its choice. A name that no topic can have is
+Followers answer, too, for a tool may ask a broker of its choice. A topic that the client may not
+read is 29, whether it exists or not. A name that no topic can have is
 17 and an unknown topic 3, both with a text; then 3 for an unknown partition, 56 for an offline
 directory, 6 where there is no replica. Producers come sorted by id.
 
@@ -14,11 +15,12 @@ from collections.abc import Generator
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import invalid_topic_reason
 from fencepost.machines.controller.topics import NOT_HOSTED
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -35,7 +37,7 @@ def handle(
     request: DescribeProducersRequest,
     *,
     metadata: MetadataCache,
-    replicas: ReplicaManager,
+    partitions: PartitionAccess,
 ) -> Generator[None, None, DescribeProducersResponse]:
     """Describe the producers of every partition of the request, in its order, each once."""
     wanted: dict[str, dict[int, None]] = {}
@@ -43,23 +45,29 @@ def handle(
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = []
     for name, indexes in wanted.items():
-        partitions = []
+        described = []
         for index in indexes:
-            partitions.append(_describe(metadata.image, replicas, name, index))
+            described.append(_describe(context, metadata.image, partitions, name, index))
             yield
-        topics.append(TopicResponse(name=name, partitions=partitions))
+        topics.append(TopicResponse(name=name, partitions=described))
     return DescribeProducersResponse(topics=topics)
 
 
 def _describe(
-    image: ClusterImage, replicas: ReplicaManager, topic: str, index: int
+    context: RequestContext,
+    image: ClusterImage,
+    partitions: PartitionAccess,
+    topic: str,
+    index: int,
 ) -> PartitionResponse:
+    if refusal := partitions.topic_refusal(context, READ_TOPIC, topic):
+        return _failed(index, refusal)
     reason = invalid_topic_reason(topic)
     if reason is not None:
         return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if topic not in image.topics_by_name:
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
-    hosted = replicas.get(topic, index)
+    hosted = partitions.find(context, READ_TOPIC, topic, index)
     if isinstance(hosted, ErrorCode):
         return _failed(index, hosted)
     if hosted.machine.is_offline:

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.quorum_requests import ask_machine, forward
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from fencepost.wire.errors import ErrorCode
 
 
 @handles(DescribeQuorumRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: DescribeQuorumRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: DescribeQuorumRequest, *, access: Access, driver: Driver
+) -> None:
     """Answer from the quorum machine."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, DESCRIBE_CLUSTER, context, request)
 
 
 @handles(DescribeQuorumRequest, listeners=(BROKER,))
 def handle_for_client(
-    context: RequestContext, request: DescribeQuorumRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: DescribeQuorumRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the leader answer."""
     forward(forwarder, context, request, _refusal)

@@ -7,6 +7,8 @@ and one at least, and the cursor says where the next one begins.
 * No topics asked for: all. Then a cursor may name a topic that is gone by now.
 * Topics asked for: names before the cursor's are left out, and the cursor's has to be among them.
   If it is not, or its partition is below 0, every topic of the request is 42.
+* A topic that the client may not describe is 29 if it is named, after all others, and left out if
+  all are asked for.
 * A name no topic can have is 17, an unknown one 3; neither counts as a partition.
 * A partition without a leader, or whose leader lacks this listener, has leader -1 and no error.
 """
@@ -15,14 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fencepost.broker.cluster.cluster_view import TOPIC_OPERATIONS, endpoint_of, offline_replicas
+from fencepost.broker.cluster.cluster_view import (
+    offline_replicas,
+)
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.leader_hints import endpoint_of
+from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC, ResourceType
 from fencepost.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -41,6 +48,7 @@ def handle(
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
     *,
+    access: Access,
     metadata: MetadataCache,
     config: BrokerConfig,
 ) -> Pieces:
@@ -56,7 +64,8 @@ def handle(
         names = [name for name in names if name >= cursor.topic_name]
     remaining = max(1, min(config.get(LIMIT), request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    seen = list(access.visible(context, DESCRIBE_TOPIC, names))
+    for name in seen:
         topic = image.topics_by_name.get(name)
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name)
@@ -72,7 +81,7 @@ def handle(
             name=name,
             topic_id=topic.topic_id,
             is_internal=name in INTERNAL_TOPICS,
-            topic_authorized_operations=TOPIC_OPERATIONS,
+            topic_authorized_operations=access.operations(context, ResourceType.TOPIC, name),
         )
         response.topics.append(described)
         yield None
@@ -86,7 +95,17 @@ def handle(
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    if asked and len(seen) < len(names):
+        response.topics += _forbidden(set(names).difference(seen))
     return response
+
+
+def _forbidden(names: Iterable[str]) -> list[DescribeTopicPartitionsResponseTopic]:
+    """Topics that the client has named and may not describe, which may exist or not."""
+    error = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return [
+        DescribeTopicPartitionsResponseTopic(name=name, error_code=error) for name in sorted(names)
+    ]
 
 
 def _why_unknown(name: str) -> ErrorCode:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
-from fencepost.broker.transactions.transaction_host import TransactionHost
+from fencepost.broker.net.registry import handles
 from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.shard import Decision
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -22,7 +22,7 @@ def handle(
     context: RequestContext,
     request: DescribeTransactionsRequest,
     *,
-    transaction_host: TransactionHost,
+    transactions: TransactionCoordinators,
 ) -> Pieces:
     """Ask each id's coordinator; answer when all have answered."""
     ids = list(dict.fromkeys(request.transactional_ids))
@@ -47,7 +47,7 @@ def handle(
         if not transactional_id:
             on_reply(ErrorCode.INVALID_REQUEST, None)
         else:
-            transaction_host.submit(transactional_id, decide, on_reply)
+            transactions.submit(transactional_id, decide, on_reply)
 
     for transactional_id in ids:
         ask(transactional_id)

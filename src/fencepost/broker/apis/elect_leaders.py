@@ -15,8 +15,8 @@ from fencepost.broker.cluster.controller_requests import (
 )
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -33,7 +33,7 @@ FIRST_VERSION_WITH_ERROR = 1
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: ElectLeadersRequest, *, forwarder: Forwarder) -> None:
+def handle(context: PendingRequest, request: ElectLeadersRequest, *, forwarder: Forwarder) -> None:
     """Have the active controller decide."""
     take_to_controller(forwarder, context, request, _refusal_at(context.api_version))
 
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: ElectLeadersRequest, *, forwarder: 
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext, request: ElectLeadersRequest, *, controller: ControllerService
+    context: PendingRequest, request: ElectLeadersRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request, _refusal_at(context.api_version))

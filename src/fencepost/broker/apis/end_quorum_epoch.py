@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
 
 
 @handles(EndQuorumEpochRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: EndQuorumEpochRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: EndQuorumEpochRequest, *, access: Access, driver: Driver
+) -> None:
     """Take note, and stand for election when it is this node's turn."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, CLUSTER_ACTION, context, request)

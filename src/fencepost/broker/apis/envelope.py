@@ -16,8 +16,9 @@ back as it would have gone over the wire, from its header on. The envelope has e
 Of two controllers one may serve what the other does not: a broker goes on looking for the active
 one with 41, and with 35 it has its client ask again what there is.
 
-Whatever else happens to the request is said in the response inside. There is no authorizer: who the
-client is, is read and then not looked at.
+Whatever else happens to the request is said in the response inside. What it may do is what the
+client may do that the envelope names; the broker that forwards it needs CLUSTER_ACTION, without
+which the envelope is 31.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ from typing import Final
 
 from fencepost.broker.cluster.controller_channel import says_not_controller
 from fencepost.broker.cluster.controller_service import ControllerService
-from fencepost.broker.net.registry import CONTROLLER, Pieces, Route, handles
-from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
+from fencepost.broker.net.registry import CONTROLLER, Route, handles
+from fencepost.machines.session import Principal
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.frame import LENGTH_BYTES, read_request_header
@@ -53,19 +58,20 @@ class _Refused(Exception):
         self.error = error
 
 
-class ForwardedContext(RequestContext):
+class ForwardedContext(PendingRequest):
     """The request inside, in flight; its answer becomes that of the envelope."""
 
-    __slots__ = ("_envelope", "_host")
+    is_forwarded = True
+    __slots__ = ("_envelope", "_host", "_principal")
 
     def __init__(
         self,
-        envelope: RequestContext,
+        envelope: PendingRequest,
         route: Route,
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        client_host: str,
+        client: tuple[Principal, str],
     ) -> None:
         super().__init__(
             envelope.connection,
@@ -76,13 +82,18 @@ class ForwardedContext(RequestContext):
             envelope.frame_size_bytes,
         )
         self._envelope = envelope
-        self._host = client_host
+        self._principal, self._host = client
         envelope.on_disconnect(self.abandoned)
 
     @property
     def client_host(self) -> str:
         """The address of the client, not of the broker that forwards."""
         return self._host
+
+    @property
+    def principal(self) -> Principal:
+        """The client's, not the broker's."""
+        return self._principal
 
     def reply(self, message: Message) -> None:
         """The answer; a controller that is not active says so on the envelope."""
@@ -104,9 +115,15 @@ class ForwardedContext(RequestContext):
 
 @handles(EnvelopeRequest, listeners=(CONTROLLER,))
 def handle(
-    context: RequestContext, request: EnvelopeRequest, *, controller: ControllerService
+    context: PendingRequest,
+    request: EnvelopeRequest,
+    *,
+    access: Access,
+    controller: ControllerService,
 ) -> EnvelopeResponse | Pieces | None:
     """Serve what is inside."""
+    if refusal := access.refusal(context, CLUSTER_ACTION):
+        return EnvelopeResponse(error_code=refusal)
     try:
         inner, message = _open(context, request, controller.is_active)
     except _Refused as refused:
@@ -136,15 +153,16 @@ def _in_pieces(inner: ForwardedContext, pieces: Pieces) -> Pieces:
 
 
 def _open(
-    context: RequestContext, request: EnvelopeRequest, is_active: bool
+    context: PendingRequest, request: EnvelopeRequest, is_active: bool
 ) -> tuple[ForwardedContext, Message]:
     """The request inside and the place of its answer. Raises _Refused; see the table."""
     try:
-        decode_principal(request.request_principal or b"")
+        who = decode_principal(request.request_principal or b"")
     except DecodeError:
         raise _Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
     if len(request.client_host_address) not in ADDRESS_BYTES:
         raise _Refused(ErrorCode.INVALID_REQUEST)
+    principal = Principal(who.type, who.name, who.token_authenticated)
     address = str(ipaddress.ip_address(bytes(request.client_host_address)))
     data = request.request_data
     try:
@@ -164,6 +182,6 @@ def _open(
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
     inner = ForwardedContext(
-        context, route, version, header.correlation_id, header.client_id, address
+        context, route, version, header.correlation_id, header.client_id, (principal, address)
     )
     return inner, message

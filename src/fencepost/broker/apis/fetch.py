@@ -31,9 +31,9 @@ from fencepost.broker.apis.fetch_answer import (
     PartitionLook,
     refused_partition,
 )
-from fencepost.broker.apis.fetch_fast_path import take_usual
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import handles
 from fencepost.broker.replicas.read_replicas import rack_selector
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import COLD_TRIES
@@ -53,6 +53,9 @@ from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Find
+from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -67,9 +70,9 @@ SESSIONS_FROM = 7
 REPLICA_STATE_FROM = 15
 
 
-@handles(FetchRequest, in_pieces=True, take_bytes=take_usual)
+@handles(FetchRequest, in_pieces=True, take_bytes=fetch_from_bytes)
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: FetchRequest,
     *,
     parts: FetchParts,
@@ -97,7 +100,7 @@ def _refuse_all(request: FetchRequest, error: ErrorCode) -> FetchResponse:
     return FetchResponse(responses=topics)
 
 
-def _handle_in_pieces(parts: FetchParts, context: RequestContext, request: FetchRequest) -> Pieces:
+def _handle_in_pieces(parts: FetchParts, context: PendingRequest, request: FetchRequest) -> Pieces:
     """The same for a request that names many."""
     wanted = []
     for one in _wanted(request, context.api_version):
@@ -111,7 +114,7 @@ def _handle_in_pieces(parts: FetchParts, context: RequestContext, request: Fetch
 
 def _begin(
     parts: FetchParts,
-    context: RequestContext,
+    context: PendingRequest,
     request: FetchRequest,
     wanted: list[FetchWanted[SessionKey]],
 ) -> Message | Pieces | None:
@@ -164,7 +167,7 @@ def _wanted(request: FetchRequest, version: int) -> Iterator[FetchWanted[Session
 
 
 def _selector(
-    parts: FetchParts, context: RequestContext, rack: str
+    parts: FetchParts, context: PendingRequest, rack: str
 ) -> Callable[[HostedPartition, int], int] | None:
     """Who says which replica a consumer in `rack` is to read from; None: nobody."""
     if not rack or not parts.config.get("replica.selector.class"):
@@ -195,7 +198,7 @@ class _Fetch:
     def __init__(
         self,
         parts: FetchParts,
-        context: RequestContext,
+        context: PendingRequest,
         request: FetchRequest,
         session: FetchContext[SessionKey],
         replica: ReplicaState,
@@ -204,7 +207,7 @@ class _Fetch:
         max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
         waits = request.max_wait_ms > 0
         is_replica = replica.replica_id >= 0
-        if is_replica:
+        if is_replica and parts.partitions.access.allows(context, CLUSTER_ACTION):
             context.comes_from_broker()
         self._parts = parts
         self._context = context
@@ -227,7 +230,8 @@ class _Fetch:
         wanted = self._session.partitions
         if self.terms.is_replica or len(wanted) >= PARTITIONS_PER_PIECE:
             return self._begin_in_pieces()
-        looks = [look_at(self._find(one), one, self.terms) for one in wanted]
+        find = self._finder()
+        looks = [look_at(find(*one.key), one, self.terms) for one in wanted]
         try:
             sizes = self._bytes_to_wait_with(looks, 0)
         except NotCachedError:
@@ -309,15 +313,15 @@ class _Fetch:
 
     # -- looking ---------------------------------------------------------------------------
 
-    def _find(self, wanted: FetchWanted[SessionKey]) -> HostedPartition | ErrorCode:
-        return self._parts.find(wanted, self._context.api_version)
+    def _finder(self) -> Find:
+        return self._parts.finder(self._context, is_replica=self.terms.is_replica)
 
     def _look(self) -> Generator[None, None, list[PartitionLook]]:
         """Look at all partitions, on arrival: followers' fetches count now, and once."""
         looks = []
-        driver, terms = self._parts.driver, self.terms
+        driver, terms, find = self._parts.driver, self.terms, self._finder()
         for wanted in self._session.partitions:
-            hosted = self._find(wanted)
+            hosted = find(*wanted.key)
             looks.append(
                 look_on_arrival(driver, hosted, wanted, terms)
                 if terms.is_replica

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fencepost.batch.header import measure
-from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.turn import QUANTUM_BYTES
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads, first_done
@@ -51,6 +50,9 @@ from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.access import Find, PartitionAccess
+from fencepost.runtime.requests.leader_hints import LeaderHints
+from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -76,6 +78,12 @@ ENDPOINTS_FROM: Final = 16
 
 _TOLD_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
+_WITHOUT_REPLICA: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+
 
 class FetchParts(NamedTuple):
     """What fetches are answered from."""
@@ -85,19 +93,18 @@ class FetchParts(NamedTuple):
     config: BrokerConfig
     fetches: FetchHost
     metadata: MetadataCache
+    partitions: PartitionAccess
     replicas: ReplicaManager
     storage: Storage
     driver: Driver
     throttle: LeaderThrottle
 
-    def find(self, wanted: FetchWanted[SessionKey], version: int) -> HostedPartition | ErrorCode:
-        """The partition that a request of this version wants, or why it cannot be had."""
-        topic, index = wanted.key
-        if version >= TOPIC_IDS_FROM:
-            assert isinstance(topic, Uuid)
-            return self.replicas.by_id(topic, index)
-        assert isinstance(topic, str)
-        return self.replicas.get(topic, index)
+    def finder(self, context: PendingRequest, *, is_replica: bool) -> Find:
+        """What finds the partitions that the request wants, or why the client cannot have them."""
+        by_id = context.api_version >= TOPIC_IDS_FROM
+        if is_replica:
+            return self.partitions.finder_for_follower(context, by_id=by_id)
+        return self.partitions.finder(context, READ_TOPIC, by_id=by_id)
 
 
 @dataclass(slots=True)
@@ -128,6 +135,7 @@ class FetchAnswer:
         "_budget",
         "_cold",
         "_context",
+        "_find",
         "_held_bytes",
         "_looks",
         "_more",
@@ -144,7 +152,7 @@ class FetchAnswer:
     def __init__(
         self,
         parts: FetchParts,
-        context: RequestContext,
+        context: PendingRequest,
         session: FetchContext[SessionKey],
         terms: FetchTerms,
         unread: dict[SessionKey, NotCachedError] | None = None,
@@ -155,6 +163,7 @@ class FetchAnswer:
         self._session = session
         self._terms = terms
         self._asker = None if session.session is None else Asker.of(terms)
+        self._find = parts.finder(context, is_replica=terms.is_replica)
         self._budget = ReadBudget(min(terms.max_bytes, context.available_bytes))
         self._piece_bytes = context.at_once_bytes
         """What may be read before others come first."""
@@ -238,8 +247,7 @@ class FetchAnswer:
         return response
 
     def _look(self, wanted: FetchWanted[SessionKey]) -> PartitionLook:
-        hosted = self._parts.find(wanted, self._context.api_version)
-        return look_at(hosted, wanted, self._terms)
+        return look_at(self._find(*wanted.key), wanted, self._terms)
 
     def _take(self, position: int, look: PartitionLook) -> None:
         """Read a partition, the next one or one that was cold before."""
@@ -453,16 +461,16 @@ class FetchAnswer:
 
 
 def refused_partition(index: int, error: ErrorCode) -> PartitionData:
-    """A partition without records. Of one that is not known, Kafka lists no aborted transactions
-    where it otherwise has no list."""
-    unknown = error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    """A partition without records. Where no replica was looked at, because the partition is not
+    known or not the client's to read, Kafka lists no aborted transactions; otherwise it has no
+    list."""
     return PartitionData(
         partition_index=index,
         error_code=int(error),
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=[] if unknown else None,
+        aborted_transactions=[] if error in _WITHOUT_REPLICA else None,
         records=(),
     )
 

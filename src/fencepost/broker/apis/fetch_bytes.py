@@ -1,10 +1,10 @@
-"""The bytes of the usual Fetch and of its answer: known but for the numbers in them.
+"""The bytes of the plain Fetch and of its answer: known but for the numbers in them.
 
 What consumers ask as a rule fits in few bytes, and its answer has few besides the records. So the
 compiled `wire._fetch` reads it where the bytes were received, and writes a small answer in one
 piece. Where it was not built both are a handful of `struct` calls here, as are large answers, whose
 records are not copied. Lengths and counts are varints, one more than what they stand for; in a
-usual request they are of one byte. `.` stands for no tags. What comes after the header:
+plain request they are of one byte. `.` stands for no tags. What comes after the header:
 
 | request                                                    | answer                            |
 |------------------------------------------------------------|-----------------------------------|
@@ -20,8 +20,8 @@ usual request they are of one byte. `.` stands for no tags. What comes after the
 | forgotten topics: name or id, partitions' indexes `.`      | `.`                               |
 | no rack `.`                                                |                                   |
 
-That there are no aborted transactions is a list of none to who reads committed records alone, and
-no list to others.
+That there are no aborted transactions is an empty list where committed records alone are read, and
+no list elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 
 from fencepost.broker.apis.fetch_answer import TOPIC_IDS_FROM
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES
-from fencepost.broker.net.request_context import Buffer
+from fencepost.broker.net.pending_request import Buffer
 from fencepost.machines.fetch import FetchWanted
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import FetchBounds, Isolation
@@ -55,7 +55,7 @@ _PARTITION = Struct(">iiqiqiB")
 _INDEX_BYTES: Final = 4
 _END: Final = b"\x01\x00"
 _UUID_BYTES: Final = 16
-_NO_TOPIC: Final = (None, 0, 0)
+_NO_TOPIC: Final = ("", 0, 0)
 _ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 _ANSWER_HEAD = Struct(">iiBihi")
@@ -70,8 +70,8 @@ _NONE_ABORTED: Final = 1
 _TOPIC_OF = itemgetter(0)
 
 
-class UsualFetch(NamedTuple):
-    """What there is in a usual request: of a session, or without one if its id is 0."""
+class PlainFetch(NamedTuple):
+    """What there is in a plain request: of a session, or without one if its id is 0."""
 
     max_wait_ms: int
     max_bytes: int
@@ -84,18 +84,18 @@ class UsualFetch(NamedTuple):
     """Of a session alone."""
 
 
-def read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
-    """The body of a request that begins at `at`; None if it is not usual."""
+def read_plain(frame: memoryview, at: int, version: int) -> PlainFetch | None:
+    """The body of a request that begins at `at`; None if it is not plain."""
     kernel = backend.fetch_kernel
     if kernel is None:
-        return _read_usual(frame, at, version)
-    request: UsualFetch | None = kernel.read_usual(
-        UsualFetch, FetchWanted, Uuid, frame, at, version
+        return _read_plain(frame, at, version)
+    request: PlainFetch | None = kernel.read_plain(
+        PlainFetch, FetchWanted, Uuid, frame, at, version
     )
     return request
 
 
-def _read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
+def _read_plain(frame: memoryview, at: int, version: int) -> PlainFetch | None:
     end = len(frame)
     if version < REPLICA_STATE_FROM:
         if end - at < _REPLICA.size or _REPLICA.unpack_from(frame, at)[0] != CONSUMER:
@@ -127,13 +127,13 @@ def _read_usual(frame: memoryview, at: int, version: int) -> UsualFetch | None:
         return None
     if len(wanted) > 1 and len({one.key for one in wanted}) < len(wanted):
         return None
-    return UsualFetch(max_wait_ms, max_bytes, isolation, session_id, epoch, wanted, forgotten)
+    return PlainFetch(max_wait_ms, max_bytes, isolation, session_id, epoch, wanted, forgotten)
 
 
 def _read_topics(
     frame: memoryview, at: int, version: int, topics: int, wanted: list[FetchWanted[SessionKey]]
 ) -> int:
-    """Append what so many topics name to `wanted`; where they end, or -1 if one is not usual."""
+    """Append what so many topics name to `wanted`; where they end, or -1 if one is not plain."""
     for _ in range(topics):
         topic, count, at = _read_topic(frame, at, version, _PARTITION.size)
         if not 0 < count <= PARTITIONS_MAX - len(wanted):
@@ -171,9 +171,9 @@ def _read_forgotten(
 
 def _read_topic(
     frame: memoryview, at: int, version: int, partition_bytes: int
-) -> tuple[object, int, int]:
+) -> tuple[str | Uuid, int, int]:
     """How a topic begins: (its name or id, how many partitions there are, where they begin). They
-    and a byte more are in the frame; no partitions if they are not, or the name is not usual."""
+    and a byte more are in the frame; no partitions if they are not, or the name is not plain."""
     end, size = len(frame), _UUID_BYTES
     if version < TOPIC_IDS_FROM:
         size, at = (frame[at] - 1, at + 1) if at < end else (0, at)

@@ -11,13 +11,15 @@ from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.inputs import SnapshotBounds
 from fencepost.machines.quorum.messages import fetch_snapshot_response
 from fencepost.machines.quorum.versions import fit
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 
@@ -27,11 +29,16 @@ def handle(
     context: RequestContext,
     request: FetchSnapshotRequest,
     *,
+    access: Access,
     driver: Driver,
     metadata: MetadataHost,
     faults: FaultHandler,
 ) -> None:
     """Answer with a piece of the snapshot."""
+
+    if refusal := access.refusal(context, CLUSTER_ACTION):
+        context.fail(refusal)
+        return
 
     def on_bounds(bounds: SnapshotBounds) -> None:
         context.reply_lazily(lambda: fit(_read(metadata, faults, bounds), context.api_version))

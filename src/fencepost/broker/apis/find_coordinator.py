@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
-from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
-from fencepost.broker.transactions.transaction_host import TransactionHost
+from fencepost.broker.net.registry import handles
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.leader_hints import endpoint_of
+from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -48,18 +48,18 @@ def handle(
     request: FindCoordinatorRequest,
     *,
     metadata: MetadataCache,
-    group_host: GroupHost,
-    transaction_host: TransactionHost,
+    groups: GroupCoordinators,
+    transactions: TransactionCoordinators,
     topic_creation: AutoTopicCreation,
 ) -> Pieces:
     """Say who coordinates; have the topic that it takes created if there is none."""
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
-    host: GroupHost | TransactionHost
+    host: GroupCoordinators | TransactionCoordinators
     if request.key_type == GROUP_KEY_TYPE:
-        host = group_host
+        host = groups
     elif request.key_type == TRANSACTION_KEY_TYPE:
-        host = transaction_host
+        host = transactions
     else:
         refused = _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
         return _response(context, keys, [refused] * len(keys))

@@ -29,9 +29,11 @@ from __future__ import annotations
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
     check_broker_values,
+    check_cordoned_by_controller,
     check_own_id,
     decide_by_resource,
 )
+from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -39,11 +41,12 @@ from fencepost.broker.config import loggers
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.configdef import ConfigType
 from fencepost.machines.controller.configs import (
     APPEND,
+    CORDONED_LOG_DIRS,
     DELETE,
     RESOURCE_TYPES,
     SET,
@@ -52,6 +55,8 @@ from fencepost.machines.controller.configs import (
 )
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER_CONFIGS
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -68,9 +73,10 @@ from fencepost.wire.errors import ErrorCode
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
+    access: Access,
     forwarder: Forwarder,
     metadata: MetadataCache,
     settings: Settings,
@@ -85,6 +91,7 @@ def handle(
                 f"Unknown resource type {resource.resource_type}",
             )
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
+            _check_permission(access.refusal(context, ALTER_CLUSTER_CONFIGS))
             _change_loggers(own, resource, request.validate_only)
             return True
         if resource.resource_type == RESOURCE_BROKER:
@@ -107,9 +114,10 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext,
+    context: PendingRequest,
     request: IncrementalAlterConfigsRequest,
     *,
+    access: Access,
     controller: ControllerService,
     config: BrokerConfig,
 ) -> None:
@@ -117,7 +125,10 @@ def handle_here(
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != RESOURCE_BROKER_LOGGER:
+            if not context.is_forwarded and controller.image is not None:
+                _check_cordoned(controller.image, resource)
             return False
+        _check_permission(config_refusal(access, context, resource))
         _change_loggers(config, resource, request.validate_only)
         return True
 
@@ -127,7 +138,7 @@ def handle_here(
         is_done_here,
         AlterConfigsResourceResponse,
         IncrementalAlterConfigsResponse,
-        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version, context),
     )
 
 
@@ -152,6 +163,15 @@ def _check_broker(image: ClusterImage, settings: Settings, resource: AlterConfig
     check_broker_values(name, changes, kept, image, settings)
 
 
+def _check_cordoned(image: ClusterImage, resource: AlterConfigsResource) -> None:
+    """Refuse what only the broker may be asked for."""
+    present = image.configs_of(resource.resource_type, resource.resource_name)
+    for change in resource.configs:
+        if change.name == CORDONED_LOG_DIRS:
+            value = changed_value(BROKER_CONFIGS, change, present.get(change.name))
+            check_cordoned_by_controller(image, resource, {change.name: value})
+
+
 def _check_is_list(change: AlterableConfig) -> None:
     """Refuse to append to, or subtract from, what is no list."""
     if change.config_operation not in (APPEND, SUBTRACT):
@@ -168,6 +188,12 @@ def _check_is_list(change: AlterableConfig) -> None:
 
 
 # -- loggers -------------------------------------------------------------------------------------
+
+
+def _check_permission(refusal: ErrorCode) -> None:
+    """Refuse a client that may not change the loggers of this node."""
+    if refusal:
+        raise ResourceRefused(refusal, None)
 
 
 def _change_loggers(

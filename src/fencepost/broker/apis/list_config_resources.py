@@ -13,8 +13,10 @@ from typing import Final
 from fencepost.broker.cluster.cluster_view import live_brokers
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER_CONFIGS
 from fencepost.wire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -34,9 +36,15 @@ TOPICS_PER_PIECE: Final = 1000
 
 @handles(ListConfigResourcesRequest)
 def handle(
-    context: RequestContext, request: ListConfigResourcesRequest, *, metadata: MetadataCache
+    context: RequestContext,
+    request: ListConfigResourcesRequest,
+    *,
+    access: Access,
+    metadata: MetadataCache,
 ) -> Generator[None, None, ListConfigResourcesResponse]:
     """List what the metadata has of each type."""
+    if refusal := access.refusal(context, DESCRIBE_CLUSTER_CONFIGS):
+        return ListConfigResourcesResponse(error_code=refusal)
     wanted = {CLIENT_METRICS}
     if context.api_version >= TYPES_FROM:
         wanted = set(request.resource_types) or set(TYPES)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
@@ -20,7 +20,7 @@ from fencepost.wire.api.list_partition_reassignments import ListPartitionReassig
     listeners=(BROKER,),
 )
 def handle(
-    context: RequestContext, request: ListPartitionReassignmentsRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: ListPartitionReassignmentsRequest, *, forwarder: Forwarder
 ) -> None:
     """Ask the active controller."""
     take_to_controller(forwarder, context, request)
@@ -32,7 +32,7 @@ def handle(
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext,
+    context: PendingRequest,
     request: ListPartitionReassignmentsRequest,
     *,
     controller: ControllerService,

@@ -11,14 +11,14 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Final
 
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.registry import handles
 from fencepost.broker.transactions import id_pattern
-from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.listing import filters_for
 from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -36,7 +36,7 @@ def handle(
     request: ListTransactionsRequest,
     *,
     clocks: Clocks,
-    transaction_host: TransactionHost,
+    transactions: TransactionCoordinators,
 ) -> Pieces:
     """Ask every coordinator here; answer when all have answered."""
     try:
@@ -47,7 +47,7 @@ def handle(
     filters, unknown = filters_for(
         request.state_filters, request.producer_id_filters, request.duration_filter
     )
-    coordinators = list(transaction_host.coordinators())
+    coordinators = list(transactions.coordinators())
     listed: list[TransactionState] = []
     outstanding = len(coordinators)
     failure = ErrorCode.NONE

@@ -6,6 +6,8 @@ Answered from the committed metadata this node has. The rules, by case:
 * Ids and null names are only for v12 and later: earlier, the whole request is 42 in every topic.
 * If any topic is named by id, all are looked up by id; an unknown id is 100, with a null name.
 * A name no topic can have is 17, an unknown one 3.
+* A topic that the client may not describe is left out of all topics, and is 29 if it is asked for:
+  by name whether there is such a topic or not, and without its id; by id without its name.
 * A partition without leader is 5; with a leader that lacks this listener 72 (5 before v6).
 * v0 lists only reachable replicas and gives 9 when some are missing; later versions list all.
 
@@ -23,11 +25,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple, TypeVar
 
 from fencepost.broker.cluster.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
     admin_broker_id,
-    endpoint_of,
     live_brokers,
     offline_replicas,
     reachable,
@@ -45,11 +43,21 @@ from fencepost.broker.cluster.encoded_topics import (
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.registry import Pieces, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
+from fencepost.runtime.requests.access import Access, cluster_operations
+from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.leader_hints import endpoint_of
+from fencepost.runtime.requests.permissions import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC,
+    OPERATIONS_NOT_ASKED_FOR,
+    ResourceType,
+)
 from fencepost.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -73,8 +81,9 @@ TopicInPieces = Generator[None, None, EncodedTopic]
 class _Asked(NamedTuple):
     """A request, and what it is answered from."""
 
-    context: RequestContext
+    context: PendingRequest
     request: MetadataRequest
+    access: Access
     metadata: MetadataCache
     config: BrokerConfig
     encoded: EncodedTopics
@@ -82,19 +91,21 @@ class _Asked(NamedTuple):
 
 @handles(MetadataRequest)
 def handle(
-    context: RequestContext,
+    context: PendingRequest,
     request: MetadataRequest,
     *,
+    access: Access,
     metadata: MetadataCache,
     config: BrokerConfig,
     encoded_topics: EncodedTopics,
     topic_creation: AutoTopicCreation,
 ) -> Pieces:
     """Say what there is; have missing topics created."""
-    asked = _Asked(context, request, metadata, config, encoded_topics)
+    asked = _Asked(context, request, access, metadata, config, encoded_topics)
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
-        yield from _answer(asked, _by_name, sorted(metadata.image.topics_by_name))
+        seen = access.visible(context, DESCRIBE_TOPIC, metadata.image.topics_by_name)
+        yield from _answer(asked, _by_name, sorted(seen))
         return None
     if _is_malformed(context.api_version, topics):
         return _refuse(topics)
@@ -143,10 +154,23 @@ def _refuse(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _names_to_create(asked: _Asked, names: Iterable[str]) -> list[str]:
-    if not (asked.request.allow_auto_topic_creation and asked.config.get(AUTO_CREATE)):
+    if not _creates(asked):
         return []
     known = asked.metadata.image.topics_by_name
-    return [name for name in names if name not in known and is_valid_topic(name)]
+    return [
+        name
+        for name in names
+        if name not in known
+        and is_valid_topic(name)
+        and asked.access.allows(asked.context, DESCRIBE_TOPIC, name)
+        and _may_create(asked, name)
+    ]
+
+
+def _may_create(asked: _Asked, name: str) -> bool:
+    return asked.access.allows(asked.context, CREATE_CLUSTER, quiet=True) or asked.access.allows(
+        asked.context, CREATE_TOPIC, name
+    )
 
 
 def _response(asked: _Asked) -> MetadataResponse:
@@ -161,33 +185,50 @@ def _response(asked: _Asked) -> MetadataResponse:
         ],
         cluster_id=asked.metadata.cluster_id,
         controller_id=admin_broker_id(image, asked.config.node_id),
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if asked.request.include_cluster_authorized_operations
-        else OPERATIONS_NOT_ASKED_FOR,
+        cluster_authorized_operations=cluster_operations(
+            asked.access,
+            asked.context,
+            is_asked_for=asked.request.include_cluster_authorized_operations,
+        ),
     )
 
 
 def _by_id(asked: _Asked, topic_id: Uuid) -> TopicInPieces:
-    """The topic of that id, or that there is none."""
+    """The topic of that id, or that there is none, or that the client may not see it."""
+    error = ErrorCode.UNKNOWN_TOPIC_ID
     topic = asked.metadata.image.topics_by_id.get(topic_id)
     if topic is not None:
-        return (yield from _describe(asked, topic))
-    error = ErrorCode.UNKNOWN_TOPIC_ID
+        error = asked.access.refusal(asked.context, DESCRIBE_TOPIC, topic.name)
+        if not error:
+            return (yield from _describe(asked, topic))
     return _missing(asked, MetadataResponseTopic(name=None, topic_id=topic_id), error)
 
 
 def _by_name(asked: _Asked, name: str) -> TopicInPieces:
-    """The topic of that name, or why there is none."""
+    """The topic of that name, or why there is none for the client."""
+    error = asked.access.refusal(asked.context, DESCRIBE_TOPIC, name)
     topic = asked.metadata.image.topics_by_name.get(name)
-    if topic is not None:
+    if topic is not None and not error:
         return (yield from _describe(asked, topic))
-    error = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if is_valid_topic(name)
-        else ErrorCode.INVALID_TOPIC_EXCEPTION
-    )
+    if not error:
+        error = _why_unknown(asked, name)
     missing = MetadataResponseTopic(name=name, is_internal=name in INTERNAL_TOPICS)
     return _missing(asked, missing, error)
+
+
+def _why_unknown(asked: _Asked, name: str) -> ErrorCode:
+    """The error for a name that no topic has: 29 if it would be created for a client that may
+    create topics."""
+    if not is_valid_topic(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if _creates(asked) and not _may_create(asked, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _creates(asked: _Asked) -> bool:
+    """Whether the broker creates the topics that the request names and that do not exist."""
+    return bool(asked.request.allow_auto_topic_creation and asked.config.get(AUTO_CREATE))
 
 
 def _missing(asked: _Asked, topic: MetadataResponseTopic, error: ErrorCode) -> EncodedTopic:
@@ -199,8 +240,10 @@ def _describe(asked: _Asked, topic: TopicImage) -> TopicInPieces:
     """What there is to say of a topic; what was said of it before, if that still holds."""
     image, version = asked.metadata.image, asked.context.api_version
     listener_name = asked.context.listener_name
-    with_operations = asked.request.include_topic_authorized_operations
-    key = TopicKey(topic.topic_id, version, listener_name, with_operations)
+    operations = OPERATIONS_NOT_ASKED_FOR
+    if asked.request.include_topic_authorized_operations:
+        operations = asked.access.operations(asked.context, ResourceType.TOPIC, topic.name)
+    key = TopicKey(topic.topic_id, version, listener_name, operations)
     known = asked.encoded.get(key, image, topic)
     if known is not None:
         return known
@@ -218,9 +261,7 @@ def _describe(asked: _Asked, topic: TopicImage) -> TopicInPieces:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS
-        if with_operations
-        else OPERATIONS_NOT_ASKED_FOR,
+        topic_authorized_operations=operations,
     )
     data = join_topic(described, pieces, len(topic.partitions), version)
     encoded = EncodedTopic(data, tuple(errors))

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.errors import LogError
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received, unreadable
 from fencepost.machines.quorum.versions import fit
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
 
@@ -30,11 +32,16 @@ def handle(
     context: RequestContext,
     request: FetchRequest,
     *,
+    access: Access,
     driver: Driver,
     metadata: MetadataHost,
     faults: FaultHandler,
 ) -> None:
     """Answer with batches of the metadata log, or wait for them."""
+
+    if refusal := access.refusal(context, CLUSTER_ACTION):
+        context.fail(refusal)
+        return
 
     def on_bounds(bounds: FetchBounds) -> None:
         context.reply_lazily(lambda: fit(_read(metadata, faults, bounds), context.api_version))

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.quorum_requests import ask_machine, forward
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from fencepost.wire.errors import ErrorCode
 
 
 @handles(RemoveRaftVoterRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: RemoveRaftVoterRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: RemoveRaftVoterRequest, *, access: Access, driver: Driver
+) -> None:
     """Have this node's quorum machine decide."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, ALTER_CLUSTER, context, request)
 
 
 @handles(RemoveRaftVoterRequest, listeners=(BROKER,))
 def handle_for_client(
-    context: RequestContext, request: RemoveRaftVoterRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: RemoveRaftVoterRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the leader decide."""
     forward(forwarder, context, request, _refusal)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fencepost.wire.errors import ErrorCode

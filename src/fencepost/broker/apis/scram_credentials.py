@@ -12,7 +12,9 @@ from collections import Counter
 from typing import Final
 
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -32,9 +34,11 @@ NOT_OFFERED: Final = "SCRAM is not offered: this cluster stores no credentials."
 
 @handles(DescribeUserScramCredentialsRequest, listeners=(BROKER, CONTROLLER))
 def handle_describe(
-    context: RequestContext, request: DescribeUserScramCredentialsRequest
+    context: RequestContext, request: DescribeUserScramCredentialsRequest, *, access: Access
 ) -> DescribeUserScramCredentialsResponse:
     """Say of each user named that it has no credentials; there is none to list."""
+    if refusal := access.refusal(context, DESCRIBE_CLUSTER):
+        return DescribeUserScramCredentialsResponse(error_code=refusal)
     named = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
         results=[_described(name, times) for name, times in named.items()]
@@ -55,9 +59,18 @@ def _described(name: str, times: int) -> DescribeUserScramCredentialsResult:
 
 @handles(AlterUserScramCredentialsRequest, listeners=(BROKER, CONTROLLER))
 def handle_alter(
-    context: RequestContext, request: AlterUserScramCredentialsRequest
+    context: RequestContext, request: AlterUserScramCredentialsRequest, *, access: Access
 ) -> AlterUserScramCredentialsResponse:
     """Refuse each user."""
+    if forbidden := access.refusal(context, ALTER_CLUSTER):
+        users = dict.fromkeys([gone.name for gone in request.deletions])
+        users.update(dict.fromkeys([new.name for new in request.upsertions]))
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=user, error_code=forbidden, error_message=None)
+                for user in users
+            ]
+        )
     absent = (
         ErrorCode.RESOURCE_NOT_FOUND,
         "Attempt to delete a user credential that does not exist",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 
 
 @handles(UnregisterBrokerRequest, listeners=(BROKER,))
 def handle(
-    context: RequestContext, request: UnregisterBrokerRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: UnregisterBrokerRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the active controller decide."""
     take_to_controller(forwarder, context, request)
@@ -25,7 +25,7 @@ def handle(
 
 @handles(UnregisterBrokerRequest, listeners=(CONTROLLER,))
 def handle_here(
-    context: RequestContext, request: UnregisterBrokerRequest, *, controller: ControllerService
+    context: PendingRequest, request: UnregisterBrokerRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request)

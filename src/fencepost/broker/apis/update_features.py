@@ -13,14 +13,14 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 
 
 @handles(UpdateFeaturesRequest, listeners=(BROKER,))
 def handle(
-    context: RequestContext, request: UpdateFeaturesRequest, *, forwarder: Forwarder
+    context: PendingRequest, request: UpdateFeaturesRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the active controller decide."""
     take_to_controller(forwarder, context, request)
@@ -28,7 +28,7 @@ def handle(
 
 @handles(UpdateFeaturesRequest, listeners=(CONTROLLER,))
 def handle_here(
-    context: RequestContext, request: UpdateFeaturesRequest, *, controller: ControllerService
+    context: PendingRequest, request: UpdateFeaturesRequest, *, controller: ControllerService
 ) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(controller, context, request)

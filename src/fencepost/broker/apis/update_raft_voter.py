@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
 
 
 @handles(UpdateRaftVoterRequest, listeners=(CONTROLLER,), stores_text=True)
-def handle(context: RequestContext, request: UpdateRaftVoterRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: UpdateRaftVoterRequest, *, access: Access, driver: Driver
+) -> None:
     """Have this node's quorum machine decide."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, CLUSTER_ACTION, context, request)

@@ -7,13 +7,17 @@ leaves only when the vote is on the disk.
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.vote import VoteRequest
 
 
 @handles(VoteRequest, listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: VoteRequest, *, driver: Driver) -> None:
+def handle(
+    context: PendingRequest, request: VoteRequest, *, access: Access, driver: Driver
+) -> None:
     """Answer with this node's vote."""
-    ask_machine(driver, context, request)
+    ask_machine(driver, access, CLUSTER_ACTION, context, request)

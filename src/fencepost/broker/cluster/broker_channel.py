@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.peers import Peers
 from fencepost.client.protocol.versions import VersionRange
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.requests.leader_hints import endpoint_of
 from fencepost.wire.message import Message
 
 REQUEST_TIMEOUT_MS: Final = 30_000

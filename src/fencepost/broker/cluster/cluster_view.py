@@ -1,36 +1,16 @@
-"""What a node tells clients about the cluster: who is alive, where, and what a client may do.
+"""What a node tells clients about the cluster: which brokers are alive, and where.
 
 Metadata and DescribeCluster say the same things about brokers, by the rules of KIP-631: a fenced
 broker is not listed, and a broker that has no listener of the name the client came in by does not
 exist for that client. The functions here read an image and decide nothing.
-
-There is no authorizer, so every client may do everything; the bit sets say so in the form of
-KIP-430: bit n is set when the operation with the number n is allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage, PartitionImage
-
-OPERATIONS_NOT_ASKED_FOR: Final = -0x80000000
-"""What stands in a response when the client did not ask for the bit set."""
-
-# Operations: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action,
-# 10 describe configs, 11 alter configs, 12 idempotent write.
-TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-
-
-def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage | None:
-    """Where the broker is reached on the listener, or None if it is not."""
-    for listener in broker.listeners if broker is not None else ():
-        if listener.name == listener_name:
-            return listener
-    return None
+from fencepost.runtime.requests.leader_hints import endpoint_of
 
 
 def live_brokers(

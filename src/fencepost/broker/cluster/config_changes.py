@@ -17,12 +17,16 @@ from typing import Any, Final
 from fencepost.broker.config.broker_config import BrokerConfig, check_pairs, is_foreign
 from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
-from fencepost.machines.controller.configs import RESOURCE_TWICE, check_items
+from fencepost.machines.controller.configs import (
+    CORDONED_LOG_DIRS,
+    RESOURCE_TWICE,
+    check_items,
+)
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import ReplacedText
@@ -143,6 +147,28 @@ def check_own_id(config: BrokerConfig, name: str, kind: int = RESOURCE_BROKER) -
     else:
         reason = f"Unexpected broker id, expected {own}, but received {name}"
     raise ResourceRefused(ErrorCode.INVALID_REQUEST, reason)
+
+
+def check_cordoned_by_controller(
+    image: ClusterImage, resource: Any, values: Mapping[str, str | None]
+) -> None:
+    """Refuse to cordon more directories of a broker than are, if the controller is asked for it.
+
+    A broker knows its directories, and checks that they are there before it forwards the request.
+    The controller does not: asked by a client it takes directories away, for a broker that is not
+    running (KIP-1066).
+    """
+    value = values.get(CORDONED_LOG_DIRS)
+    if resource.resource_type != RESOURCE_BROKER or not value:
+        return
+    present = image.configs_of(RESOURCE_BROKER, resource.resource_name).get(CORDONED_LOG_DIRS, "")
+    added = set(value.split(",")) - set(present.split(","))
+    if added:
+        raise ResourceRefused(
+            ErrorCode.INVALID_CONFIG,
+            f"{CORDONED_LOG_DIRS} may only lose directories through a controller; ask the broker to"
+            f" add {', '.join(sorted(added))}",
+        )
 
 
 def check_broker_values(

@@ -24,6 +24,7 @@ from fencepost.machines.probes import probe
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
+from fencepost.runtime.requests.access import Client
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -76,7 +77,12 @@ class LeaderView(Protocol):
 
 
 class Wrapping(Protocol):
-    """How a request travels that does not go over the network as it is."""
+    """How a client's request travels, which does not go over the network as it is."""
+
+    @property
+    def client(self) -> Client:
+        """The client that it is decided for."""
+        ...
 
     def pack(self) -> Message:
         """What to send instead of the request."""
@@ -221,7 +227,8 @@ class ControllerChannel:
         def on_served(error: ErrorCode, response: Message | None) -> None:
             self._answered(asked, attempt, error, response)
 
-        service.serve(asked.request, on_served, asked.api_version)
+        client = None if asked.wrapping is None else asked.wrapping.client
+        service.serve(asked.request, on_served, asked.api_version, client)
         if asked in self._asked and attempt == asked.attempt and asked.timer is None:
             asked.timer = self._timers.after(left_ms, lambda: self._time_is_up(asked))
 

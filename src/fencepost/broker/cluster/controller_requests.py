@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -21,7 +21,7 @@ Refusal = Callable[[Any, ErrorCode], Message]
 
 def decide_here(
     controller: ControllerService,
-    context: RequestContext,
+    context: PendingRequest,
     request: Message,
     refusal: Refusal | None = None,
 ) -> None:
@@ -29,12 +29,12 @@ def decide_here(
 
     Without `refusal` an error is said at the top of the response.
     """
-    controller.serve(request, _answer_to(context, request, refusal), context.api_version)
+    controller.serve(request, _answer_to(context, request, refusal), context.api_version, context)
 
 
 def take_to_controller(
     forwarder: Forwarder,
-    context: RequestContext,
+    context: PendingRequest,
     request: Message,
     refusal: Refusal | None = None,
 ) -> None:
@@ -43,7 +43,7 @@ def take_to_controller(
 
 
 def _answer_to(
-    context: RequestContext, request: Message, refusal: Refusal | None
+    context: PendingRequest, request: Message, refusal: Refusal | None
 ) -> Callable[[ErrorCode, Any], None]:
     def on_reply(error: ErrorCode, response: Any) -> None:
         if error is ErrorCode.NONE:

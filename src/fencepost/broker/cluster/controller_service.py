@@ -12,11 +12,15 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from fencepost.broker.cluster.controller_access import permitted_part, without_configs
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
+from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
+from fencepost.runtime.requests.access import Access, Client
+from fencepost.wire.api import response_class
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -29,6 +33,7 @@ from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigs
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
@@ -135,8 +140,10 @@ class ControllerService:
         fill_in_configs: FillInConfigs,
         ask_quorum: AskQuorum,
         quorum: Quorum,
+        access: Access,
     ) -> None:
         self._host = host
+        self._access = access
         self._now_ms = now_ms
         self._fill_in_configs = fill_in_configs
         self._ask_quorum = ask_quorum
@@ -147,13 +154,57 @@ class ControllerService:
         """Whether the active controller is in this process."""
         return self._host.controller is not None
 
-    def serve(self, request: Message, on_reply: OnReply, api_version: int = NEWEST) -> None:
+    @property
+    def image(self) -> ClusterImage | None:
+        """What the active controller of this process decides by; None if it is another's."""
+        controller = self._host.controller
+        return None if controller is None else controller.image
+
+    def serve(
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int = NEWEST,
+        client: Client | None = None,
+    ) -> None:
         """Decide over `request`; call back when that is committed, perhaps at once.
 
-        `api_version` is the one the response will have. The error is NOT_CONTROLLER if another node
-        is the active controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave
-        the request no time. Raises KeyError for a request that no controller serves.
+        `api_version` is the one the response will have. Only what `client` may ask for is decided;
+        None is this node itself. The error is NOT_CONTROLLER if another node is the active
+        controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave the request no
+        time. Raises KeyError for a request that no controller serves.
         """
+        if client is not None and self._access.authorizer is not None:
+            self._serve_permitted(request, on_reply, api_version, client)
+        else:
+            self._decide(request, on_reply, api_version)
+
+    def _serve_permitted(
+        self, request: Message, on_reply: OnReply, api_version: int, client: Client
+    ) -> None:
+        controller = self._host.controller
+        if controller is None:
+            on_reply(ErrorCode.NOT_CONTROLLER, None)
+            return
+        permitted = permitted_part(self._access, client, controller.image, request)
+        if isinstance(permitted, ErrorCode):
+            on_reply(permitted, None)
+            return
+        if permitted.is_empty:
+            assert request.api_key is not None
+            on_reply(ErrorCode.NONE, permitted.complete(response_class(request.api_key)()))
+            return
+
+        def on_decided(error: ErrorCode, response: Any) -> None:
+            if response is not None:
+                if isinstance(response, CreateTopicsResponse):
+                    without_configs(self._access, client, response)
+                permitted.complete(response)
+            on_reply(error, response)
+
+        self._decide(permitted.request, on_decided, api_version)
+
+    def _decide(self, request: Message, on_reply: OnReply, api_version: int) -> None:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
@@ -272,6 +323,7 @@ class FeatureUpdate:
 _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
+    UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
     CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
         request, new_topic_ids(), placement_start()
     ),

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import Route
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.client.protocol.versions import KeyedApi
 from fencepost.log.errors import LogError
 from fencepost.machines.driver import Driver
@@ -26,6 +25,7 @@ from fencepost.machines.quorum.inputs import DraftBounds, QuorumRecordsReceived
 from fencepost.machines.quorum.messages import quorum_records_response, unreadable
 from fencepost.machines.quorum.roles import Role
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,

@@ -53,7 +53,8 @@ class TopicKey(Struct, frozen=True):
     topic_id: Uuid
     version: int
     listener_name: str
-    with_operations: bool
+    operations: int
+    """`topic_authorized_operations`, which are the client's."""
 
 
 class _Entry(Struct, frozen=True):

@@ -28,6 +28,7 @@ import random
 from collections import deque
 from typing import Final
 
+from fencepost.addresses import address_text
 from fencepost.broker.cluster.peer_connection import (
     CONNECT_TIMEOUT_S,
     OnFailure,
@@ -139,8 +140,7 @@ class _Peer:
         self._last_failure = ""
 
     def __str__(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return address_text(self._host, self._port)
 
     @property
     def is_in_use(self) -> bool:

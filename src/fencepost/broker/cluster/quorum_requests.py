@@ -11,17 +11,28 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.broker.cluster.forwarding import Forwarder
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.versions import fit
 from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import Permission
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 
-def ask_machine(driver: Driver, context: RequestContext, request: Message) -> None:
-    """Have this node's quorum machine answer with a message."""
+def ask_machine(
+    driver: Driver,
+    access: Access,
+    permission: Permission,
+    context: PendingRequest,
+    request: Message,
+) -> None:
+    """Have this node's quorum machine answer with a message, if the client has the permission."""
+    if refusal := access.refusal(context, permission):
+        context.fail(refusal)
+        return
 
     def on_answer(response: Message) -> None:
         context.reply(fit(response, context.api_version))
@@ -31,7 +42,7 @@ def ask_machine(driver: Driver, context: RequestContext, request: Message) -> No
 
 def forward(
     forwarder: Forwarder,
-    context: RequestContext,
+    context: PendingRequest,
     request: Message,
     refusal: Callable[[ErrorCode], Message],
 ) -> None:

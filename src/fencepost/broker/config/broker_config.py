@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from fencepost.addresses import AddressError, parse_listener
 from fencepost.broker.config.endpoints import (
     WILDCARDS,
     ConnectionLimits,
@@ -45,7 +46,6 @@ from fencepost.log.properties import read_properties
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
-PORT_MAX = 65535
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
 PROTOCOLS_KEY = "listener.security.protocol.map"
 INTER_BROKER_KEY = "inter.broker.listener.name"
@@ -495,19 +495,10 @@ def _without_empty_elements(key: str, text: str) -> str:
 
 
 def _endpoint(key: str, text: str) -> Endpoint:
-    """ "NAME://HOST:PORT", with brackets around an IPv6 address."""
-    allowed = "NAME://HOST:PORT"
-    name, separator, address = text.partition("://")
-    host, colon, port = address.rpartition(":")
-    if not separator or not colon or not name or not port.isdecimal():
-        raise ConfigError(key, text, allowed)
-    if int(port) > PORT_MAX:
-        raise ConfigError(key, text, f"{allowed} with a port from 0 to {PORT_MAX}")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host or "/" in host or "[" in host:
-        raise ConfigError(key, text, allowed + ", with an IPv6 address in brackets")
-    return Endpoint(name.upper(), host, int(port))
+    try:
+        return Endpoint(*parse_listener(text, least_port=0, empty_host=True))
+    except AddressError as error:
+        raise ConfigError(key, text, str(error)) from None
 
 
 def _with_ports(told: list[Endpoint], bound: list[Endpoint]) -> list[Endpoint]:

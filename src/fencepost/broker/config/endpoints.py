@@ -14,6 +14,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from fencepost.addresses import address_text
+
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
 LISTEN_BACKLOG = 512
@@ -37,8 +39,7 @@ class Endpoint(Struct, frozen=True):
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host or '*'}:{self.port}"
+        return address_text(self.host or "*", self.port)
 
     @property
     def local(self) -> str:

@@ -7,6 +7,10 @@ come and go (KIP-853), `eligible.leader.replicas.version` 1 the eligible leader 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
 from msgspec import Struct
 
 
@@ -18,8 +22,8 @@ class Feature(Struct, frozen=True):
     max_level: int
 
 
-METADATA_VERSION = Feature("metadata.version", 7, 30)
-"""7 is 3.3-IV3, the first of KRaft in production; 30 is 4.3-IV0."""
+METADATA_VERSION = Feature("metadata.version", 7, 33)
+"""7 is 3.3-IV3, the first of KRaft in production; 33 is 4.4-IV2."""
 
 KRAFT_VERSION = Feature("kraft.version", 0, 1)
 
@@ -36,3 +40,12 @@ SUPPORTED_FEATURES: tuple[Feature, ...] = (
     METADATA_VERSION,
     TRANSACTION_VERSION,
 )
+
+NEW_CLUSTER_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        **{feature.name: feature.max_level for feature in SUPPORTED_FEATURES},
+        METADATA_VERSION.name: 30,
+    }
+)
+"""The levels of a new cluster if nothing else is said: the newest, but of `metadata.version` 30
+(4.3-IV0), so that nodes of Apache Kafka 4.3 can join it."""

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from fencepost.addresses import AddressError, parse_address
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.quorum.voters import Endpoint as VoterEndpoint, ReplicaKey, Voter, VoterSet
@@ -167,14 +168,10 @@ def _voters(texts: Sequence[str], listener_name: str) -> VoterSet:
 
 
 def _server(key: str, text: str, *, whole: str | None = None, allowed: str = "HOST:PORT") -> Server:
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host or "/" in host or "[" in host:
-        host = ""
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ConfigError(key, text if whole is None else whole, allowed)
-    return Server(host, int(port))
+    try:
+        return Server(*parse_address(text, form=allowed))
+    except AddressError as error:
+        raise ConfigError(key, text if whole is None else whole, str(error)) from None
 
 
 def _list(names: Collection[str]) -> str:

@@ -33,6 +33,9 @@ _NAMES: Final = (
     (28, "4.2-IV0"),
     (29, "4.2-IV1"),
     (30, "4.3-IV0"),
+    (31, "4.4-IV0"),
+    (32, "4.4-IV1"),
+    (33, "4.4-IV2"),
 )
 _BY_LEVEL: Final = dict(_NAMES)
 # Later ones of a release overwrite earlier ones.

@@ -1,6 +1,7 @@
 """The group coordinators of this node, as its configuration wants them.
 
-What they do is `runtime.groups`. Here are their settings, threads for large batches, and a log
+What they do is `runtime.groups`. Here are their settings, threads for large batches and for work of
+decisions, and a log
 that clients cannot fill. The topic is created when the first client asks for a coordinator
 (`find_coordinator`).
 """
@@ -10,14 +11,15 @@ from __future__ import annotations
 import logging
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.groups.background import GroupThreads
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import GroupMemory
-from fencepost.machines.group.records import GroupCodec
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
@@ -38,18 +40,25 @@ class GroupHost(GroupCoordinators):
         cold_reads: ColdReads,
         decompression: Decompression,
     ) -> None:
+        self._threads = GroupThreads(ports.loop)
         self.memory = memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
         groups = group_config(config)
         kind = CoordinatorKind(
-            lambda: GroupCoordinator(groups, memory),
+            lambda: GroupCoordinator(groups, memory, image=lambda: metadata.image),
             GroupCodec(),
             write_timeout_ms=config.get("offsets.commit.timeout.ms"),
             compression=config.get("offsets.topic.compression.codec"),
             read=cold_reads.read,
             decompress=decompression.inline_or_run,
+            elsewhere=self._threads.run,
             on_note=LimitedLog(log, "groups").info,
         )
         super().__init__(config.node_id, ports, metadata, kind)
+
+    def close(self) -> None:
+        """Unload all coordinators, and begin no more work on threads."""
+        super().close()
+        self._threads.close()
 
 
 def group_config(config: BrokerConfig) -> GroupConfig:

@@ -5,8 +5,8 @@ Every request has a place here from its arrival on. An answer whose turn has com
 is what keeps responses in order while a long poll is parked in front of them. An answer may be made
 only when it is its turn, in pieces if that takes long; those behind it wait for it.
 
-Places are taken by `RequestContext`s, and by usual requests (`apis.produce_runs`), of which many
-leave in one go.
+Places are taken by `PendingRequest`s, and by slots of takers (`run_taker`), many of whose answers
+leave in one go. What has been throttled mutes its connection when its answer leaves (KIP-219).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any, Final, Protocol
 
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.output import Output
-from fencepost.broker.net.registry import Pieces
-from fencepost.broker.net.request_context import Buffer, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest
+from fencepost.broker.net.run_taker import RunSlot, RunTaker
+from fencepost.runtime.requests.context import Pieces
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,10 @@ class Client(Protocol):
         """Write what is in the output."""
         ...
 
+    def mute(self, throttle_time_ms: int) -> None:
+        """Take no further requests for so many milliseconds."""
+        ...
+
 
 class Answers:
     """See the module docstring."""
@@ -55,6 +60,7 @@ class Answers:
         "_output",
         "buffered_bytes",
         "frame_bytes",
+        "is_held",
         "waiting",
     )
 
@@ -64,6 +70,8 @@ class Answers:
         self._output = output
         self._is_draining = False
         self._is_making = False
+        self.is_held = False
+        """No answer leaves now."""
         self.waiting: deque[Any] = deque()
         """Requests whose answers have not left, the first of them first."""
         self.frame_bytes = 0
@@ -71,7 +79,7 @@ class Answers:
         self.buffered_bytes = 0
         """What they take up besides, with answers that are known and wait behind others."""
 
-    def add(self, context: RequestContext) -> None:
+    def add(self, context: PendingRequest) -> None:
         """A request has come."""
         self.waiting.append(context)
         self.frame_bytes += context.frame_size_bytes
@@ -80,16 +88,18 @@ class Answers:
         """The request that came last is to be another."""
         self.frame_bytes -= self.waiting.pop().frame_size_bytes
 
-    def stand_in(self, request: Any, make: Callable[[], RequestContext]) -> RequestContext | None:
-        """An ordinary context in the place of a usual request; None if it has none any more."""
-        if request not in self.waiting:
+    def replace_slot(
+        self, slot: RunSlot, make: Callable[[], PendingRequest]
+    ) -> PendingRequest | None:
+        """An ordinary context in the place of a taker's slot; None if it has none any more."""
+        if slot not in self.waiting:
             return None
         context = make()
-        self.waiting[self.waiting.index(request)] = context
+        self.waiting[self.waiting.index(slot)] = context
         return context
 
     def abandon(self) -> None:
-        """Nobody is there to be answered any more."""
+        """The client is gone, and with it the requests."""
         waiting, self.waiting = self.waiting, deque()
         self.drop_buffered()
         for one in waiting:
@@ -105,7 +115,7 @@ class Answers:
         self._host.memory_budget.add_waiting(-self.buffered_bytes)
         self.buffered_bytes = 0
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         """Whether the answer would leave now."""
         return (
             not self._is_making
@@ -115,7 +125,7 @@ class Answers:
 
     def drain(self) -> None:
         """Move answers whose turn has come to the output, up to its high water."""
-        if self._is_draining:
+        if self._is_draining or self.is_held:
             return
         self._is_draining = True
         try:
@@ -123,8 +133,8 @@ class Answers:
             while waiting and waiting[0].answered and not self._client.closed:
                 if output.size_bytes > OUTPUT_HIGH_WATER_BYTES or self._is_making:
                     break
-                if waiting[0].is_usual:
-                    self.put_usual()
+                if (taker := waiting[0].taker) is not None:
+                    self._put_run(taker)
                     continue
                 pieces = waiting[0].take_pieces()
                 if pieces is not None and not self._make(waiting[0], pieces):
@@ -133,33 +143,40 @@ class Answers:
                 self.frame_bytes -= context.frame_size_bytes
                 context.release()
                 self._put(context)
+                if context.throttle_time_ms:
+                    self._client.mute(context.throttle_time_ms)
         finally:
             self._is_draining = False
 
-    def put_next(self, context: RequestContext, parts: list[Buffer]) -> None:
+    def put_next(self, context: PendingRequest, parts: list[Buffer]) -> None:
         """The answer of a request that has come last and `is_next`, without errors: it leaves."""
         came_last = self.waiting.pop()
         assert came_last is context and not self.waiting, "it is the next"
         self.frame_bytes -= context.frame_size_bytes
+        if context.throttle_time_ms:
+            parts = context.with_throttle_time(parts)
+            self._client.mute(context.throttle_time_ms)
         context.leave(parts)
         context.release()
         self._output.put(parts)
 
-    def put_usual(self) -> None:
-        """The answers of usual requests at the front that are known, if there are such."""
-        if not self.waiting or not self.waiting[0].is_usual:
-            return
-        runs = self._host.produce_runs
-        assert runs is not None, "or there are no such requests"
+    def put_run(self) -> None:
+        """The answers of a taker's slots at the front that are known, if there are such."""
+        if self.waiting and (taker := self.waiting[0].taker) is not None:
+            self._put_run(taker)
+
+    def _put_run(self, taker: RunTaker) -> None:
         left_bytes = OUTPUT_HIGH_WATER_BYTES - self._output.size_bytes
-        answers, frame_bytes, timed = runs.take_answers(self.waiting, left_bytes)
+        answers, frame_bytes, timed, throttle_time_ms = taker.take_answers(self.waiting, left_bytes)
         self.frame_bytes -= frame_bytes
         if timed:
-            runs.sent(timed, perf_counter())
+            taker.sent(timed, perf_counter())
         if answers:
             self._output.put([answers])
+        if throttle_time_ms:
+            self._client.mute(throttle_time_ms)
 
-    def _put(self, context: RequestContext) -> None:
+    def _put(self, context: PendingRequest) -> None:
         try:
             parts = context.take_parts()
         except Exception:
@@ -169,12 +186,12 @@ class Answers:
             return
         self._output.put(parts)
 
-    def _make(self, context: RequestContext, pieces: Pieces) -> bool:
+    def _make(self, context: PendingRequest, pieces: Pieces) -> bool:
         """Have an answer made in pieces; whether it is done."""
         self._is_making = not self.work_on(context, pieces, self._made)
         return not self._is_making
 
-    def work_on(self, context: RequestContext, pieces: Pieces, on_done: Callable[[], None]) -> bool:
+    def work_on(self, context: PendingRequest, pieces: Pieces, on_done: Callable[[], None]) -> bool:
         """Work on an answer, as long as the client is there; whether it is done already."""
         lane = self._host.broker_work if self._client.is_broker else self._host.work
         return lane.begin(

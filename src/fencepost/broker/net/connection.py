@@ -2,14 +2,15 @@
 
 Theory of operation
 -------------------
-In. Bytes are received into a scratch buffer that all connections of a node share: frames that are
-whole in it are dispatched on the spot, synchronously, and only an unfinished tail is copied and
-kept by the connection. A frame too big for the scratch buffer gets a buffer of its own that at
-most doubles whenever it is full, up to the frame's end; so a length prefix costs nobody memory that
-has not been sent.
+In. Frames that are whole are dispatched on the spot, synchronously (`dispatch`); what is left is
+kept (`received`).
 
 Out. Every request has a place among the `answers`, in the order of arrival; those whose turn has
 come go to the `output`.
+
+Session. A session (`machines.session`) says how large a frame may be, which requests are let
+through, and who the client is. Listeners are PLAINTEXT, so it is READY from the start, is asked
+nothing further, and the client is ANONYMOUS.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -25,54 +26,50 @@ have `route.max_elements` array elements, because a byte on the wire can become 
 a client that has sent many requests gives the others a turn every `DISPATCH_S`. Long frames of
 several clients are decoded one per turn of the event loop (`runtime.cooperative`). What all
 connections do in one turn has bounds, too (`turn`): beyond them a connection receives, reads and
-writes what is small, and waits with the rest.
-
-Whatever is not a well-formed request of a served version closes the connection with one log line.
-Texts that are not UTF-8 are well-formed, as in Kafka: they have U+FFFD for what cannot be decoded
-(`ReplacedText`), and name what is not there. Where such a text would be stored, and could not come
-back as it was sent, the request is refused: by its handler, or here if it `stores_text`.
+writes what is small, and waits with the rest. No requests are taken from a client that is throttled
+(KIP-219), from when its response says so until the time is over.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import struct
+from collections import deque
+from struct import Struct
 from time import perf_counter
 from typing import Any
 
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
+from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT, Dispatcher
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.memory_budget import OUTGOING_BYTES_MAX
 from fencepost.broker.net.output import Output
-from fencepost.broker.net.registry import API_VERSIONS_KEY, PRODUCE_KEY
-from fencepost.broker.net.remembered_headers import RememberedHeaders
-from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.received import SCRATCH_SIZE_BYTES, SMALL_FRAME_BYTES, Received
+from fencepost.broker.net.registry import Route
+from fencepost.broker.net.run_taker import RunSlot
 from fencepost.broker.net.turn import COUNTED_S, QUANTUM_BYTES, SMALL_BYTES
-from fencepost.broker.net.unsupported_version import unsupported_version_response
-from fencepost.broker.net.writer import Buffer, writer_for
-from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
-from fencepost.wire.message import Message
+from fencepost.broker.net.writer import writer_for
+from fencepost.machines.session import (
+    ClientConnected,
+    ClientDisconnected,
+    DelayElapsed,
+    Disconnect,
+    Principal,
+    Proceed,
+    Refuse,
+    RequestArrived,
+    Session,
+    SessionReaction,
+)
 
-log = logging.getLogger(__name__)
-
-MAX_REQUESTS_IN_FLIGHT = 64
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 BUFFERED_HIGH_WATER_BYTES = 16 * 1024 * 1024
-SCRATCH_SIZE_BYTES = 256 * 1024
-SMALL_FRAME_BYTES = 64 * 1024
-"""A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
-RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
-"""A buffer for long frames up to this size is kept for the next one, until the next sweep."""
 DISPATCH_S = 0.005
 """How long requests of one client that are here are dispatched before others come first. Longer
 than a turn of work in pieces: reading from it stops then, and what has arrived is copied."""
-YOUNGEST_FRAME_S = 0.1
-"""A frame's rate is not told before it is so old."""
 
-_LENGTH = struct.Struct(">i")
-_HEAD = struct.Struct(">hhi")
+_LENGTH = Struct(">i")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -80,35 +77,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Host, listener_name: str) -> None:
         self._listener = listener
-        self._limit_bytes = listener.max_frame_bytes
         self.routes = listener.routes
         self.listener_name = listener_name
         self.client_host = "?"
         self.client_port = 0
         self.closed = self.accepted = self.is_broker = False
         self.last_activity = self.arrived_s = 0.0
-        self._new_context = listener.new_context
+        self._session = Session(listener.session_rules)
         self._transport: Any = None
         self._output: Output
         self._answers: Answers
+        self._dispatcher: Dispatcher
         self._fd = -1
         # in
         self._turn = listener.turn
-        self._scratch = listener.scratch
-        self._tail: Buffer = b""  # the start of a frame, when it is short
-        self._own: bytearray | None = None  # the buffer of a long frame
-        self._own_view = memoryview(b"")
-        self._filled = 0
-        self._frame_began = 0.0
+        self._received = Received(listener.scratch, listener.memory_budget)
         self._reading_paused = self._resume_scheduled = False
         self._dispatching = False
         self._stalled = False  # frames that are here already wait for a bound to clear
-        self._at_work = False  # a handler works in pieces
-        self._waits = False  # too many connections came at once
+        self._waits_until = 0.0  # the loop's time until which no requests are taken
+        self._wait: asyncio.TimerHandle | None = None
+        self._failure_delay: asyncio.TimerHandle | None = None
         self._waits_for_turn = False  # a long frame waits while others are at work
         self._has_turn = False  # and may be decoded now
         self._waits_to_receive = False  # all connections have received much in this turn
-        self._headers = RememberedHeaders()
 
     # -- life ------------------------------------------------------------------------------
 
@@ -123,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         writer = writer_for(transport)
         self._output = Output(transport, writer, host.memory_budget, host.turn, host.loop.time)
         self._answers = Answers(self, host, self._output)
+        self._dispatcher = Dispatcher(self, host, self._answers, self._session, self._now_ms)
+        self._session.step(ClientConnected())
         self.last_activity = host.loop.time()
         self.accepted = self._listener.connected(self)
         if not self.accepted:
@@ -132,9 +126,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: forget what was in flight."""
         self.closed = True
+        self._session.step(ClientDisconnected())
+        for timer in (self._wait, self._failure_delay):
+            if timer is not None:
+                timer.cancel()
         self._output.drop()
-        self._drop_own()
-        self._set_tail(b"")
+        self._received.drop()
         self._answers.abandon()
         if self.accepted:
             self._listener.disconnected(self)
@@ -145,13 +142,23 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def wait(self, wait_s: float) -> None:
-        """Take no requests for so long."""
-        self._waits = True
-        self._listener.loop.call_later(wait_s, self._begin)
+        """Take no requests for so many seconds, or for longer if it waits already."""
+        loop = self._listener.loop
+        until = loop.time() + wait_s
+        if until <= self._waits_until:
+            return
+        if self._wait is not None:
+            self._wait.cancel()
+        self._waits_until = until
+        self._wait = loop.call_later(wait_s, self._end_wait)
 
-    def _begin(self) -> None:
-        self._waits = False
+    def _end_wait(self) -> None:
+        self._wait = None
         self._maybe_resume_reading()
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Take no further requests for so long: the client has its response (KIP-219)."""
+        self.wait(throttle_time_ms / 1000)
 
     def close(self, reason: str) -> None:
         """Disconnect after what is already on its way out, with one log line."""
@@ -164,14 +171,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closed:
             self._listener.disconnect_log.note(self, reason)
         self._output.drop()
-        self._drop_own()
-        self._set_tail(b"")
+        self._received.drop()
         self._answers.drop_buffered()
         self.abort()
 
     def disconnect(self) -> None:
         """Close without a log line; output that is under way is still offered to the client."""
-        self._answers.put_usual()
+        self._answers.put_run()
         self._write_out(is_last=True)
         self.closed = True
         self._transport.close()
@@ -186,17 +192,28 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything here."""
+        """Whether no request waits for its answer, and no answer for the client."""
         return not self._answers.waiting and not self._output
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self._session.principal
+
+    @property
+    def waiting(self) -> deque[Any]:
+        """See `RunConnection`."""
+        return self._answers.waiting
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """See `RunConnection`."""
+        return self._session.frame_bytes_max
 
     @property
     def incoming_rate(self) -> float | None:
         """Bytes per second of the frame that is arriving; None if none is, or we do not read."""
-        arrived_bytes = len(self._tail) if self._own is None else self._filled
-        if not arrived_bytes or self._stalled:
-            return None
-        age_s = self._listener.loop.time() - self._frame_began
-        return arrived_bytes / max(age_s, YOUNGEST_FRAME_S)
+        return None if self._stalled else self._received.rate(self._listener.loop.time())
 
     @property
     def available_bytes(self) -> int:
@@ -232,21 +249,57 @@ class Connection(asyncio.BufferedProtocol):
         return self._output.stalled_since
 
     def sweep(self) -> None:
-        """Called now and then: give back the buffer of a long frame that is done."""
-        if self._own is not None and self._filled == 0:
-            self._drop_own()
+        """Called now and then: give back memory that is not in use."""
+        self._received.sweep()
+
+    def _now_ms(self) -> int:
+        return int(self._listener.loop.time() * 1000)
+
+    # -- the session -----------------------------------------------------------------------
+
+    def admit(self, context: PendingRequest) -> bool:
+        """See `DispatchingConnection`."""
+        reaction = self._session.step(RequestArrived(context.route.api_key, self._now_ms()))
+        if isinstance(reaction, Proceed):
+            return True
+        self._answers.add(context)
+        self._turn_away(context, reaction)
+        return False
+
+    def _turn_away(self, context: PendingRequest, reaction: SessionReaction) -> None:
+        """Refuse a request, or disconnect its client; after a delay, in which nothing is read, so
+        that a client cannot try passwords fast."""
+        delay_ms = 0
+        if isinstance(reaction, Refuse | Disconnect):
+            delay_ms = reaction.delay_ms or 0
+        if delay_ms:
+            self.wait(delay_ms / 1000)
+            self._failure_delay = self._listener.loop.call_later(
+                delay_ms / 1000, lambda: self._end_delay(context, reaction)
+            )
+        elif not self.closed:
+            self._finish_turning_away(context, reaction)
+
+    def _end_delay(self, context: PendingRequest, reaction: SessionReaction) -> None:
+        if not self.closed:
+            self._finish_turning_away(context, reaction)
+
+    def _finish_turning_away(self, context: PendingRequest, reaction: SessionReaction) -> None:
+        if isinstance(reaction, Refuse):
+            context.fail(reaction.error)
+            if reaction.delay_ms is None:
+                return
+            self._answers.drain()
+            reaction = self._session.step(DelayElapsed())
+        if isinstance(reaction, Disconnect):
+            self.close(reaction.reason)
 
     # -- in --------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: behind the unfinished frame."""
         most_bytes = SCRATCH_SIZE_BYTES if self._turn.left_bytes > 0 else SMALL_BYTES
-        if self._own is not None:
-            return self._own_view[self._filled : self._filled + most_bytes]
-        tail = self._tail
-        if tail:
-            self._scratch[: len(tail)] = tail
-        return self._scratch[len(tail) : len(tail) + most_bytes]
+        return self._received.room(most_bytes)
 
     def buffer_updated(self, nbytes: int) -> None:
         """`nbytes` have arrived: dispatch what is whole, keep the rest."""
@@ -254,10 +307,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.last_activity = self._listener.loop.time()
         self.arrived_s = perf_counter()
-        if self._own is not None:
-            view, end = self._own_view, self._filled + nbytes
-        else:
-            view, end = self._scratch, len(self._tail) + nbytes
+        view, end = self._received.add(nbytes)
         self._take(view, end)
         if nbytes >= SMALL_BYTES:
             self._have_received(nbytes)
@@ -286,7 +336,14 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatching = False
         if self.closed:
             return
-        self._keep(view, done, end)
+        self._received.keep(
+            view,
+            done,
+            end,
+            self.last_activity,
+            is_stalled=self._stalled,
+            frame_bytes_max=self._session.frame_bytes_max,
+        )
         if self.closed:  # it was evicted for what it keeps
             return
         self._write_out()
@@ -298,22 +355,23 @@ class Connection(asyncio.BufferedProtocol):
         """Dispatch frames until one is not whole or a bound is met; where that is."""
         start = 0
         self._stalled = False
+        dispatcher, session = self._dispatcher, self._session
         began = now = perf_counter()
         turn_ends = began + max(0.0, min(DISPATCH_S, self._turn.left_s))
         while end - start >= 4:
             if self._blocked() or now > turn_ends:
                 self._stalled = True
                 break
-            done, start = start, self._take_run(view, start, end)
+            done, start = start, dispatcher.take_run(view, start, end)
             if self.closed:
                 return end
             if start > done:
                 now = perf_counter()
                 continue
             (size_bytes,) = _LENGTH.unpack_from(view, start)
-            if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
+            if size_bytes < MIN_FRAME_BYTES or size_bytes > session.frame_bytes_max:
                 first_bytes = bytes(view[start : min(end, start + 16)])
-                self.close(explain_length(size_bytes, self._limit_bytes, first_bytes))
+                self.close(explain_length(size_bytes, session.frame_bytes_max, first_bytes))
                 return end
             frame_end = start + 4 + size_bytes
             if frame_end > end:
@@ -321,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
             if size_bytes > SMALL_FRAME_BYTES and self._must_wait_its_turn(view, start + 4):
                 self._stalled = True
                 break
-            self._dispatch(view[start + 4 : frame_end])
+            dispatcher.dispatch(view[start + 4 : frame_end])
             if self.closed:
                 return end
             start, now = frame_end, perf_counter()
@@ -329,31 +387,12 @@ class Connection(asyncio.BufferedProtocol):
             self._turn.spend_s(now - began)
         return start
 
-    def _take_run(self, view: memoryview, start: int, end: int) -> int:
-        """Take usual Produce requests, as many as stand there together; where they end."""
-        runs, head = self._listener.produce_runs, self._headers.produce_head
-        if runs is None or not head:
-            return start
-        answers = self._answers
-        room = MAX_REQUESTS_IN_FLIGHT - len(answers.waiting)
-        try:
-            start = runs.take(self, answers.waiting, view, start, end, head, room)
-        except Exception:
-            log.exception("Produce from %s failed", self)
-            self.close("Produce failed")
-            return end
-        answers.frame_bytes += runs.latest_bytes
-        return start
-
     def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
-        """Whether a long frame is to be decoded later, because others are at work already.
-
-        Records are not decoded, so Produce is no more work than the number of its partitions.
-        """
+        """Whether a long frame is to be decoded later, because others are at work already."""
         if self._has_turn or not self._listener.work.is_busy:
             self._has_turn = False
             return False
-        if _HEAD.unpack_from(view, start)[0] == PRODUCE_KEY:
+        if self._dispatcher.is_opaque(view, start):
             return False
         self._waits_for_turn = True
         self._listener.work.later(self._turn_came)
@@ -365,164 +404,14 @@ class Connection(asyncio.BufferedProtocol):
         self._has_turn = True
         self._resume_reading()
 
-    def _keep(self, view: memoryview, start: int, end: int) -> None:
-        """Keep view[start:end], the start of a frame (or frames that have to wait)."""
-        left_bytes = end - start
-        if start or (self._own is None and not self._tail):
-            self._frame_began = self.last_activity
-        if self._own is not None:
-            self._keep_in_own(start, end)
-        elif left_bytes <= SMALL_FRAME_BYTES or self._stalled:
-            if left_bytes or self._tail:
-                self._set_tail(bytes(view[start:end]))
-        else:
-            self._set_tail(b"")
-            self._grow(view[start:end])
-
-    def _set_tail(self, tail: Buffer) -> None:
-        """Keep this much of a short frame."""
-        more_bytes = len(tail) - len(self._tail)
-        self._tail = tail
-        if more_bytes:
-            self._listener.memory_budget.add_incoming(more_bytes)
-
-    def _keep_in_own(self, start: int, end: int) -> None:
-        left_bytes = end - start
-        if start and left_bytes:
-            self._own_view[:left_bytes] = self._own_view[start:end]
-        self._filled = left_bytes
-        if not left_bytes and len(self._own_view) > RETAINED_BUFFER_BYTES:
-            self._drop_own()
-        elif start and left_bytes < SMALL_FRAME_BYTES and not self._long_frame_ahead():
-            self._set_tail(bytes(self._own_view[:left_bytes]))
-            self._drop_own()
-        elif left_bytes == len(self._own_view):
-            self._grow(self._own_view)
-
-    def _long_frame_ahead(self) -> bool:
-        """Whether the buffer holds the start of another long frame, or nothing (more may come)."""
-        if self._filled < 4:
-            return True
-        (size_bytes,) = _LENGTH.unpack_from(self._own_view, 0)
-        return bool(size_bytes > SMALL_FRAME_BYTES)
-
-    def _grow(self, content: memoryview) -> None:
-        """Move to a buffer with room for as much again as has arrived, or for the frame."""
-        have_bytes = len(content)
-        (size_bytes,) = _LENGTH.unpack_from(content, 0)
-        frame_bytes = 4 + max(0, min(size_bytes, self._limit_bytes))
-        if frame_bytes <= have_bytes:  # whole frames that wait: reading is paused anyway
-            frame_bytes = have_bytes + SMALL_FRAME_BYTES
-        own = bytearray(min(frame_bytes, 2 * have_bytes))
-        view = memoryview(own)
-        view[:have_bytes] = content
-        more_bytes = len(own) - len(self._own_view)
-        self._own, self._own_view, self._filled = own, view, have_bytes
-        self._listener.memory_budget.add_incoming(more_bytes)
-
-    def _drop_own(self) -> None:
-        self._listener.memory_budget.add_incoming(-len(self._own_view))
-        self._own = None
-        self._own_view = memoryview(b"")
-        self._filled = 0
-
-    def _dispatch(self, frame: memoryview) -> None:
-        """Hand one frame to its handler."""
-        api_key, version, correlation_id = _HEAD.unpack_from(frame, 0)
-        try:
-            route = self.routes[api_key]
-        except KeyError:
-            self.close(f"api key {api_key} (version {version}) is not served here")
-            return
-        except OSError as error:  # a file descriptor is missing to load its module with
-            self.close(f"api key {api_key} (version {version}) cannot be served now: {error}")
-            return
-        context = self._new_context(self, route, version, correlation_id, None, len(frame))
-        if not route.min_version <= version <= route.max_version:
-            self._refuse_version(context)
-            return
-        is_refused = False
-        try:
-            context.client_id, body_start = self._headers.read(frame, route, version)
-            if route.take_bytes is not None and self._take_bytes(context, frame, body_start):
-                return
-            # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
-            # too many with Metadata v13 when it asks for all topics.
-            try:
-                request, _ = route.request_class.read(
-                    frame, body_start, version, max_elements=route.max_elements
-                )
-            except TextDecodeError:
-                request, _ = route.request_class.read_replacing(
-                    frame, body_start, version, max_elements=route.max_elements
-                )
-                is_refused = route.stores_text
-        except DecodeError as error:
-            self.close(f"malformed {route.name} v{version}: {error}")
-            return
-        self._answers.add(context)
-        if is_refused:
-            context.fail(ErrorCode.INVALID_REQUEST)
-            return
-        if api_key != PRODUCE_KEY:
-            self._listener.before_others()
-        try:
-            answer = route.handler(context, request)
-            if isinstance(answer, Message):
-                context.reply(answer)
-            elif answer is not None:
-                self._at_work = not self._answers.work_on(context, answer, self._work_done)
-        except Exception:
-            log.exception("%s v%d from %s failed", route.name, version, self)
-            context.fail()
-
-    def _take_bytes(self, context: RequestContext, frame: memoryview, body_start: int) -> bool:
-        """Whether a request was taken before it is decoded."""
-        answers, route = self._answers, context.route
-        take_bytes = route.take_bytes
-        assert take_bytes is not None, "or nobody asks"
-        answers.add(context)
-        if route.api_key != PRODUCE_KEY:
-            self._listener.before_others()
-        try:
-            taken = take_bytes(context, frame, body_start)
-        except Exception:
-            log.exception("%s v%d from %s failed", route.name, context.api_version, self)
-            context.fail()
-            return True
-        if taken is False:
-            answers.take_back()
-            return False
-        if taken is not True:
-            answers.put_next(context, taken)
-        return True
-
-    def _work_done(self) -> None:
-        """A handler that worked in pieces is through: on to what came behind its request."""
-        self._at_work = False
-        self.flush()
-
-    def _refuse_version(self, context: RequestContext) -> None:
-        """Disconnect, except for ApiVersions, whose v0 answer every client can read (KIP-511)."""
-        route, version = context.route, context.api_version
-        if route.api_key != API_VERSIONS_KEY:
-            self.close(
-                f"{route.name} v{version} is not served here, "
-                f"v{route.min_version} to v{route.max_version} are"
-            )
-            return
-        context.api_version = 0
-        self._answers.add(context)
-        context.reply(unsupported_version_response(route))
-
     # -- bounds ----------------------------------------------------------------------------
 
     def _blocked(self) -> bool:
         answers, output = self._answers, self._output
         return (
             output.is_paused
-            or self._at_work
-            or self._waits
+            or self._dispatcher.at_work
+            or self._wait is not None
             or self._waits_for_turn
             or self._waits_to_receive
             or len(answers.waiting) >= MAX_REQUESTS_IN_FLIGHT
@@ -541,23 +430,20 @@ class Connection(asyncio.BufferedProtocol):
         self._resume_scheduled = False
         if self.closed or not self._reading_paused or self._blocked():
             return
-        if self._own is not None:
-            self._take(self._own_view, self._filled)
-        elif self._tail:
-            tail = self._tail
-            self._set_tail(b"")
-            self._take(memoryview(bytearray(tail)), len(tail))
+        kept = self._received.take_kept()
+        if kept is not None:
+            self._take(*kept)
         if not self.closed and not self._resume_scheduled and not self._blocked():
             self._reading_paused = False
             self._transport.resume_reading()
 
     # -- out -------------------------------------------------------------------------------
 
-    def is_next(self, context: RequestContext) -> bool:
+    def is_next(self, context: PendingRequest) -> bool:
         """See `Replier`."""
         return not self.closed and self._answers.is_next(context)
 
-    def settled(self, context: RequestContext) -> None:
+    def settled(self, context: PendingRequest) -> None:
         """An answer is known: send it, and those behind it that are known, if it is its turn."""
         answers = self._answers
         waiting = answers.waiting
@@ -572,28 +458,15 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.flush_soon(self)
 
     def answers_known(self) -> None:
-        """Answers to usual requests are known: they leave when it is their turn."""
+        """Answers to requests of a run are known: they leave when it is their turn."""
         if self._dispatching:
             self._answers.drain()
         elif not self.closed:
             self._listener.flush_soon(self)
 
-    def stand_in(self, request: Any) -> RequestContext | None:
-        """An ordinary context in the place of a usual request; None if the client is gone."""
-        if self.closed:
-            return None
-        version = request.version
-        return self._answers.stand_in(
-            request,
-            lambda: self._listener.context_again(
-                self,
-                self.routes[PRODUCE_KEY],
-                version,
-                request.correlation_id,
-                self._headers.client_id(PRODUCE_KEY, version),
-                request.frame_size_bytes,
-            ),
-        )
+    def replace_slot(self, slot: RunSlot, route: Route) -> PendingRequest | None:
+        """An ordinary context in the place of a taker's slot; None if the client is gone."""
+        return None if self.closed else self._dispatcher.replace_slot(slot, route)
 
     def add_buffered(self, size_bytes: int) -> None:
         """A request that waits takes so much more (or less) memory; may cost the connection."""

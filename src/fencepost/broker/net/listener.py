@@ -34,14 +34,15 @@ from collections.abc import Callable
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
-from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
+from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.host import ProduceRuns
 from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.broker.net.turn import Turn
+from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Listener:
         self.limits = limits
         self.count = ConnectionCount() if count is None else count
         self._left_free = left_free
-        self.max_frame_bytes = limits.max_frame_bytes
+        self.session_rules = SessionRules(limits.max_frame_bytes)
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.connections: set[Connection] = set()
         self.memory_budget = MemoryBudget(
@@ -97,17 +98,14 @@ class Listener:
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
         self.before_others: Callable[[], None] = lambda: None
-        """Called before a request is handled that is not Produce: what producers have sent is
-        collected, and takes effect before whatever comes behind it."""
+        """See `Host`: before a request of another API, what was collected takes effect."""
         self.after_read: Callable[[int], None] = lambda reader: None
         """Called when what has arrived on a connection, given by its `id`, has been handled."""
         self.counts = ConnectionCounts()
-        self.new_context: Callable[..., RequestContext] = RequestContext
-        """Makes what stands for a request until it is answered."""
-        self.context_again: Callable[..., RequestContext] = RequestContext
+        self.new_context: Callable[..., PendingRequest] = PendingRequest
+        """Makes the context of a request."""
+        self.context_again: Callable[..., PendingRequest] = PendingRequest
         """The same for a request that was counted already."""
-        self.produce_runs: ProduceRuns | None = None
-        """Takes usual Produce requests, if anybody does."""
         self.request_metrics: RequestMetrics | None = None
         self.work = work
         self.broker_work = work.beside()

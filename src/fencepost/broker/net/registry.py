@@ -10,7 +10,7 @@ A node has listeners of two kinds, for clients (`BROKER`) and for the quorum (`C
 API is served on those that `handles` names. The same API may mean different things on them, and has
 two handlers then (Fetch reads topics from a broker, the metadata log from a controller).
 
-A handler is called synchronously from the bytes' arrival with a `RequestContext`, the decoded
+A handler is called synchronously from the bytes' arrival with a `PendingRequest`, the decoded
 request, and the parts of the node that it needs: these are its keyword-only parameters, each with
 the part's class for its annotation, or a named tuple of parts. They are given out when the first
 request of the API comes and the handler's module is loaded (`Routes`), so a handler's signature
@@ -41,52 +41,42 @@ good until the handler returns. Everything else in a request is the handler's to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from functools import partial
 from importlib import import_module
-from inspect import Parameter, isgeneratorfunction, signature
-from typing import Any, Final, Protocol, get_type_hints
+from inspect import isgeneratorfunction
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost.broker.net.run_taker import RunTaker
 from fencepost.broker.net.served import (
     BROKER as BROKER,
     CONTROLLER as CONTROLLER,
     SERVED_BY_KIND,
     Served,
 )
-from fencepost.runtime import cooperative
+from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.parts import Parts, bind_parts
 from fencepost.wire.message import Message
 from fencepost.wire.types import Buffer
 
-Pieces = cooperative.Pieces[Message | None]
 Handler = Callable[..., Message | Pieces | None]
-"""Takes a RequestContext, the request, and parts of the node by keyword."""
+"""Takes a PendingRequest, the request, and parts of the node by keyword."""
 BytesHandler = Callable[..., bool | list[Buffer]]
-"""Takes a RequestContext, a frame, where the body starts in it, and parts of the node by keyword.
+"""Takes a PendingRequest, a frame, where the body starts in it, and parts of the node by keyword.
 Says whether it has taken the request; if not, nothing has happened. What it returns instead is the
 answer to a request that `is_next`, as `reply_without_errors` takes it."""
+RunTakerFactory = Callable[..., RunTaker | None]
+"""Takes parts of the node by keyword; returns what takes runs of a route's requests, or None where
+that is not possible (without the compiled module)."""
 
 HANDLERS: Final = "fencepost.broker.apis."
 """The package of the handlers, which are above this room: it loads them by name."""
-PRODUCE_KEY: Final = 0
 API_VERSIONS_KEY: Final = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
 WHOLE_REQUEST_ELEMENTS_MAX = 20_000
 """The same for requests that are decided in one go, not in pieces."""
-
-
-class Parts(Protocol):
-    """The parts of a node that handlers may ask for, by their classes or protocols."""
-
-    def __contains__(self, kind: Any, /) -> bool:
-        """Whether there is such a part."""
-        ...
-
-    def __getitem__(self, kind: Any, /) -> object:
-        """The part, which there must be."""
-        ...
 
 
 class Route(Struct, frozen=True):
@@ -106,6 +96,15 @@ class Route(Struct, frozen=True):
     """Whether the handler returns before it is through, when there is much to do."""
     take_bytes: BytesHandler | None = None
     """What is asked first, before the request is decoded."""
+    run_taker: RunTaker | None = None
+    """What is offered several requests, before they are looked at one by one."""
+    make_run_taker: RunTakerFactory | None = None
+    """What makes it of the node's parts."""
+    is_opaque: bool = False
+    """Whether requests carry bytes that are not decoded: a long one is not much work."""
+    is_collected: bool = False
+    """Whether what requests bring is collected, and takes effect together; at the latest before a
+    request of another API is handled."""
     unstable_max_version: int | None = None
     """The highest version with `unstable.api.versions.enable`, if that is another one."""
 
@@ -134,6 +133,9 @@ def handles(
     in_pieces: bool = False,
     stores_text: bool = False,
     take_bytes: BytesHandler | None = None,
+    run_taker: RunTakerFactory | None = None,
+    is_opaque: bool = False,
+    is_collected: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class`.
 
@@ -144,7 +146,8 @@ def handles(
     handler does with `in_pieces`, if it returns the pieces of whatever may be much. `listeners` are
     the kinds of listeners that serve it. With `stores_text` requests with a text that is not UTF-8
     are INVALID_REQUEST: it would be stored, and could not come back as it was sent. `take_bytes` is
-    asked first about each request, before it is decoded.
+    asked first about each request, before it is decoded; what `run_taker` makes is offered several,
+    before that. `is_opaque` and `is_collected` as in `Route`.
     """
     api_key = request_class.api_key
     assert api_key is not None
@@ -152,7 +155,7 @@ def handles(
     def register(handler: Handler) -> Handler:
         works_in_pieces = in_pieces or isgeneratorfunction(handler)
         is_whole = BROKER in listeners and not works_in_pieces
-        usual_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
+        default_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
         for kind in listeners:
             served = SERVED_BY_KIND[kind][api_key]
             _check_versions(served, request_class)
@@ -166,10 +169,13 @@ def handles(
                 max_version=served.max_version,
                 advertised_min_version=served.advertised_min_version,
                 handler=handler,
-                max_elements=usual_max if max_elements is None else max_elements,
+                max_elements=default_max if max_elements is None else max_elements,
                 in_pieces=works_in_pieces,
                 stores_text=stores_text,
                 take_bytes=take_bytes,
+                make_run_taker=run_taker,
+                is_opaque=is_opaque,
+                is_collected=is_collected,
                 unstable_max_version=served.unstable,
             )
         return handler
@@ -183,10 +189,6 @@ def _check_versions(served: Served, request_class: type[Message]) -> None:
     assert served.unstable is None or (
         request_class.latest_unstable and served.unstable == request_class.max_version == high + 1
     )
-
-
-class MissingPartError(Exception):
-    """A handler needs what the node of its listener does not have, or make: a mistake of ours."""
 
 
 class Routes(MutableMapping[int, Route]):
@@ -253,27 +255,11 @@ def served_routes(kind: str, parts: Parts, *, unstable: bool = False) -> Routes:
 def bind_route(route: Route, parts: Parts, *, unstable: bool = False) -> Route:
     """The route with handlers that have what they need. MissingPartError if `parts` lacks it."""
     highest = route.unstable_max_version if unstable else None
+    make_taker = None if route.make_run_taker is None else bind_parts(route.make_run_taker, parts)
     return replace(
         route,
-        handler=_bind(route.handler, parts),
-        take_bytes=None if route.take_bytes is None else _bind(route.take_bytes, parts),
+        handler=bind_parts(route.handler, parts),
+        run_taker=None if make_taker is None else make_taker(),
+        take_bytes=None if route.take_bytes is None else bind_parts(route.take_bytes, parts),
         max_version=route.max_version if highest is None else highest,
     )
-
-
-def _bind(handler: Callable[..., Any], parts: Parts) -> Callable[..., Any]:
-    given = {}
-    for name, parameter in signature(handler, eval_str=True).parameters.items():
-        if parameter.kind is Parameter.KEYWORD_ONLY:
-            given[name] = _find_part(parameter.annotation, parts, handler.__module__)
-    return partial(handler, **given) if given else handler
-
-
-def _find_part(wanted: Any, parts: Parts, whose: str) -> object:
-    """A part of the node, or the named tuple of parts that is wanted."""
-    if isinstance(wanted, type) and issubclass(wanted, tuple):
-        make: Callable[..., object] = wanted
-        return make(*(_find_part(one, parts, whose) for one in get_type_hints(wanted).values()))
-    if wanted not in parts:
-        raise MissingPartError(f"{whose} needs {wanted!r}")
-    return parts[wanted]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.broker.net.registry import PRODUCE_KEY, Route
+from fencepost.broker.net.registry import Route
+from fencepost.broker.net.run_taker import RunTaker
 from fencepost.wire.frame import read_request_header
 
 REMEMBERED_BYTES: Final = 256
@@ -21,13 +22,17 @@ _START: Final = 8
 class RememberedHeaders:
     """Those of one connection."""
 
-    __slots__ = ("_known", "produce_head")
+    __slots__ = ("_known", "run_head", "run_name", "taker")
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[bytes, str | None]] = {}
-        self.produce_head = b""
-        """How the latest kind of Produce request begins: API key, version, and what follows behind
-        the correlation id; empty if there was none, or it is too long to be remembered."""
+        self.taker: RunTaker | None = None
+        """Of the route whose header was remembered last of those that have one."""
+        self.run_head = b""
+        """How requests begin that it may take: API key, version, and what follows behind the
+        correlation id."""
+        self.run_name = ""
+        """Of their API."""
 
     def client_id(self, api_key: int, version: int) -> str | None:
         """What the client has called itself in the latest of such requests."""
@@ -43,6 +48,7 @@ class RememberedHeaders:
         if body_start - _START <= REMEMBERED_BYTES:
             start = bytes(frame[_START:body_start])
             self._known[route.api_key, version] = start, header.client_id
-            if route.api_key == PRODUCE_KEY:
-                self.produce_head = bytes(frame[:4]) + start
+            if route.run_taker is not None:
+                self.taker, self.run_name = route.run_taker, route.name
+                self.run_head = bytes(frame[:4]) + start
         return header.client_id, body_start

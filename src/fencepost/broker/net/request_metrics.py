@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-A listener that is watched has a `RequestMetrics`, whose contexts take the place of the usual ones.
-Where nobody watches nothing is measured. Every request is counted; times are taken of each as long
+A listener that is watched has a `RequestMetrics`, whose contexts take the place of plain ones.
+An unwatched listener measures nothing. Every request is counted; times are taken of each as long
 as there are few, and of one in `TIMED_ONE_IN` of an API that is asked often, which counts as many.
 
 The time of a request has four parts, which add up to its total; they have the names of Kafka's
@@ -32,8 +32,9 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from fencepost.broker.loop.distribution import FRESH_MAX, Distribution
-from fencepost.broker.net.registry import BytesHandler, Handler, Pieces, Route
-from fencepost.broker.net.request_context import Buffer, Replier, RequestContext
+from fencepost.broker.net.pending_request import Buffer, PendingRequest, Replier
+from fencepost.broker.net.registry import BytesHandler, Handler, Route
+from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.message import Message, Struct
 
 ALL_TIMED_UP_TO: Final = 100
@@ -155,11 +156,12 @@ class RequestMetrics:
 
     def watch(self, route: Route) -> Route:
         """The route, with handlers that say when they begin and return."""
-        take_bytes = route.take_bytes
+        take_bytes, run_taker = route.take_bytes, route.run_taker
         return replace(
             route,
             handler=_timed(route.handler),
             take_bytes=None if take_bytes is None else _timed_bytes(take_bytes),
+            run_taker=None if run_taker is None else run_taker.counted_by(self.of(route)),
         )
 
     def new_context(
@@ -170,7 +172,7 @@ class RequestMetrics:
         correlation_id: int,
         client_id: str | None = None,
         frame_size_bytes: int = 0,
-    ) -> RequestContext:
+    ) -> PendingRequest:
         """The context of a request, which is counted here."""
         api, arrived_s = self.of(route), connection.arrived_s
         number = api.number_before(arrived_s) + 1
@@ -196,7 +198,7 @@ class RequestMetrics:
         correlation_id: int,
         client_id: str | None = None,
         frame_size_bytes: int = 0,
-    ) -> RequestContext:
+    ) -> PendingRequest:
         """The context of a request that was counted already: its answer is, its time is not."""
         counted = _Counted(
             connection, route, api_version, correlation_id, client_id, frame_size_bytes
@@ -222,20 +224,20 @@ class WatchedConnection(Replier, Protocol):
         ...
 
 
-class _Counted(RequestContext):
+class _Counted(PendingRequest):
     """A request whose answer is counted."""
 
     __slots__ = ("api",)
     api: ApiMetrics
 
     def reply_without_errors(self, *parts: Buffer) -> None:
-        """See `RequestContext`."""
+        """See `PendingRequest`."""
         if not self._gone:
             self.api.answered_without_errors(1, sum(map(len, parts)))
         super().reply_without_errors(*parts)
 
     def leave(self, parts: list[Buffer]) -> None:
-        """See `RequestContext`."""
+        """See `PendingRequest`."""
         self.api.answered_without_errors(1, sum(map(len, parts)))
         self.answered = True
 
@@ -249,7 +251,7 @@ class _Counted(RequestContext):
     def _encode(self, message: Message) -> list[Buffer]:
         api = self.api
         api.answering(message)
-        parts = RequestContext._encode(self, message)
+        parts = PendingRequest._encode(self, message)
         api.response_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         return parts
 
@@ -266,31 +268,31 @@ class _Timed(_Counted):
     weight: int
 
     def answering(self, pieces: Pieces) -> Pieces:
-        """See `RequestContext`: the handler has not returned before the pieces are done."""
+        """See `PendingRequest`: the handler has not returned before the pieces are done."""
         yield from super().answering(pieces)
         self.handled_s = perf_counter()
         return None
 
     def reply_now(self, make: Callable[[], Message | Pieces | list[Buffer]]) -> None:
-        """See `RequestContext`: what it waited for is there, and it is the next to be sent."""
+        """See `PendingRequest`: what it waited for is there, and it is the next to be sent."""
         self.answered_s = self.sending_s = perf_counter()
         super().reply_now(make)
 
     def leave(self, parts: list[Buffer]) -> None:
-        """See `RequestContext`: its handler has made the answer, and did not wait."""
+        """See `PendingRequest`: its handler has made the answer, and did not wait."""
         super().leave(parts)
         if self.began_s:
             times_s = (self.began_s - self.arrived_s, perf_counter() - self.began_s, 0.0, 0.0)
             self.api.done(times_s, self.weight)
 
     def take_pieces(self) -> Pieces | None:
-        """See `RequestContext`: this answer is the next to be sent, since the first call."""
+        """See `PendingRequest`: this answer is the next to be sent, since the first call."""
         if not self.sending_s:
             self.sending_s = perf_counter()
         return super().take_pieces()
 
     def take_parts(self) -> list[Buffer]:
-        """See `RequestContext`: the answer leaves."""
+        """See `PendingRequest`: the answer leaves."""
         parts = super().take_parts()
         began_s, answered_s, sending_s = self.began_s, self.answered_s, self.sending_s
         if began_s:
@@ -314,7 +316,7 @@ class _Timed(_Counted):
 def _timed(handler: Handler) -> Handler:
     """The handler, with its context told when it begins and returns."""
 
-    def handle(context: RequestContext, request: Message) -> Message | Pieces | None:
+    def handle(context: PendingRequest, request: Message) -> Message | Pieces | None:
         if type(context) is not _Timed:
             return handler(context, request)
         context.began_s = perf_counter()
@@ -330,7 +332,7 @@ def _timed_bytes(take: BytesHandler) -> BytesHandler:
     """The same for what takes a request from its bytes."""
 
     def take_bytes(
-        context: RequestContext, frame: memoryview, body_start: int
+        context: PendingRequest, frame: memoryview, body_start: int
     ) -> bool | list[Buffer]:
         if type(context) is not _Timed:
             return take(context, frame, body_start)

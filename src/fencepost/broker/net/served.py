@@ -1,7 +1,10 @@
-"""What is served, in which versions, on which listeners: the one list, and what ApiVersions says.
+"""What is served, in which versions, on which listeners, and to which clients.
 
-A row names the module under `broker/apis/` that has the handler, which is loaded when the first
-request comes: a start does not wait for sixty modules, most of which a broker may never need.
+The one list of APIs: ApiVersions answers from it. The last column has the permissions that an API
+asks a client for; the handler says what a client without one is answered.
+
+A row names the module under `broker/apis/` that registers the handler. It is loaded when the first
+request arrives: a start does not wait for sixty modules, most of which a broker may never need.
 """
 
 from __future__ import annotations
@@ -10,6 +13,34 @@ from importlib.util import find_spec
 from typing import Final
 
 from msgspec import Struct
+
+from fencepost.runtime.requests.permissions import (
+    ALTER_CLUSTER,
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC,
+    ALTER_TOPIC_CONFIGS,
+    CLUSTER_ACTION,
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DELETE_CLUSTER,
+    DELETE_GROUP,
+    DELETE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_TRANSACTIONAL_ID,
+    IDEMPOTENT_WRITE,
+    READ_GROUP,
+    READ_TOPIC,
+    TWO_PHASE_COMMIT,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+    Permission,
+)
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -28,6 +59,10 @@ class Served(Struct, frozen=True):
     listeners: tuple[str, ...] = (BROKER,)
     advertise_from: int | None = None
     """A lower minimum to advertise than is served (Produce, KAFKA-18659)."""
+    asks: tuple[Permission, ...] = ()
+    """The permissions that Kafka asks a client for, each for the resources that the request is
+    about; empty: the API is for every client. A handler asks `runtime.requests.access` for no
+    others. Those of offsets and listings of groups, and some of transactions, do not ask yet."""
     unstable: int | None = None
     """The version behind `versions`, which Kafka may still change: it is served with
     `unstable.api.versions.enable` alone."""
@@ -49,79 +84,128 @@ class Served(Struct, frozen=True):
 
 
 SERVED: Final = (
-    Served(0, "produce", "3-13", advertise_from=0),
-    Served(1, "fetch", "4-18"),
-    Served(1, "raft_fetch", "4-18", listeners=(CONTROLLER,)),
-    Served(2, "list_offsets", "1-11"),
-    Served(3, "metadata", "0-13"),
-    Served(8, "offset_commit", "2-10"),
-    Served(9, "offset_fetch", "1-10"),
-    Served(10, "find_coordinator", "0-6"),
-    Served(11, "join_group", "0-9"),
-    Served(12, "heartbeat", "0-4"),
-    Served(13, "leave_group", "0-5"),
-    Served(14, "sync_group", "0-5"),
-    Served(15, "describe_groups", "0-6"),
-    Served(16, "list_groups", "0-5"),
+    Served(0, "produce", "3-13", advertise_from=0, asks=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC)),
+    Served(1, "fetch", "4-18", asks=(READ_TOPIC, CLUSTER_ACTION)),
+    Served(1, "raft_fetch", "4-18", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(2, "offsets", "1-11", asks=(DESCRIBE_TOPIC,)),
+    Served(
+        3, "metadata", "0-13", asks=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER)
+    ),
+    Served(8, "groups", "2-10", asks=(READ_GROUP, READ_TOPIC)),
+    Served(9, "groups", "1-10", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
+    Served(
+        10,
+        "find_coordinator",
+        "0-6",
+        asks=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
+    ),
+    Served(11, "groups", "0-9", asks=(READ_GROUP,)),
+    Served(12, "groups", "0-4", asks=(READ_GROUP,)),
+    Served(13, "groups", "0-5", asks=(READ_GROUP,)),
+    Served(14, "groups", "0-5", asks=(READ_GROUP,)),
+    Served(15, "group_administration", "0-6", asks=(DESCRIBE_GROUP,)),
+    Served(16, "group_administration", "0-5", asks=(DESCRIBE_CLUSTER, DESCRIBE_GROUP)),
     Served(17, "sasl", "0-1", listeners=BOTH),
-    Served(18, "api_versions", "0-4", listeners=BOTH),
-    Served(19, "create_topics", "2-7", listeners=BOTH),
-    Served(20, "delete_topics", "1-6", listeners=BOTH),
-    Served(21, "delete_records", "0-2"),
-    Served(22, "init_producer_id", "0-5", unstable=6),
-    Served(23, "offset_for_leader_epoch", "2-4"),
-    Served(24, "add_partitions_to_txn", "0-5"),
-    Served(25, "add_offsets_to_txn", "0-4"),
-    Served(26, "end_txn", "0-5"),
-    Served(27, "write_txn_markers", "1-2"),
-    Served(28, "txn_offset_commit", "0-5"),
-    Served(29, "acls", "1-3", listeners=BOTH),
-    Served(30, "acls", "1-3", listeners=BOTH),
-    Served(31, "acls", "1-3", listeners=BOTH),
-    Served(32, "describe_configs", "1-4", listeners=BOTH),
-    Served(33, "alter_configs", "0-2", listeners=BOTH),
-    Served(34, "alter_replica_log_dirs", "1-2"),
-    Served(35, "describe_log_dirs", "1-5"),
+    Served(18, "api_versions", "0-5", listeners=BOTH),
+    Served(
+        19,
+        "create_topics",
+        "2-7",
+        listeners=BOTH,
+        asks=(CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
+    ),
+    Served(
+        20,
+        "delete_topics",
+        "1-6",
+        listeners=BOTH,
+        asks=(DELETE_CLUSTER, DESCRIBE_TOPIC, DELETE_TOPIC),
+    ),
+    Served(21, "offsets", "0-2", asks=(DELETE_TOPIC,)),
+    Served(
+        22,
+        "transactions",
+        "0-5",
+        unstable=6,
+        asks=(WRITE_TRANSACTIONAL_ID, TWO_PHASE_COMMIT, IDEMPOTENT_WRITE, WRITE_TOPIC),
+    ),
+    Served(23, "offsets", "2-4", asks=(CLUSTER_ACTION, DESCRIBE_TOPIC)),
+    Served(
+        24,
+        "transactions",
+        "0-5",
+        asks=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION),
+    ),
+    Served(25, "transactions", "0-4", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP)),
+    Served(26, "transactions", "0-5", asks=(WRITE_TRANSACTIONAL_ID,)),
+    Served(27, "transactions", "1-2", asks=(ALTER_CLUSTER, CLUSTER_ACTION)),
+    Served(28, "transactions", "0-5", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)),
+    Served(29, "acls", "1-3", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
+    Served(30, "acls", "1-3", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(31, "acls", "1-3", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(
+        32,
+        "describe_configs",
+        "1-4",
+        listeners=BOTH,
+        asks=(DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTER_CONFIGS),
+    ),
+    Served(
+        33,
+        "alter_configs",
+        "0-2",
+        listeners=BOTH,
+        asks=(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, CLUSTER_ACTION),
+    ),
+    Served(34, "alter_replica_log_dirs", "1-2", asks=(ALTER_CLUSTER,)),
+    Served(35, "describe_log_dirs", "1-5", asks=(DESCRIBE_CLUSTER,)),
     Served(36, "sasl", "0-2", listeners=BOTH),
-    Served(37, "create_partitions", "0-3", listeners=BOTH),
+    Served(37, "create_partitions", "0-3", listeners=BOTH, asks=(ALTER_TOPIC,)),
     Served(38, "delegation_tokens", "1-3", listeners=BOTH),
     Served(39, "delegation_tokens", "1-2", listeners=BOTH),
     Served(40, "delegation_tokens", "1-2", listeners=BOTH),
     Served(41, "delegation_tokens", "1-3", listeners=BOTH),
-    Served(42, "delete_groups", "0-2"),
-    Served(43, "elect_leaders", "0-2", listeners=BOTH),
-    Served(44, "incremental_alter_configs", "0-1", listeners=BOTH),
-    Served(45, "alter_partition_reassignments", "0-1", listeners=BOTH),
-    Served(46, "list_partition_reassignments", "0", listeners=BOTH),
-    Served(47, "offset_delete", "0"),
-    Served(48, "client_quotas", "0-1"),
-    Served(49, "client_quotas", "0-1", listeners=BOTH),
-    Served(50, "scram_credentials", "0", listeners=BOTH),
-    Served(51, "scram_credentials", "0", listeners=BOTH),
-    Served(52, "vote", "0-2", listeners=(CONTROLLER,)),
-    Served(53, "begin_quorum_epoch", "0-1", listeners=(CONTROLLER,)),
-    Served(54, "end_quorum_epoch", "0-1", listeners=(CONTROLLER,)),
-    Served(55, "describe_quorum", "0-2", listeners=BOTH),
-    Served(56, "alter_partition", "2-3", listeners=(CONTROLLER,)),
-    Served(57, "update_features", "0-2", listeners=BOTH),
-    Served(58, "envelope", "0", listeners=(CONTROLLER,)),
-    Served(59, "fetch_snapshot", "0-1", listeners=(CONTROLLER,)),
-    Served(60, "describe_cluster", "0-2", listeners=BOTH),
-    Served(61, "describe_producers", "0"),
-    Served(62, "broker_registration", "0-4", listeners=(CONTROLLER,)),
-    Served(63, "broker_heartbeat", "0-2", listeners=(CONTROLLER,)),
-    Served(64, "unregister_broker", "0", listeners=BOTH),
-    Served(65, "describe_transactions", "0"),
-    Served(66, "list_transactions", _LIST_TRANSACTIONS),
-    Served(67, "allocate_producer_ids", "0", listeners=(CONTROLLER,)),
-    Served(68, "consumer_group_heartbeat", "0-1"),
-    Served(70, "controller_registration", "0", listeners=(CONTROLLER,)),
-    Served(73, "assign_replicas_to_dirs", "0", listeners=(CONTROLLER,)),
-    Served(74, "list_config_resources", "0-1"),
-    Served(75, "describe_topic_partitions", "0"),
-    Served(80, "add_raft_voter", "0-1", listeners=BOTH),
-    Served(81, "remove_raft_voter", "0", listeners=BOTH),
-    Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,)),
+    Served(42, "group_administration", "0-2", asks=(DELETE_GROUP,)),
+    Served(43, "elect_leaders", "0-2", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(
+        44,
+        "incremental_alter_configs",
+        "0-1",
+        listeners=BOTH,
+        asks=(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, CLUSTER_ACTION),
+    ),
+    Served(45, "alter_partition_reassignments", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(46, "list_partition_reassignments", "0", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
+    Served(47, "group_administration", "0", asks=(DELETE_GROUP, READ_TOPIC)),
+    Served(48, "client_quotas", "0-1", asks=(DESCRIBE_CLUSTER_CONFIGS,)),
+    Served(49, "client_quotas", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER_CONFIGS,)),
+    Served(50, "scram_credentials", "0", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
+    Served(51, "scram_credentials", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(52, "vote", "0-2", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(53, "begin_quorum_epoch", "0-1", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(54, "end_quorum_epoch", "0-1", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(55, "describe_quorum", "0-2", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
+    Served(56, "alter_partition", "2-3", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(57, "update_features", "0-2", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(58, "envelope", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(59, "fetch_snapshot", "0-1", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(60, "describe_cluster", "0-2", listeners=BOTH, asks=(DESCRIBE_CLUSTER, ALTER_CLUSTER)),
+    Served(61, "describe_producers", "0", asks=(READ_TOPIC,)),
+    Served(62, "broker_registration", "0-4", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(63, "broker_heartbeat", "0-2", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(64, "unregister_broker", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(65, "describe_transactions", "0", asks=(DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC)),
+    Served(66, "list_transactions", _LIST_TRANSACTIONS, asks=(DESCRIBE_TRANSACTIONAL_ID,)),
+    Served(67, "allocate_producer_ids", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(68, "consumer_group_heartbeat", "0-1", asks=(READ_GROUP, DESCRIBE_TOPIC)),
+    Served(70, "controller_registration", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(73, "assign_replicas_to_dirs", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(74, "list_config_resources", "0-1", asks=(DESCRIBE_CLUSTER_CONFIGS,)),
+    Served(75, "describe_topic_partitions", "0", asks=(DESCRIBE_TOPIC,)),
+    Served(80, "add_raft_voter", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(81, "remove_raft_voter", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
+    Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(94, "unregister_controller", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
 )
 
 SERVED_BY_KIND: Final = {

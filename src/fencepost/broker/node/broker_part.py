@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.batch import backend
-from fencepost.broker.apis.produce_runs import ProduceRuns
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -25,12 +22,9 @@ from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import BROKER, Parts, served_routes
-from fencepost.broker.node.coordinators_on_demand import CoordinatorsOnDemand
+from fencepost.broker.net.registry import BROKER, served_routes
 from fencepost.broker.node.core import NodeCore
-from fencepost.broker.node.fetchers_on_demand import FetchersOnDemand
-from fencepost.broker.node.on_demand import ClosableOnDemand, OnDemand, PartsOnDemand
-from fencepost.broker.node.verification_on_demand import VerificationOnDemand
+from fencepost.broker.node.late_parts import HandlerParts, LateParts
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
@@ -40,33 +34,31 @@ from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
-from fencepost.runtime.clock import Clocks
+from fencepost.runtime.clock import Clocks, SystemWorkClock, WorkClock
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.halted import HaltedReplicas
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
+from fencepost.runtime.requests.parts import (
+    BatchDecompression,
+    ClusterMetadata,
+    InternalTopicCreation,
+    Parts,
+)
 from fencepost.runtime.transactional_writes import TransactionalWrites
 
 if TYPE_CHECKING:
-    from fencepost.broker.cluster.broker_channel import BrokerChannel
-    from fencepost.broker.cluster.encoded_topics import EncodedTopics
     from fencepost.broker.metrics.verifications import Verifications
     from fencepost.broker.node.coordinators import Coordinators
-    from fencepost.broker.node.fetch_serving import FetchServing
-    from fencepost.broker.node.fetchers import Fetchers
-    from fencepost.broker.node.verification import Verification
-    from fencepost.broker.storage.cold_reads import ColdReads
     from fencepost.runtime.delayed_fetches import FetchHost
     from fencepost.runtime.log_dir_moves import LogDirMoves
-    from fencepost.runtime.verification import OnResponse as OnVerified
-    from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 log = logging.getLogger(__name__)
 
 CORDONED_KEY: Final = "cordoned.log.dirs"
-MOVES_RATE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 SHUTDOWN_TIMEOUT_S: Final = 300.0
 """For the whole controlled shutdown, as in Kafka; whoever still waits then is not waited for."""
 VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
@@ -77,6 +69,7 @@ class BrokerPart:
 
     following: InOrder
     replicas: ReplicaManager
+    partitions: PartitionAccess
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -102,33 +95,32 @@ class BrokerPart:
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
         self._has_caught_up = False
-        self._fetch_serving = OnDemand(self._make_fetch_serving)
-        self._moves = ClosableOnDemand(self._make_moves)
-        self._cold_reads = ClosableOnDemand(self._make_cold_reads)
-        self._channel = OnDemand(self._make_channel)
-        self._verification = VerificationOnDemand(self._make_verification)
-        self._coordinators = CoordinatorsOnDemand(self._make_coordinators)
-        self.fetchers = FetchersOnDemand(self._make_fetchers)
+        self.late = LateParts(core, self)
 
     @property
     def fetches(self) -> FetchHost:
         """Fetches that wait, and fetch sessions; asked for the first time, they are made."""
-        return self._fetch_serving.get().host
+        return self.late.fetch_host
 
     @property
     def verifications(self) -> Verifications:
         """What is counted of what coordinators of transactions were asked."""
-        return self._verification.get().counts
+        return self.late.verification.counts
 
     @property
     def moves(self) -> LogDirMoves:
         """What moves replicas between directories; asked for the first time, it is made."""
-        return self._moves.get()
+        return self.late.moves
 
     @property
     def coordinators(self) -> Coordinators:
         """The coordinators of groups and transactions; asked for the first time, they are made."""
-        return self._coordinators.get()
+        return self.late.coordinators
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the registration; -1 before there is one."""
+        return self.lifecycle.broker_epoch
 
     @property
     def advertised(self) -> list[Endpoint]:
@@ -157,8 +149,9 @@ class BrokerPart:
             self.following,
             lambda image: topic_configs_under(config, image),
         )
+        self.partitions = PartitionAccess(core.access, self.replicas)
         core.storage.on_failed = self.replicas.dir_failed
-        self.replicas.on_gone = self._gone
+        self.replicas.on_gone = self.late.gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
         self.replicas.on_broken = core.fail
         self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
@@ -173,20 +166,20 @@ class BrokerPart:
             ports.timers,
             self.replicas,
             config.node_id,
-            lambda: self.lifecycle.broker_epoch,
+            lambda: self.broker_epoch,
         )
         ports.to_controller = self.alter_partitions.submit
         self._wire_appends()
-        self.replicas.on_step = self.fetchers.looked_at
+        self.replicas.on_step = self.late.looked_at
         self.producer_ids = ProducerIds(
-            block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
+            block_source(core.channel, config.node_id, lambda: self.broker_epoch)
         )
         self._wire_transactions()
         self.halted = HaltedReplicas(
             self.replicas.unavailable,
             (
                 self.replicas.leaderless,
-                self.fetchers.halted,
+                self.late.halted,
                 lambda: self.lifecycle.halted(core.image),
             ),
             core.now_ms,
@@ -205,94 +198,20 @@ class BrokerPart:
         )
         self.listener.before_others = self.appends.settle
         self.listener.after_read = self.appends.read_done
-        if backend.produce_kernel is not None:
-            metadata = MetadataCache(core.metadata, core.cluster_id)
-            self.listener.produce_runs = ProduceRuns(
-                self.appends, metadata, self.replicas, self.listener
-            )
-
-    def _make_fetchers(self) -> Fetchers:
-        from fencepost.broker.node.fetchers import Fetchers
-
-        return Fetchers(self._core, lambda: self.lifecycle.broker_epoch)
 
     def _wire_transactions(self) -> None:
         """What asks coordinators before something is written in a transaction; coordinators."""
         core = self._core
-        self._verification_lane = core.ports.scheduler.lane()
         self.writes = TransactionalWrites(
             core.driver,
-            self._verification,
+            self.late,
             lambda: bool(core.settings.get(VERIFICATION_KEY)),
         )
-        self.replicas.watchers.append(self._coordinators)
-
-    def _make_channel(self) -> BrokerChannel:
-        from fencepost.broker.cluster.broker_channel import BrokerChannel
-
-        core = self._core
-        return BrokerChannel(core.peers, core.config.inter_broker_listener, lambda: core.image)
-
-    def _make_verification(self) -> Verification:
-        from fencepost.broker.node.verification import Verification
-
-        return Verification(self._core, self._channel.get(), self._verify_here)
-
-    def _make_coordinators(self) -> Coordinators:
-        from fencepost.broker.node.coordinators import Coordinators
-
-        return Coordinators(
-            self._core,
-            self.replicas,
-            self._cold_reads.get(),
-            self.decompression,
-            self.producer_ids,
-            self._channel.get(),
-            self.writes,
-        )
-
-    def _verify_here(self, request: AddPartitionsToTxnRequest, on_response: OnVerified) -> None:
-        self._verification_lane.begin(self.coordinators.verify(request, on_response))
-
-    def _make_fetch_serving(self) -> FetchServing:
-        from fencepost.broker.node.fetch_serving import FetchServing
-
-        return FetchServing(self._core, self.replicas)
-
-    def _make_cold_reads(self) -> ColdReads:
-        from fencepost.broker.storage.cold_reads import ColdReads
-
-        return ColdReads(self._core.storage.page_cache, self._core.storage.descriptors)
-
-    def _make_moves(self) -> LogDirMoves:
-        from fencepost.runtime.log_dir_moves import LogDirMoves
-
-        core = self._core
-        moves = LogDirMoves(
-            core.config.node_id,
-            self.replicas,
-            core.ports,
-            lambda: core.storage.data_dirs,
-            lambda: core.image,
-            core.storage.preferred,
-            lambda path: path in core.storage.cordoned,
-        )
-
-        def limit() -> None:
-            moves.rate.limit = core.settings.get(MOVES_RATE_KEY)
-
-        limit()
-        core.settings.watch([MOVES_RATE_KEY], limit)
-        return moves
+        self.replicas.watchers.append(self.late)
 
     def _cordon(self) -> None:
         storage = self._core.storage
         self.lifecycle.cordon(storage.cordon(self._core.settings.get(CORDONED_KEY)))
-
-    def _gone(self, hosted: HostedPartition) -> None:
-        self.fetchers.gone(hosted)
-        if self._fetch_serving.made is not None:
-            self._fetch_serving.made.host.gone(hosted)
 
     async def join(self) -> None:
         """Register, open the partitions, and be unfenced. RegistrationError."""
@@ -330,44 +249,40 @@ class BrokerPart:
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
         core = self._core
+        metadata = MetadataCache(core.metadata, core.cluster_id)
         parts: dict[Any, object] = {
+            Access: core.access,
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: core.config,
             ClientWarnings: core.client_warnings,
+            BatchDecompression: self.decompression,
             Clocks: core.ports,
+            WorkClock: SystemWorkClock(),
+            ClusterMetadata: metadata,
             CombinedAppends: self.appends,
             Decompression: self.decompression,
             Driver: core.driver,
             Forwarder: self.forwarder,
-            MetadataCache: MetadataCache(core.metadata, core.cluster_id),
+            InternalTopicCreation: self.topic_creation,
+            MetadataCache: metadata,
+            PartitionAccess: self.partitions,
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
             Settings: core.settings,
             Storage: core.storage,
             TransactionalWrites: self.writes,
         }
-        makers: dict[str, Callable[[], object]] = {
-            "ColdReads": self._cold_reads.get,
-            "EncodedTopics": _make_encoded_topics,
-            "FetchHost": lambda: self._fetch_serving.get().host,
-            "GroupHost": lambda: self.coordinators.groups,
-            "LeaderThrottle": lambda: self._fetch_serving.get().throttle,
-            "LogDirMoves": self._moves.get,
-            "MarkerWriter": lambda: self.coordinators.markers,
-            "TransactionalCommits": lambda: self.coordinators.commits,
-            "TransactionHost": lambda: self.coordinators.transactions,
-        }
-        return PartsOnDemand(parts, makers)
+        return HandlerParts(parts, self.late)
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
-        self.fetchers.close()
+        self.late.close("fetchers")
         self.compactor.close()
-        self._moves.close()
+        self.late.close("moves")
         self.replicas.close()
-        self._coordinators.close()
+        self.late.close("coordinators")
         self.decompression.close()
-        self._cold_reads.close()
+        self.late.close("cold_reads")
 
     @property
     def can_hand_over(self) -> bool:
@@ -401,9 +316,3 @@ class BrokerPart:
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if self._has_caught_up:
             self.replicas.apply(image, delta)
-
-
-def _make_encoded_topics() -> EncodedTopics:
-    from fencepost.broker.cluster.encoded_topics import EncodedTopics
-
-    return EncodedTopics()

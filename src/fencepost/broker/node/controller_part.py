@@ -19,11 +19,15 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
-from fencepost.broker.config.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from fencepost.broker.config.features import (
+    KRAFT_VERSION,
+    NEW_CLUSTER_LEVELS,
+    SUPPORTED_FEATURES,
+)
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.net.registry import CONTROLLER, Parts, bind_route, served_routes
+from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import Controller, ControllerConfig
@@ -33,6 +37,8 @@ from fencepost.machines.quorum import Resign, Role, received
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.parts import Parts
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -94,6 +100,7 @@ class ControllerPart:
                 METADATA_KEY, received(on_response, request)
             ),
             core.metadata.machine,
+            core.access,
         )
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
@@ -132,6 +139,7 @@ class ControllerPart:
         """What handlers of the quorum's and forwarded requests may ask for."""
         core = self._core
         return {
+            Access: core.access,
             BrokerConfig: core.config,
             BrokerProbes: self.probes,
             ControllerService: self.service,
@@ -204,9 +212,9 @@ class ControllerPart:
                     for feature in SUPPORTED_FEATURES
                 },
                 first_levels={
-                    feature.name: feature.max_level
-                    for feature in SUPPORTED_FEATURES
-                    if feature is not KRAFT_VERSION  # which the quorum keeps
+                    name: level
+                    for name, level in NEW_CLUSTER_LEVELS.items()
+                    if name != KRAFT_VERSION.name  # which the quorum keeps
                 },
             ),
             core.now_ms(),

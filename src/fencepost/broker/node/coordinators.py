@@ -1,6 +1,6 @@
 """The coordinators of a broker, of groups and of transactions, and what works with them.
 
-Loaded and made when the first of them is needed, see `broker.node.coordinators_on_demand`.
+Loaded and made when the first of them is needed, see `broker.node.late_parts`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
-from fencepost.runtime.transaction_requests import add_partitions
+from fencepost.runtime.requests.add_partitions_to_txn import add_partitions
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.verification import OnResponse

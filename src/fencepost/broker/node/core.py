@@ -21,6 +21,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.registrations import Registrations
+from fencepost.runtime.requests.access import Access
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class NodeCore:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
+        self.access = Access()
+        """What clients may do."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
         self.files = share_files(config, file_limit()) if files is None else files

@@ -1,6 +1,6 @@
 """The fetchers of a broker, for the replicas that follow, and their way to the brokers that lead.
 
-Loaded and made when the first of them is needed, see `broker.node.fetchers_on_demand`.
+Loaded and made when the first of them is needed, see `broker.node.late_parts`.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ class Node(NodeCore):
             self.fail(f"the quorum machine stopped: {reason}")
         elif key in REGISTRATION_KEYS:
             self.fail(reason)
-        elif self.broker is None or not self.broker.fetchers.broken(key, reason):
+        elif self.broker is None or not self.broker.late.broken(key, reason):
             self._disk_failed(key, reason)
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:

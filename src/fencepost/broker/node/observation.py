@@ -93,7 +93,7 @@ class Observation:
         core, broker, collectors = self._core, self._broker, self._endpoint.collectors
         if broker is not None:
             self._partitions = PartitionMetrics(
-                broker.replicas, broker.fetchers.get().of_partitions, core.storage, core.settings
+                broker.replicas, broker.late.fetchers.of_partitions, core.storage, core.settings
             )
             partitions = self._partitions
             collectors.append(lambda sheet: partitions.collect(sheet, core.image, core.wall_ms()))

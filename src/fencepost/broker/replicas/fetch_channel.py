@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.peer_connection import PeerRequest, Unsupported
 from fencepost.broker.cluster.peers import Peers
 from fencepost.client.protocol.versions import VersionRange
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, LeaderRequest
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.fetchers import OnOutcome
+from fencepost.runtime.requests.leader_hints import endpoint_of
 
 
 class FetchChannel:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.machines.fetch import ReadReplica, choose_by_rack
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.leader_hints import endpoint_of
 
 
 def rack_selector(

@@ -20,11 +20,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from fencepost.addresses import AddressError, parse_address
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
+    NEW_CLUSTER_LEVELS,
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
 )
@@ -55,7 +57,7 @@ TRANSACTION_VERSION_1_SINCE: Final = 22
 TRANSACTION_VERSION_2_SINCE: Final = 24
 """The `metadata.version` (4.0-IV2) from which on new clusters have `transaction.version` 2."""
 _RESERVED_IDS: Final = 100
-_VOTER: Final = r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
+_VOTER: Final = r"([0-9]{1,10})@(.+):([A-Za-z0-9_-]{22})"
 
 
 class FormatError(LogError):
@@ -117,10 +119,13 @@ def parse_voters(text: str, listener: str) -> VoterSet:
         match = re.fullmatch(_VOTER, part)
         if match is None:
             raise FormatError(f"{part!r} is not of the form ID@HOST:PORT:DIRECTORY_ID")
-        node_id, host, port = int(match[1]), match[2].strip("[]"), int(match[3])
-        if node_id > (1 << 31) - 1 or not 0 < port < (1 << 16):
-            raise FormatError(f"{part!r}: there is no such node id or port")
-        directory_id = Uuid.from_string(match[4])
+        node_id, directory_id = int(match[1]), Uuid.from_string(match[3])
+        if node_id > (1 << 31) - 1:
+            raise FormatError(f"{part!r}: there is no such node id")
+        try:
+            host, port = parse_address(match[2])
+        except AddressError as error:
+            raise FormatError(f"{part!r}: {match[2]!r} is not {error}") from None
         if is_reserved(directory_id):
             raise FormatError(f"{part!r}: this directory id is one of those that are reserved")
         voters.append(_voter(node_id, listener, host, port, directory_id))
@@ -170,7 +175,8 @@ def _voter(node_id: int, listener: str, host: str, port: int, directory_id: Uuid
 
 
 def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, int]:
-    """The level of every feature: as asked, else the newest. FormatError for what cannot be."""
+    """The level of every feature: as asked, else that of new clusters. FormatError for what cannot
+    be."""
     known = {feature.name: feature for feature in SUPPORTED_FEATURES}
     for name, level in asked.items():
         feature = known.get(name)
@@ -180,9 +186,9 @@ def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, 
             raise FormatError(
                 f"{name} goes from {feature.min_level} to {feature.max_level}, not to {level}"
             )
-    levels = {name: feature.max_level for name, feature in known.items()}
+    levels = dict(NEW_CLUSTER_LEVELS)
     levels[KRAFT_VERSION.name] = int(has_voters)
-    metadata_version = asked.get(METADATA_VERSION.name, METADATA_VERSION.max_level)
+    metadata_version = asked.get(METADATA_VERSION.name, levels[METADATA_VERSION.name])
     levels[ELIGIBLE_LEADER_REPLICAS.name] = int(metadata_version >= ELR_BY_DEFAULT_SINCE)
     if metadata_version < TRANSACTION_VERSION_2_SINCE:
         levels[TRANSACTION_VERSION.name] = int(metadata_version >= TRANSACTION_VERSION_1_SINCE)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import client_config, command, given_properties, open_cluster
 from fencepost.cli.failures import InputError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_json, print_table, print_views
 from fencepost.cli.rates import Rates, duration
 from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.views.rates import ReplayedRecords, TranslatedOffset
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.replaying import StepDone
@@ -71,7 +72,7 @@ def replay(arguments: argparse.Namespace) -> int:
         rates.close()
     if arguments.json:
         took_s = round(rates.took_s, 3)
-        print_json({"records": rates.rows, "data_bytes": rates.data_bytes, "took_s": took_s})
+        print_json(ReplayedRecords(rates.rows, rates.data_bytes, took_s))
         return 0
     print(
         f"replayed {rates.rows:,} records of {plan.topic} into {plan.new_topic} in "
@@ -131,10 +132,6 @@ def translate(arguments: argparse.Namespace) -> int:
             GroupAdmin(target).alter_group_offsets(
                 group, {where: CommittedOffset(offset) for where, offset in found.items()}
             )
-    rows = [(group, where.topic, where.partition, offset) for where, offset in found.items()]
-    header = ("group", "topic", "partition", "offset")
-    if arguments.json:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        print_table(header, rows)
+    rows = [TranslatedOffset(group, *where, offset) for where, offset in found.items()]
+    print_views(arguments, TranslatedOffset, rows)
     return 0

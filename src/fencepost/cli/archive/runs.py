@@ -14,6 +14,7 @@ from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_json
 from fencepost.cli.rates import Rates, duration
 from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.views.rates import ArchivedRecords
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.batches import Written
@@ -106,14 +107,14 @@ def _summary(arguments: argparse.Namespace, rates: Rates, batches: list[Written]
     files = sum(one.files for one in batches)
     if arguments.json:
         print_json(
-            {
-                "batches": len(batches),
-                "records": rates.rows,
-                "data_bytes": rates.data_bytes,
-                "file_bytes": file_bytes,
-                "files": files,
-                "took_s": round(rates.took_s, 3),
-            }
+            ArchivedRecords(
+                len(batches),
+                rates.rows,
+                rates.data_bytes,
+                file_bytes,
+                files,
+                round(rates.took_s, 3),
+            )
         )
         return
     if arguments.format != "parquet":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, given_properties, open_cluster
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import counted, print_json, print_table
+from fencepost.cli.output import print_json, print_table
 from fencepost.cli.rates import Rates, duration
 from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.views.view import count
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.checking import Status
@@ -65,7 +66,7 @@ def compact(arguments: argparse.Namespace) -> int:
         print_json(asdict(done))
         return 0
     print(
-        f"{counted(done.files_before, 'file')} became {done.files_after} in "
+        f"{count(done.files_before, 'file')} became {done.files_after} in "
         f"{done.directories} directories, {done.rows:,} records, {done.bytes_before / MB:,.1f} MB "
         f"to {done.bytes_after / MB:,.1f} MB, {duration(rates.took_s)}"
     )

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.cluster.control import ask
 from fencepost.cli.failures import offline_command
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_json, print_table_of
 from fencepost.cli.topic_default_notes import notes_of_files
 
 if TYPE_CHECKING:
     from fencepost.testing.node_process import NodeProcess
     from fencepost.testing.quorum_cluster import QuorumCluster
+    from fencepost.views.nodes import NodeView
 
 STOP_ALL = "stop-all"
-COLUMNS = ("node", "id", "roles", "clients", "controller", "state", "pid")
 
 
 class Action(NamedTuple):
@@ -61,13 +61,18 @@ def run_action(arguments: argparse.Namespace) -> int:
 @offline_command
 def run_status(arguments: argparse.Namespace) -> int:
     """A row per node."""
+    import msgspec
+
+    from fencepost.views.nodes import NodesView, NodeView
+
     answer = ask(arguments.dir.expanduser().absolute(), {"action": "status"})
+    view = msgspec.convert(answer, NodesView)
     if arguments.json:
-        print_json(answer)
+        print_json(view)
         return 0
-    print(f"clients: --bootstrap-server {answer['bootstrap_servers']}")
-    print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in answer["nodes"]])
-    for note in answer["notes"]:
+    print(f"clients: --bootstrap-server {view.bootstrap_servers}")
+    print_table_of(NodeView, view.nodes)
+    for note in view.notes:
         print(note)
     return 0
 
@@ -131,14 +136,20 @@ class Nodes:
         return ""
 
     def _status(self) -> dict[str, Any]:
-        return {
-            "directory": str(self._cluster.directory),
-            "cluster_id": self._cluster.cluster_id,
-            "bootstrap_servers": self._cluster.bootstrap_servers,
-            "bootstrap_controllers": self._cluster.bootstrap_controllers,
-            "nodes": [self._row(id_, node) for id_, node in self._cluster.nodes.items()],
-            "notes": notes_of_files(self._files()),
-        }
+        from fencepost.views.nodes import NodesView
+        from fencepost.views.rendering import document_of
+
+        cluster = self._cluster
+        view = NodesView(
+            str(cluster.directory),
+            cluster.cluster_id,
+            cluster.bootstrap_servers,
+            cluster.bootstrap_controllers,
+            [self._view(id_, node) for id_, node in cluster.nodes.items()],
+            notes_of_files(self._files()),
+        )
+        document: dict[str, Any] = document_of(view)
+        return document
 
     def _files(self) -> dict[str, dict[str, str]]:
         """The configuration of each node, by its name; empty where it cannot be read."""
@@ -153,20 +164,22 @@ class Nodes:
                 files[node.name] = decode_properties(str(path), path.read_bytes())
         return files
 
-    def _row(self, id_: int, node: NodeProcess) -> dict[str, Any]:
+    def _view(self, id_: int, node: NodeProcess) -> NodeView:
+        from fencepost.views.nodes import NodeView
+
         cluster = self._cluster
         is_controller, clients = id_ in cluster.controllers, cluster.client_address_of(id_)
         roles = ["controller"] * is_controller + ["broker"] * (clients is not None)
-        return {
-            "node": node.name,
-            "id": id_,
-            "roles": roles,
-            "clients": clients,
-            "controller": cluster.address_of(id_) if is_controller else None,
-            "state": self._state(id_, node),
-            "pid": node.pid if node.running else None,
-            "log": str(node.log_path),
-        }
+        return NodeView(
+            node.name,
+            id_,
+            roles,
+            clients,
+            cluster.address_of(id_) if is_controller else None,
+            self._state(id_, node),
+            node.pid if node.running else None,
+            str(node.log_path),
+        )
 
     def _state(self, id_: int, node: NodeProcess) -> str:
         if node.running:

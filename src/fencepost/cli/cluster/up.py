@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencepost.addresses import PORT_MAX
 from fencepost.cli.cluster.actions import STOP_ALL, Nodes
 from fencepost.cli.cluster.control import Control
 from fencepost.cli.failures import UsageError
@@ -35,7 +36,6 @@ DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 1
 NODES_MAX = 100
 WATCH_EVERY_S = 0.2
-PORT_MAX = (1 << 16) - 1
 OWN_KEYS = frozenset(
     {
         "node.id",

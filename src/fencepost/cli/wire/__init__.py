@@ -1,9 +1,9 @@
 """`fencepost wire`: what is on the wire, for people who write clients, proxies and dissectors.
 
 One module per command here: `apis`, `show`, `error_codes` (the command is `errors`), `decode` and
-`encode`. What they do stands in rooms that import only downwards:
+`encode`. `captures` prints the messages in captured packets (`decode --pcap`), which
+`fencepost.capture` takes apart. What the commands do is in rooms that import only downwards:
 
-* `capture`: messages in captured packets (`decode --pcap`);
 * `convert`: bytes into JSON documents and back;
 * `lookup`: messages and structs by name.
 

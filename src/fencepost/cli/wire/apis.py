@@ -7,9 +7,9 @@ from typing import Any
 
 from fencepost.cli.failures import offline_command
 from fencepost.cli.output import add_json_option, print_json, print_table
-from fencepost.cli.wire.lookup.headers import request_header_of, response_header_of
 from fencepost.wire import api
 from fencepost.wire.api.facts import API_FACTS
+from fencepost.wire.header import request_header_of, response_header_of
 from fencepost.wire.message import Message
 
 EPILOG = """\

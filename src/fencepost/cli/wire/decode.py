@@ -15,11 +15,11 @@ from fencepost.cli.wire.convert.annotate import (
     warn_if_different,
 )
 from fencepost.cli.wire.convert.bytes_input import FRAME_BYTES_MAX, open_bytes, read_all
-from fencepost.cli.wire.convert.documents import decode_body
 from fencepost.cli.wire.convert.frames import decode_frames
 from fencepost.cli.wire.convert.hex_text import parse_hex
 from fencepost.cli.wire.convert.json_parts import check_version
 from fencepost.cli.wire.lookup.names import find_message
+from fencepost.wire.documents import decode_body
 from fencepost.wire.errors import DecodeError
 
 EPILOG = """\
@@ -89,7 +89,7 @@ def decode(arguments: argparse.Namespace) -> int:
     """Print the documents."""
     _check_options(arguments)
     if arguments.pcap is not None:
-        from fencepost.cli.wire.capture.command import decode_capture
+        from fencepost.cli.wire.captures import decode_capture
 
         return decode_capture(arguments, tuple(arguments.port or [KAFKA_PORT]))
     if arguments.record is not None:

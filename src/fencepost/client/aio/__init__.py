@@ -2,6 +2,7 @@
 
 * `connection`: one negotiated, pipelined connection;
 * `cluster`: who leads and coordinates what, and how to reach them despite failures;
+* `admin`: `AsyncAdmin`, topics, groups, replicas, logs and transactions;
 * `producer`: `AsyncProducer`, idempotent or transactional;
 * `consumer`: `AsyncConsumer`, alone or as a member of a group.
 
@@ -10,12 +11,14 @@ What is sent and what answers mean is decided in `client.protocol`, `client.aski
 and waits. Everything belongs to one event loop.
 """
 
+from fencepost.client.aio.admin import AsyncAdmin
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.aio.consumer import AsyncConsumer, ConsumerRecord
 from fencepost.client.aio.producer import AsyncProducer
 from fencepost.client.consumer_core import ConsumerRebalanceListener
 
 __all__ = [
+    "AsyncAdmin",
     "AsyncCluster",
     "AsyncConsumer",
     "AsyncProducer",

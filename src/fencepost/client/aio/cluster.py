@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from fencepost.client import asking
@@ -20,6 +20,7 @@ from fencepost.client.conversation import (
     Exchange,
     ExchangeAll,
     Pause,
+    Step,
     Tell,
     Where,
 )
@@ -60,7 +61,7 @@ class AsyncCluster(ClusterView[AsyncConnection]):
         """Carry out a conversation over this cluster's connections."""
         return await drive(conversation, self._take)
 
-    async def _take(self, step: Any) -> Any:
+    async def _take(self, step: Step[Any]) -> Any:
         if isinstance(step, Exchange):
             return await self._exchange(step)
         if isinstance(step, Connect):
@@ -84,12 +85,13 @@ class AsyncCluster(ClusterView[AsyncConnection]):
             made = await AsyncConnection.open(self.config, where.host, where.port)
             return self.keep_connection(where, made)
 
-    async def _exchange(self, asked: Exchange) -> Any:
-        return await asked.connection.request(
+    async def _exchange(self, asked: Exchange[R]) -> R:
+        connection = cast("AsyncConnection", asked.connection)  # an AsyncCluster makes no others
+        return await connection.request(
             asked.message, asked.version, highest=asked.highest, timeout_ms=asked.timeout_ms
         )
 
-    async def _exchange_or_error(self, asked: Exchange) -> Any:
+    async def _exchange_or_error(self, asked: Exchange[R]) -> R | ClientError:
         try:
             return await self._exchange(asked)
         except ClientError as error:
@@ -117,7 +119,7 @@ class AsyncCluster(ClusterView[AsyncConnection]):
 
     async def any_connection(self) -> AsyncConnection:
         """Some open connection; see `asking.any_connection`."""
-        return await self.run(asking.any_connection(self))
+        return cast("AsyncConnection", await self.run(asking.any_connection(self)))
 
     # -- requests --------------------------------------------------------------------------------
 

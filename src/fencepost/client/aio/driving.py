@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 from fencepost.client.errors import ClientError
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-async def drive(conversation: Generator[Any, Any, T], take: Callable[[Any], Awaitable[Any]]) -> T:
+async def drive(conversation: Generator[S, Any, T], take: Callable[[S], Awaitable[Any]]) -> T:
     """Carry out a conversation: `take` does what a step says and returns what came of it."""
     try:
         step = next(conversation)

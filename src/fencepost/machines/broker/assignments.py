@@ -33,7 +33,8 @@ from fencepost.machines.broker.inputs import (
 )
 from fencepost.machines.broker.lifecycle import FIRST_BACKOFF_MS
 from fencepost.machines.broker.requests import assignment_request
-from fencepost.machines.effects import CONTROLLER, Effect, Send, SetTimer, TimerFired
+from fencepost.machines.effects import CONTROLLER, Effect, Send, TimerFired
+from fencepost.machines.outbox import StepOutbox
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.types import Uuid
@@ -68,6 +69,7 @@ class DirectoryAssignments:
         self._number = 0
         self._is_backing_off = False
         self._failures = 0
+        self._outbox = StepOutbox()
         self.last_error = Outcome(ErrorCode.NONE)
         """Of the last request that was answered."""
 
@@ -78,43 +80,52 @@ class DirectoryAssignments:
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input; see the module. Nothing here has a timestamp."""
-        if isinstance(input_, ReplicasPlaced):
-            for topic_id, index, directory_id in input_.placed:
-                self._untold[topic_id, index] = directory_id
-        elif isinstance(input_, MetadataApplied):
-            self._has_directories = input_.image.has_directories
-        elif isinstance(input_, ControllerChanged):
-            self._is_backing_off &= input_.controller_id < 0  # that was for another controller
-        elif isinstance(input_, TimerFired):
-            self._is_backing_off = False
-            if self._told:
-                return self._settle(ErrorCode.REQUEST_TIMED_OUT, None, now_ms)
-        else:
-            assert isinstance(input_, ControllerAnswered), input_
-            if input_.number != self._number or not self._told:
-                return []  # it was given up
-            response = input_.response
-            error = input_.error if response is None else response.error_code
-            return self._settle(error, response, now_ms)
-        return self._tell(now_ms)
+        _HANDLERS[type(input_)](self, input_, now_ms)
+        return self._outbox.take()
 
-    def _tell(self, now_ms: int) -> list[Effect]:
+    def _step_placed(self, placed: ReplicasPlaced, now_ms: int) -> None:
+        for topic_id, index, directory_id in placed.placed:
+            self._untold[topic_id, index] = directory_id
+        self._report_if_due(now_ms)
+
+    def _step_metadata(self, applied: MetadataApplied, now_ms: int) -> None:
+        self._has_directories = applied.image.has_directories
+        self._report_if_due(now_ms)
+
+    def _step_controller_changed(self, changed: ControllerChanged, now_ms: int) -> None:
+        self._is_backing_off &= changed.controller_id < 0  # that was for another controller
+        self._report_if_due(now_ms)
+
+    def _step_timer(self, fired: TimerFired, now_ms: int) -> None:
+        self._is_backing_off = False
+        if self._told:
+            self._settle(ErrorCode.REQUEST_TIMED_OUT, None, now_ms)
+        else:
+            self._report_if_due(now_ms)
+
+    def _step_answered(self, answered: ControllerAnswered, now_ms: int) -> None:
+        if answered.number != self._number or not self._told:
+            return  # it was given up
+        response = answered.response
+        error = answered.error if response is None else response.error_code
+        self._settle(error, response, now_ms)
+
+    def _report_if_due(self, now_ms: int) -> None:
         epoch = self._broker_epoch()
         is_due = self._untold and not self._told and not self._is_backing_off
         if not is_due or not self._has_directories or epoch < 0:
-            return []
+            return
         self._told = dict(islice(self._untold.items(), ASSIGNED_AT_ONCE))
         self._number += 1
         rows = [(topic_id, index, one) for (topic_id, index), one in self._told.items()]
         request = assignment_request(self._broker_id, epoch, rows)
-        return [
-            Send(CONTROLLER, ControllerRequest(self._number, request, REQUEST_TIMEOUT_MS)),
-            SetTimer(ASSIGN_TIMER, now_ms + REQUEST_TIMEOUT_MS),
-        ]
+        asked = ControllerRequest(self._number, request, REQUEST_TIMEOUT_MS)
+        self._outbox.emit(Send(CONTROLLER, asked))
+        self._outbox.set_timer(ASSIGN_TIMER, now_ms + REQUEST_TIMEOUT_MS)
 
     def _settle(
         self, error: int, response: AssignReplicasToDirsResponse | None, now_ms: int
-    ) -> list[Effect]:
+    ) -> None:
         """Forget what the controller has answered for, unless it is elsewhere by now."""
         told, self._told = self._told, {}
         if error == ErrorCode.NONE and response is not None:
@@ -128,14 +139,26 @@ class DirectoryAssignments:
         self.last_error = Outcome(ErrorCode.NONE)
         if error == ErrorCode.NONE and not told:
             self._failures = 0
-            return [SetTimer(ASSIGN_TIMER, None), *self._tell(now_ms)]
+            self._outbox.set_timer(ASSIGN_TIMER, None)
+            self._report_if_due(now_ms)
+            return
         if error:
             reason = f"the controller does not note where replicas are: {error_name(error)}"
             self.last_error = Outcome(error, reason)
         delay_ms = int(backoff_ms(self._failures, FIRST_BACKOFF_MS, MAX_BACKOFF_MS))
         self._failures += 1
         self._is_backing_off = True
-        return [SetTimer(ASSIGN_TIMER, now_ms + delay_ms)]
+        self._outbox.set_timer(ASSIGN_TIMER, now_ms + delay_ms)
+
+
+_HANDLERS: Final[dict[type[Any], Callable[[DirectoryAssignments, Any, int], None]]] = {
+    ReplicasPlaced: DirectoryAssignments._step_placed,
+    MetadataApplied: DirectoryAssignments._step_metadata,
+    ControllerChanged: DirectoryAssignments._step_controller_changed,
+    ControllerAnswered: DirectoryAssignments._step_answered,
+    TimerFired: DirectoryAssignments._step_timer,
+}
+"""The method that takes each kind of input."""
 
 
 def _rows(response: AssignReplicasToDirsResponse) -> list[tuple[_Replica, int]]:

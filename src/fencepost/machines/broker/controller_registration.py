@@ -21,6 +21,7 @@ Driven like `lifecycle`: `MetadataApplied` after every image, `ControllerAnswere
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from fencepost.machines.backoff import backoff_ms
@@ -36,8 +37,9 @@ from fencepost.machines.broker.lifecycle import FIRST_BACKOFF_MS
 from fencepost.machines.broker.requests import controller_registration_request
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
-from fencepost.machines.effects import CONTROLLER, Effect, Send, SetTimer, TimerFired
+from fencepost.machines.effects import CONTROLLER, Effect, Send, TimerFired
 from fencepost.machines.image import ClusterImage
+from fencepost.machines.outbox import StepOutbox
 from fencepost.wire.errors import ErrorCode, error_name
 
 REGISTER_TIMER: Final = "register"
@@ -55,24 +57,36 @@ class ControllerRegistration:
         self._number = 0
         self._is_under_way = False
         self._failures = 0
+        self._outbox = StepOutbox()
         self.last_error = Outcome(ErrorCode.NONE)
         """Of the last request that was answered."""
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input; see the module. Nothing here has a timestamp."""
-        if isinstance(input_, MetadataApplied):
-            self._image = input_.image
-            return self._register_if_due(now_ms)
-        if isinstance(input_, ControllerChanged):
-            is_new = input_.controller_id not in (-1, self._controller_id)
-            self._controller_id = input_.controller_id
-            return self._register_if_due(now_ms, at_once=True) if is_new else []
-        if isinstance(input_, ControllerAnswered):
-            return self._answered(input_, now_ms)
-        assert isinstance(input_, TimerFired), input_
+        _HANDLERS[type(input_)](self, input_, now_ms)
+        return self._outbox.take()
+
+    def _step_metadata(self, applied: MetadataApplied, now_ms: int) -> None:
+        self._image = applied.image
+        self._register_if_due(now_ms)
+
+    def _step_controller_changed(self, changed: ControllerChanged, now_ms: int) -> None:
+        is_new = changed.controller_id not in (-1, self._controller_id)
+        self._controller_id = changed.controller_id
+        if is_new:
+            self._register_if_due(now_ms, at_once=True)
+
+    def _step_timer(self, fired: TimerFired, now_ms: int) -> None:
         if self._is_under_way:
-            return self._failed(ErrorCode.REQUEST_TIMED_OUT, now_ms)
-        return self._register_if_due(now_ms, at_once=True)
+            self._settle(ErrorCode.REQUEST_TIMED_OUT, now_ms)
+        else:
+            self._register_if_due(now_ms, at_once=True)
+
+    def _step_answered(self, answered: ControllerAnswered, now_ms: int) -> None:
+        if answered.number != self._number or not self._is_under_way:
+            return  # it was given up
+        response = answered.response
+        self._settle(int(answered.error) if response is None else response.error_code, now_ms)
 
     def is_registered(self) -> bool:
         """Whether the registration stands, or cannot be."""
@@ -89,29 +103,21 @@ class ControllerRegistration:
             and present.features == wanted.features
         )
 
-    def _register_if_due(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
+    def _register_if_due(self, now_ms: int, *, at_once: bool = False) -> None:
         """Register, if the image lacks it; `at_once`: without waiting for the back-off."""
         if self.is_registered():
             self._failures = 0
-            return []
+            return
         if self._is_under_way or (self._failures and not at_once):
-            return []
+            return
         self._number += 1
         self._is_under_way = True
         request = controller_registration_request(self._registration)
-        return [
-            Send(CONTROLLER, ControllerRequest(self._number, request, REQUEST_TIMEOUT_MS)),
-            SetTimer(REGISTER_TIMER, now_ms + REQUEST_TIMEOUT_MS),
-        ]
+        asked = ControllerRequest(self._number, request, REQUEST_TIMEOUT_MS)
+        self._outbox.emit(Send(CONTROLLER, asked))
+        self._outbox.set_timer(REGISTER_TIMER, now_ms + REQUEST_TIMEOUT_MS)
 
-    def _answered(self, answered: ControllerAnswered, now_ms: int) -> list[Effect]:
-        if answered.number != self._number or not self._is_under_way:
-            return []  # it was given up
-        response = answered.response
-        code = int(answered.error) if response is None else response.error_code
-        return self._failed(code, now_ms)
-
-    def _failed(self, code: int, now_ms: int) -> list[Effect]:
+    def _settle(self, code: int, now_ms: int) -> None:
         """An answer, with an error or without: what counts is the image, which follows soon."""
         self._is_under_way = False
         self.last_error = Outcome(ErrorCode.NONE)
@@ -121,4 +127,13 @@ class ControllerRegistration:
             self.last_error = Outcome(code, reason)
             delay_ms = int(backoff_ms(self._failures, FIRST_BACKOFF_MS, MAX_BACKOFF_MS))
         self._failures += 1
-        return [SetTimer(REGISTER_TIMER, now_ms + delay_ms)]
+        self._outbox.set_timer(REGISTER_TIMER, now_ms + delay_ms)
+
+
+_HANDLERS: Final[dict[type[Any], Callable[[ControllerRegistration, Any, int], None]]] = {
+    MetadataApplied: ControllerRegistration._step_metadata,
+    ControllerChanged: ControllerRegistration._step_controller_changed,
+    ControllerAnswered: ControllerRegistration._step_answered,
+    TimerFired: ControllerRegistration._step_timer,
+}
+"""The method that takes each kind of input."""

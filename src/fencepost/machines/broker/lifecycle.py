@@ -79,8 +79,9 @@ from fencepost.machines.broker.reactions import (
 from fencepost.machines.broker.refused_features import advice
 from fencepost.machines.broker.requests import broker_registration_request
 from fencepost.machines.broker.rules import RULES, LifecycleRules
-from fencepost.machines.effects import CONTROLLER, Effect, Fail, Reply, Send, SetTimer, TimerFired
+from fencepost.machines.effects import CONTROLLER, Effect, Fail, Send, TimerFired
 from fencepost.machines.image import BrokerImage, ClusterImage
+from fencepost.machines.outbox import StepOutbox
 from fencepost.machines.probes import probe
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from fencepost.wire.errors import ErrorCode, error_name
@@ -145,30 +146,18 @@ class BrokerLifecycle:
         self._offline: dict[Uuid, int | None] = {}  # until when to report it; None: it is reported
         self._cordoned: tuple[Uuid, ...] = ()
         self._armed: set[str] = set()
-        self._effects: list[Effect] = []
-        self._steps: dict[type, Callable[[Any, int], None]] = {
-            MetadataApplied: self._step_metadata,
-            ControllerChanged: self._step_controller_changed,
-            ControllerAnswered: self._step_answered,
-            TimerFired: self._step_timer,
-            Start: self._step_start,
-            ReadyToUnfence: self._step_ready,
-            LogDirFailed: self._step_log_dir_failed,
-            CordonLogDirs: self._step_cordon,
-            BeginControlledShutdown: self._step_shutdown,
-        }
+        self._outbox = StepOutbox()
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input; see the module. Nothing here has a timestamp."""
-        self._steps[type(input_)](input_, now_ms)
-        effects, self._effects = self._effects, []
-        return effects
+        _HANDLERS[type(input_)](self, input_, now_ms)
+        return self._outbox.take()
 
     # What the broker itself says
 
     def _step_start(self, start: Start, now_ms: int) -> None:
         if self.state is BrokerState.SHUTTING_DOWN:
-            self._effects.append(Reply(start.token, _ENDING))
+            self._outbox.reply(start.token, _ENDING)
             return
         assert self.state is BrokerState.NOT_RUNNING, "a broker starts once"
         self.state = BrokerState.STARTING
@@ -181,7 +170,7 @@ class BrokerLifecycle:
 
     def _step_ready(self, ready: ReadyToUnfence, now_ms: int) -> None:
         if self.state is BrokerState.SHUTTING_DOWN:
-            self._effects.append(Reply(ready.token, _ENDING))
+            self._outbox.reply(ready.token, _ENDING)
             return
         assert self.state is BrokerState.RECOVERY, "it has caught up, and is not unfenced"
         self._is_ready = True
@@ -327,7 +316,7 @@ class BrokerLifecycle:
         self._number += 1
         self._under_way = _UnderWay(self._number, ask, epoch, tuple(self._offline))
         self._arm(REQUEST_TIMER, now_ms + timeout_ms)
-        self._effects.append(Send(CONTROLLER, ControllerRequest(self._number, request, timeout_ms)))
+        self._outbox.emit(Send(CONTROLLER, ControllerRequest(self._number, request, timeout_ms)))
 
     def _heartbeat(
         self, broker_epoch: int, *, want_fence: bool, want_shut_down: bool
@@ -495,7 +484,7 @@ class BrokerLifecycle:
             f"no controller could be told within {self.config.log_dir_failure_timeout_ms} ms that"
             f" log directory {late[0]} has failed"
         )
-        self._effects.append(Fail(reason))
+        self._outbox.emit(Fail(reason))
         self._end(Outcome(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def _end(self, outcome: Outcome) -> None:
@@ -510,14 +499,29 @@ class BrokerLifecycle:
         self._reply(self._shutdown_token, outcome)
 
     def _reply(self, tokens: list[Any], outcome: Outcome) -> None:
-        self._effects += [Reply(token, outcome) for token in tokens]
+        for token in tokens:
+            self._outbox.reply(token, outcome)
         tokens.clear()
 
     def _arm(self, name: str, deadline_ms: int) -> None:
         self._armed.add(name)
-        self._effects.append(SetTimer(name, deadline_ms))
+        self._outbox.set_timer(name, deadline_ms)
 
     def _disarm(self, name: str) -> None:
         if name in self._armed:
             self._armed.discard(name)
-            self._effects.append(SetTimer(name, None))
+            self._outbox.set_timer(name, None)
+
+
+_HANDLERS: Final[dict[type[Any], Callable[[BrokerLifecycle, Any, int], None]]] = {
+    MetadataApplied: BrokerLifecycle._step_metadata,
+    ControllerChanged: BrokerLifecycle._step_controller_changed,
+    ControllerAnswered: BrokerLifecycle._step_answered,
+    TimerFired: BrokerLifecycle._step_timer,
+    Start: BrokerLifecycle._step_start,
+    ReadyToUnfence: BrokerLifecycle._step_ready,
+    LogDirFailed: BrokerLifecycle._step_log_dir_failed,
+    CordonLogDirs: BrokerLifecycle._step_cordon,
+    BeginControlledShutdown: BrokerLifecycle._step_shutdown,
+}
+"""The method that takes each kind of input."""

@@ -31,7 +31,7 @@ METADATA_VERSION_FEATURE = METADATA_VERSION
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
-        METADATA_VERSION_FEATURE: (7, 30),
+        METADATA_VERSION_FEATURE: (7, 33),
         "kraft.version": (0, 1),
         ELR_FEATURE: (0, 1),
         "transaction.version": (0, 2),

@@ -36,6 +36,7 @@ from fencepost.machines.image import (
     RESOURCE_TOPIC,
     ClusterImage,
 )
+from fencepost.machines.image.model import CORDONED_SINCE
 from fencepost.wire.api import alter_configs as replacing, incremental_alter_configs as changing
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -57,6 +58,8 @@ RESOURCE_TYPES: Final = frozenset(
 
 RESOURCE_TWICE: Final = "Each resource must appear at most once."
 """What the answer says of a resource that a request names twice."""
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 _BROKER_ID_MAX = (1 << 31) - 1
 
@@ -182,6 +185,7 @@ def _change_records(
     merged = {**present, **changes}
     values = {name: value for name, value in merged.items() if value is not None}
     _check_values(config, kind, definitions, values, changes)
+    _check_cordoning(image, kind, changes)
     _check_size(present, values)
     _check_exists(image, config, kind, resource_name)
     return [
@@ -286,6 +290,19 @@ def _check_values(
                 definitions[name].parse(value)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, error.answer) from None
+
+
+def _check_cordoning(image: ClusterImage, kind: int, changes: Changes) -> None:
+    """Refuse to cordon directories where the metadata cannot say which are; INVALID_CONFIG."""
+    if (
+        kind == RESOURCE_BROKER
+        and changes.get(CORDONED_LOG_DIRS) is not None
+        and not image.has_cordoned_directories
+    ):
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"{CORDONED_LOG_DIRS} needs a metadata.version of at least {CORDONED_SINCE}",
+        )
 
 
 def _check_size(present: Mapping[str, str], values: Mapping[str, str]) -> None:

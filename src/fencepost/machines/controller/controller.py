@@ -86,6 +86,10 @@ from fencepost.wire.api.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from fencepost.wire.api.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -369,6 +373,19 @@ class Controller:
                 ),
             )
         return Decision([record], ControllerRegistrationResponse(error_message=None))
+
+    def decide_unregister_controller(self, request: UnregisterControllerRequest) -> Decision:
+        """Remove a controller's registration; reply UnregisterControllerResponse."""
+        try:
+            record = controllers.unregister_controller_record(
+                self.image, self._config.node_id, request.controller_id
+            )
+        except Refused as refused:
+            response = UnregisterControllerResponse(
+                error_code=refused.error, error_message=refused.message
+            )
+            return Decision([], response)
+        return Decision([record], UnregisterControllerResponse(error_message=None))
 
     def decide_unregister_broker(self, broker_id: int) -> Decision:
         """Remove a broker for good; reply: an ErrorCode."""

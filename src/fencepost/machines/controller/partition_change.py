@@ -220,23 +220,25 @@ class _Draft:
         return NO_LEADER, False
 
     def _last_known_leader(self) -> int | None:
-        """Who led last, if that is all that is known of the partition (KAFKA-19522: alive or not).
+        """The replica that led last, if that is all that is known of the partition, alive or not.
 
+        It may lead again, at the price of data, when no replica is in sync or eligible (KIP-966,
+        KAFKA-19522).
         Several names are not of a leader: another mode of Kafka's writes those.
         """
         known = self._partition.last_known_elr
         if not self._is_elr_enabled or self._isr or self._eligible or len(known) != 1:
             return None
-        if not self._rules.may_last_leader_lead():
-            return None
         return known[0] if known[0] in self._replicas else None
 
     def fence_removed(self, record: PartitionChangeRecord) -> None:
-        """Step 4."""
+        """Step 4: another leader epoch when a replica is taken away.
+
+        It fences the replica, and has the leader forget what the replica had: if it comes back it
+        is empty, and the leader may hear of both at once (S20).
+        """
         is_fewer = not set(self._partition.replicas) <= set(self._replicas)
-        if not is_fewer or not self._rules.fences_removed_replicas():
-            return
-        if record.leader == NO_LEADER_CHANGE:
+        if is_fewer and record.leader == NO_LEADER_CHANGE:
             record.leader = self._partition.leader
 
     def write_eligible(self, record: PartitionChangeRecord) -> None:
@@ -290,10 +292,10 @@ class _Draft:
             record.adding_replicas = list(self._adding)
 
     def write_recovery_state(self, record: PartitionChangeRecord) -> None:
-        """Step 10."""
+        """Step 10: that data may be lost by an unclean election is written down (KIP-704)."""
         before = self._partition.leader_recovery_state
         state = before if self._target.recovery_state is None else self._target.recovery_state
-        if self._is_unclean and self._rules.recovers_after_unclean_election():
+        if self._is_unclean:
             state = RECOVERING
         if state != before:
             record.leader_recovery_state = state

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.machines.image import ClusterImage
-
 
 class ControllerRules:
     """Production's rules; see the module docstring. Stateless: one instance serves all nodes."""
@@ -52,35 +50,6 @@ class ControllerRules:
         """
         is_enough = len(after) >= min_isr or after == before
         return bool(after) and adding <= after and is_enough
-
-    def fences_removed_replicas(self) -> bool:
-        """Whether a partition gets another leader epoch when a replica is taken away from it.
-
-        It fences the replica, and has the leader forget what the replica had: if it comes back it
-        is empty, and the leader may hear of both at once (S20).
-        """
-        return True
-
-    def may_last_leader_lead(self) -> bool:
-        """Whether who led last may lead again, at the price of data, when nobody is in sync or
-        eligible (KIP-966)."""
-        return True
-
-    def recovers_after_unclean_election(self) -> bool:
-        """Whether it is written down of an unclean election that data may be lost (KIP-704)."""
-        return True
-
-    def reverts_failed_writes(self) -> bool:
-        """Whether a controller whose records could not be committed is made anew (KAFKA-13100)."""
-        return True
-
-    def image_for_next_epoch(self, image: ClusterImage) -> ClusterImage | None:
-        """What a controller that stops being active leaves for the next time it leads.
-
-        Nothing: it then begins from what is committed, and some of `image` may never be
-        (KAFKA-13100).
-        """
-        return None
 
 
 RULES: Final = ControllerRules()

@@ -5,7 +5,15 @@ decide, then apply. It is driven by `runtime.coordinator`; what that expects of 
 `CoordinatorMachine`.
 """
 
-from fencepost.machines.coordinator.decision import Decision, Producer, TimerName, TransactionEnd
+from fencepost.machines.coordinator.decision import (
+    Decision,
+    Producer,
+    TimerName,
+    TransactionEnd,
+    Work,
+    WorkName,
+    WorkResult,
+)
 from fencepost.machines.coordinator.machine import CoordinatorMachine
 from fencepost.machines.coordinator.undo_log import UndoLog
 
@@ -16,4 +24,7 @@ __all__ = [
     "TimerName",
     "TransactionEnd",
     "UndoLog",
+    "Work",
+    "WorkName",
+    "WorkResult",
 ]

@@ -3,7 +3,8 @@
 Kafka keeps a coordinator's state in timeline collections, which remember what they were at each
 offset that is not committed yet. Here the append of a decision is known to have succeeded or failed
 before the next decision is made (`runtime.coordinator`), so one step back is enough: while the log
-is open, whoever changes the state notes how to undo that, and `revert` undoes it, latest first.
+is open, every change of the state comes with a note how to undo it, and `revert` undoes them, the
+latest first.
 
 While nothing can fail (a partition is being loaded) the log is closed, and noting costs a test.
 """
@@ -61,6 +62,11 @@ class UndoLog:
             else:
                 self._undos.append(partial(mapping.__delitem__, key))
         mapping[key] = value
+
+    def set_attribute(self, owner: object, name: str, value: object) -> None:
+        """`owner.name = value`."""
+        self.note(partial(setattr, owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
 
     def pop(self, mapping: MutableMapping[K, V], key: K) -> V | None:
         """Take `mapping[key]` out, if it is there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.machines.fetcher.inputs import Follow, FollowedPartition
 from fencepost.machines.fetcher.session import Wanted
@@ -34,19 +34,21 @@ class Followed:
         "lag",
         "leader_end",
         "leader_epoch",
+        "machine",
         "partition",
         "position",
         "stage",
-        "token",
         "told",
         "told_count",
         "trouble",
         "was_refused",
     )
 
+    NOT_STATE: ClassVar = frozenset(("machine",))
+
     def __init__(self, follow: Follow) -> None:
         self.partition = follow.partition
-        self.token = follow.token
+        self.machine = follow.machine
         self.leader_epoch = follow.leader_epoch
         self.position = follow.position
         self.told_count = follow.told

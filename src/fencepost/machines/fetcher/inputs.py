@@ -1,4 +1,4 @@
-"""What a fetcher is told, and what it asks for. All plain values."""
+"""The inputs of a fetcher, and the requests that it makes. All plain values."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class FetcherConfig(Struct, frozen=True):
 class Follow(Struct, frozen=True):
     """Fetch the partition from now on, under this leader epoch.
 
-    `token` is handed back with every input for the partition's machine, which has been given
-    `told` of them before. One that is followed already under the same epoch, or a newer one, stays
-    as it is.
+    `machine` names the partition's machine in every `Tell`; that machine has been given `told`
+    inputs of fetchers before. A partition that is followed already under the same epoch, or a newer
+    one, stays as it is.
     """
 
     partition: FollowedPartition
-    token: Any
+    machine: Any
     leader_epoch: int
     position: FetchPosition
     told: int = 0
 
 
 class Unfollow(Struct, frozen=True):
-    """The partition is this fetcher's business no longer."""
+    """The partition is not to be fetched by this fetcher any more."""
 
     partition: FollowedPartition
 

@@ -39,18 +39,18 @@ partitions that are created beside ten thousand cost one full fetch, not one in 
 It must not know: sockets, clocks, where brokers are, how a log is cut. Every broker epoch is asked
 for when a request is made, since a broker may register again.
 
-Effects: `Send(leader id, LeaderRequest)`, and `Reply(token, input)` with an input for the machine
-of the partition that came with `token`. One timer.
+Effects: `Send(leader id, LeaderRequest)`, and `Tell(machine, input)` with the machine that a
+partition's `Follow` named. One timer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from fencepost.machines.effects import Effect, Reply, Send, SetTimer, TimerFired
+from fencepost.machines.effects import Effect, Send, Tell, TimerFired
 from fencepost.machines.fetcher.answers import CorruptRecords, batches_of, look_ups_of
 from fencepost.machines.fetcher.followed import (
     NOT_DELAYED_MS,
@@ -90,6 +90,7 @@ from fencepost.machines.fetcher.requests import (
 )
 from fencepost.machines.fetcher.rules import RULES, FetcherRules
 from fencepost.machines.fetcher.session import AskingSession, Wanted
+from fencepost.machines.outbox import StepOutbox
 from fencepost.machines.partition import Diverged, Fetched, FetchedOutOfRange
 from fencepost.machines.probes import probe
 from fencepost.wire.api import fetch
@@ -118,6 +119,10 @@ _FORMS: Final = tuple(Form)
 
 class Fetcher:
     """The machine; see the module."""
+
+    NOT_STATE: ClassVar = frozenset(
+        ("_broker_epoch", "_is_held_back", "_rules", "config", "notices")
+    )
 
     def __init__(
         self,
@@ -165,21 +170,44 @@ class Fetcher:
         self._trouble = ""
         """Why no request is answered; empty if that is not so."""
         self._timer_ms: int | None = None
-        self._steps: dict[type, Callable[[Any, int, list[Effect]], None]] = {
-            Follow: self._step_follow,
-            Unfollow: self._step_unfollow,
-            Progressed: self._step_progressed,
-            LeaderAnswered: self._step_answered,
-            LeaderFailed: self._step_failed,
-            TimerFired: self._step_timer,
-        }
+        self._outbox = StepOutbox()
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input."""
-        effects: list[Effect] = []
-        self._steps[type(input_)](input_, now_ms, effects)
-        self._maybe_ask(now_ms, effects)
-        return effects
+        _HANDLERS[type(input_)](self, input_, now_ms)
+        self._maybe_ask(now_ms)
+        return self._outbox.take()
+
+    def canonical(self) -> Hashable:
+        """What this fetcher's future depends on; see `machines.canonical`."""
+        from fencepost.machines.canonical import canonical  # searches alone need it
+
+        return canonical(self)
+
+    def forget_time(self, inputs_told: int) -> None:
+        """Take all that has been for long ago, as a search does that leaves time out.
+
+        Requests are numbered from 1 again, and the first `inputs_told` inputs of every partition's
+        machine are not counted. Whether a fetch waits shortly is time, too.
+        """
+        self.notices.clear()
+        self._number = 0
+        if self._waits_for is not None:
+            self._number = self._waits_for = 1
+        self._not_before_ms = self._abandon_from_ms = NOT_DELAYED_MS
+        self._busy_until_ms = SYNC_WAIT_MS if self._busy else 0
+        self._timer_ms = None
+        if self._abandon_at_ms is not None:
+            self._abandon_at_ms = GATHER_MS
+        self._short_rounds, self._waits_shortly = 0, False
+        for followed in self.partitions.values():
+            followed.told_count -= inputs_told
+            followed.delayed_until_ms = NOT_DELAYED_MS
+
+    @property
+    def has_newcomers(self) -> bool:
+        """Whether partitions wait for a fetch under way, which may be given up for them."""
+        return self._abandon_at_ms is not None and self._waits_for is not None
 
     @property
     def max_lag(self) -> int:
@@ -201,7 +229,7 @@ class Fetcher:
 
     # -- whom to follow --------------------------------------------------------------------------
 
-    def _step_follow(self, follow: Follow, now_ms: int, effects: list[Effect]) -> None:
+    def _step_follow(self, follow: Follow, now_ms: int) -> None:
         known = self.partitions.get(follow.partition)
         if known is not None:
             if known.leader_epoch >= follow.leader_epoch:
@@ -209,12 +237,12 @@ class Fetcher:
             self._forget(known)
         followed = Followed(follow)
         self.partitions.put(followed)
-        self._begin(followed, now_ms, effects)
+        self._begin(followed, now_ms)
         self._short_rounds = SHORT_ROUNDS
         if self._abandon_at_ms is None:
             self._abandon_at_ms = max(now_ms + GATHER_MS, self._abandon_from_ms)
 
-    def _begin(self, followed: Followed, now_ms: int, effects: list[Effect]) -> None:
+    def _begin(self, followed: Followed, now_ms: int) -> None:
         """The first thing to ask, or to do, for a partition in this leader epoch.
 
         A log without epochs cannot be compared. Below its high watermark it agrees with every
@@ -224,11 +252,11 @@ class Fetcher:
         if position.last_epoch < 0 and position.offset > position.log_start_offset:
             followed.has_agreed = True
             order = Diverged(followed.leader_epoch, -1, -1)
-            self._tell(followed, order, now_ms, effects, is_to_move=False)
+            self._tell(followed, order, now_ms, is_to_move=False)
         else:
             self._resume(followed, now_ms)
 
-    def _step_unfollow(self, unfollow: Unfollow, now_ms: int, effects: list[Effect]) -> None:
+    def _step_unfollow(self, unfollow: Unfollow, now_ms: int) -> None:
         followed = self.partitions.remove(unfollow.partition)
         if followed is not None:
             self._forget(followed)
@@ -240,7 +268,7 @@ class Fetcher:
 
     # -- what partitions report ------------------------------------------------------------------
 
-    def _step_progressed(self, done: Progressed, now_ms: int, effects: list[Effect]) -> None:
+    def _step_progressed(self, done: Progressed, now_ms: int) -> None:
         followed = self.partitions.get(done.partition)
         if followed is None or done.taken != followed.told_count:
             return  # the report crossed an order
@@ -306,7 +334,6 @@ class Fetcher:
         followed: Followed,
         input_: Fetched | Diverged | FetchedOutOfRange,
         now_ms: int,
-        effects: list[Effect],
         *,
         is_to_move: bool = True,
     ) -> None:
@@ -319,16 +346,16 @@ class Fetcher:
         followed.told_count += 1
         self._busy[followed] = None
         self._looking.pop(followed, None)
-        effects.append(Reply(followed.token, input_))
+        self._outbox.emit(Tell(followed.machine, input_))
 
     # -- what to ask -----------------------------------------------------------------------------
 
-    def _step_timer(self, fired: TimerFired, now_ms: int, effects: list[Effect]) -> None:
+    def _step_timer(self, fired: TimerFired, now_ms: int) -> None:
         self._timer_ms = None
 
-    def _maybe_ask(self, now_ms: int, effects: list[Effect]) -> None:
+    def _maybe_ask(self, now_ms: int) -> None:
         """Begin the next round if it is time, or see to it that it will be."""
-        if self._waits_for is not None and not self._may_abandon(now_ms, effects):
+        if self._waits_for is not None and not self._may_abandon(now_ms):
             return
         for followed in list(self._delayed):
             if followed.delayed_until_ms > now_ms:
@@ -336,28 +363,28 @@ class Fetcher:
             del self._delayed[followed]
             self._resume(followed, now_ms)
         if now_ms < self._not_before_ms:
-            self._wake_at(self._not_before_ms, effects)
+            self._wake_at(self._not_before_ms)
         elif self._busy and now_ms < self._busy_until_ms:
-            self._wake_at(self._busy_until_ms, effects)
+            self._wake_at(self._busy_until_ms)
         else:
             for followed in self._busy:
                 probe("fetcher.straggler")
                 self._session.withdraw(followed.partition)
             self._stragglers.update(self._busy)
             self._busy.clear()
-            self._ask(effects)
+            self._ask()
         if self._delayed and self._waits_for is None:
             first = next(iter(self._delayed))
-            self._wake_at(first.delayed_until_ms, effects)
+            self._wake_at(first.delayed_until_ms)
 
-    def _may_abandon(self, now_ms: int, effects: list[Effect]) -> bool:
+    def _may_abandon(self, now_ms: int) -> bool:
         """Whether the fetch under way is given up, for partitions that it does not name."""
         if self._abandon_at_ms is None or self._asked or not self._was_idle:
             return False
         if self._waits_shortly:
             return False  # they are in the next one
         if now_ms < self._abandon_at_ms:
-            self._wake_at(self._abandon_at_ms, effects)
+            self._wake_at(self._abandon_at_ms)
             return False
         self._abandon_at_ms = None
         if not self._session.has_newcomers:
@@ -368,25 +395,25 @@ class Fetcher:
         self._session.begin_anew()
         return True
 
-    def _wake_at(self, deadline_ms: int, effects: list[Effect]) -> None:
+    def _wake_at(self, deadline_ms: int) -> None:
         if self._timer_ms is None or deadline_ms < self._timer_ms:
             self._timer_ms = deadline_ms
-            effects.append(SetTimer(TIMER, deadline_ms))
+            self._outbox.set_timer(TIMER, deadline_ms)
 
-    def _ask(self, effects: list[Effect]) -> None:
+    def _ask(self) -> None:
         comparing = [one for one in self._looking if one.stage is Stage.TRUNCATING]
         looking = [one for one in self._looking if one.stage is Stage.LOOKING_UP]
         self._asked = ()
         if comparing:
             self._asked = tuple(comparing)
-            self._send(epochs_request(self._broker_id, comparing), EPOCH_VERSIONS, effects)
+            self._send(epochs_request(self._broker_id, comparing), EPOCH_VERSIONS)
         elif looking:
             self._asked = tuple(looking)
-            self._send(offsets_request(self._broker_id, looking), LIST_VERSIONS, effects)
+            self._send(offsets_request(self._broker_id, looking), LIST_VERSIONS)
         else:
-            self._ask_for_records(effects)
+            self._ask_for_records()
 
-    def _ask_for_records(self, effects: list[Effect]) -> None:
+    def _ask_for_records(self) -> None:
         uses_ids = not self.partitions.without_id
         form = self._form
         if not uses_ids and form is Form.WITH_EPOCH:
@@ -401,20 +428,20 @@ class Fetcher:
             if self._waits_shortly:
                 wait_max_ms = min(config.wait_max_ms, STRAGGLER_WAIT_MS)
                 config = replace(config, wait_max_ms=wait_max_ms)
-            self._send(fetch_request(who, config, asked, self._rules), versions, effects)
+            self._send(fetch_request(who, config, asked, self._rules), versions)
 
-    def _send(self, request: Message, versions: VersionSpan, effects: list[Effect]) -> None:
+    def _send(self, request: Message, versions: VersionSpan) -> None:
         self._number += 1
         self._waits_for = self._number
         abandons, self._abandons, self._abandon_at_ms = self._abandons, False, None
         asked = LeaderRequest(
             self._number, request, *versions, self.config.timeout_ms, abandons=abandons
         )
-        effects.append(Send(self._leader_id, asked))
+        self._outbox.emit(Send(self._leader_id, asked))
 
     # -- what leaders answer ---------------------------------------------------------------------
 
-    def _step_failed(self, failed: LeaderFailed, now_ms: int, effects: list[Effect]) -> None:
+    def _step_failed(self, failed: LeaderFailed, now_ms: int) -> None:
         if failed.number != self._waits_for:
             return
         self._waits_for = None
@@ -439,7 +466,7 @@ class Fetcher:
             if followed.partition in self._session.wanted:
                 self._resume(followed, now_ms)
 
-    def _step_answered(self, answered: LeaderAnswered, now_ms: int, effects: list[Effect]) -> None:
+    def _step_answered(self, answered: LeaderAnswered, now_ms: int) -> None:
         if answered.number != self._waits_for:
             return
         self._waits_for = None
@@ -448,13 +475,11 @@ class Fetcher:
             self._note(NoticeKind.RECOVERED, None, "")
         response = answered.response
         if isinstance(response, fetch.FetchResponse):
-            self._take_records(response, now_ms, effects)
+            self._take_records(response, now_ms)
         else:
-            self._take_look_ups(response, now_ms, effects)
+            self._take_look_ups(response, now_ms)
 
-    def _take_records(
-        self, response: fetch.FetchResponse, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _take_records(self, response: fetch.FetchResponse, now_ms: int) -> None:
         session = self._session
         if response.error_code:
             if response.error_code in SESSION_ERRORS:
@@ -488,7 +513,7 @@ class Fetcher:
         self._was_idle = not any(part.records for _, part in parts.values())
         for followed, part in parts.values():
             if self._is_current(followed, session.sent[followed.partition]):
-                self._take_part(followed, part, now_ms, effects)
+                self._take_part(followed, part, now_ms)
             else:
                 probe("fetcher.late_answer")
 
@@ -502,19 +527,17 @@ class Fetcher:
             and asked.position.offset == followed.position.offset
         )
 
-    def _take_part(
-        self, followed: Followed, part: fetch.PartitionData, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _take_part(self, followed: Followed, part: fetch.PartitionData, now_ms: int) -> None:
         diverging = part.diverging_epoch
         diverges = diverging.end_offset >= 0 or diverging.epoch >= 0
         reaction = reaction_to(part.error_code, diverges=diverges)
         if reaction is Reaction.APPEND:
-            self._append(followed, part, now_ms, effects)
+            self._append(followed, part, now_ms)
         elif reaction is Reaction.TRUNCATE:
             probe("fetcher.diverges")
             followed.compared = diverging.epoch, diverging.end_offset
             order = Diverged(followed.leader_epoch, diverging.epoch, diverging.end_offset)
-            self._tell(followed, order, now_ms, effects)
+            self._tell(followed, order, now_ms)
         elif reaction is Reaction.LOOK_UP:
             probe("fetcher.out_of_range")
             followed.stage = Stage.LOOKING_UP
@@ -523,9 +546,7 @@ class Fetcher:
         else:
             self._refuse(followed, part.error_code, reaction, now_ms)
 
-    def _append(
-        self, followed: Followed, part: fetch.PartitionData, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _append(self, followed: Followed, part: fetch.PartitionData, now_ms: int) -> None:
         epoch, offset = followed.leader_epoch, followed.position.offset
         followed.has_agreed, followed.was_refused = True, False
         try:
@@ -549,7 +570,6 @@ class Fetcher:
             followed,
             Fetched(epoch, offset, batches, *told),
             now_ms,
-            effects,
             is_to_move=bool(batches),
         )
 
@@ -566,7 +586,7 @@ class Fetcher:
 
     # -- looking up: epochs, and offsets out of range ----------------------------------------------
 
-    def _take_look_ups(self, response: Any, now_ms: int, effects: list[Effect]) -> None:
+    def _take_look_ups(self, response: Any, now_ms: int) -> None:
         asked = {(one.partition.topic, one.partition.partition): one for one in self._asked}
         self._asked = ()
         for part in look_ups_of(response):
@@ -579,25 +599,21 @@ class Fetcher:
             if reaction is not Reaction.APPEND:
                 self._refuse(followed, part.error_code, reaction, now_ms)
             elif followed.stage is Stage.TRUNCATING:
-                self._compare(followed, part.epoch, part.offset, now_ms, effects)
+                self._compare(followed, part.epoch, part.offset, now_ms)
             else:
-                self._find_range(followed, part.offset, now_ms, effects)
+                self._find_range(followed, part.offset, now_ms)
         for followed in asked.values():
             if followed in self._looking:
                 followed.trouble = NO_ANSWER
                 self._delay(followed, now_ms)
 
-    def _compare(
-        self, followed: Followed, epoch: int, end_offset: int, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _compare(self, followed: Followed, epoch: int, end_offset: int, now_ms: int) -> None:
         """The leader's epoch ends there: cut what is behind, and see whether that was all."""
         followed.compared = epoch, end_offset
         order = Diverged(followed.leader_epoch, epoch, end_offset)
-        self._tell(followed, order, now_ms, effects, is_to_move=False)
+        self._tell(followed, order, now_ms, is_to_move=False)
 
-    def _find_range(
-        self, followed: Followed, offset: int, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _find_range(self, followed: Followed, offset: int, now_ms: int) -> None:
         """Where the leader's log ends, or then where it starts: what to do about our own."""
         own, leader_end, leader_start = followed.position.offset, followed.leader_end, offset
         if offset < 0:
@@ -615,8 +631,19 @@ class Fetcher:
             self._note(NoticeKind.STARTS_OVER, followed.partition, where)
         followed.stage = Stage.FETCHING
         order = FetchedOutOfRange(followed.leader_epoch, leader_start, leader_end)
-        self._tell(followed, order, now_ms, effects)
+        self._tell(followed, order, now_ms)
 
     def _note(self, kind: NoticeKind, partition: FollowedPartition | None, text: str) -> None:
         if len(self.notices) < NOTICES_MAX:
             self.notices.append(Notice(kind, partition, text))
+
+
+_HANDLERS: Final[dict[type[Any], Callable[[Fetcher, Any, int], None]]] = {
+    Follow: Fetcher._step_follow,
+    Unfollow: Fetcher._step_unfollow,
+    Progressed: Fetcher._step_progressed,
+    LeaderAnswered: Fetcher._step_answered,
+    LeaderFailed: Fetcher._step_failed,
+    TimerFired: Fetcher._step_timer,
+}
+"""The method that takes each kind of input."""

@@ -1,4 +1,4 @@
-"""Looking at groups and deleting them: DescribeGroups, ListGroups, DeleteGroups of one shard.
+"""Looking at groups and deleting them: ListGroups, DeleteGroups, what Describe APIs share.
 
 Each answers for the groups of this shard; a request for groups of several is put together by the
 handler.
@@ -6,72 +6,40 @@ handler.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from fencepost.machines.group.commits import Commits
-from fencepost.machines.group.model import ClassicGroup, GroupState, Member
-from fencepost.machines.group.shard import Decision, Shard
+from fencepost.machines.group.shard import Decision, G, Shard
 from fencepost.wire.api.delete_groups import DeletableGroupResult
-from fencepost.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from fencepost.wire.api.list_groups import ListedGroup
 from fencepost.wire.errors import ErrorCode
 
-GROUP_ID_NOT_FOUND_FROM: Final = 6
-"""Version of DescribeGroups from which a group that does not exist is an error."""
-
-GROUP_TYPE: Final = "classic"
-"""In lower case, as Kafka writes it (KIP-848): programs compare it."""
+D = TypeVar("D")
 
 
-def describe_groups(
-    shard: Shard, group_ids: Sequence[str], api_version: int, token: Any
-) -> Decision:
-    """A `list[DescribedGroup]`, one per id. A group that does not exist is "Dead"."""
-    decision = Decision()
-    answers = []
+def described(
+    shard: Shard,
+    group_ids: Iterable[str],
+    cls: type[G],
+    type_name: str,
+    missing: Callable[[str, str], D],
+) -> list[Any | D]:
+    """Each group of the class as it describes itself (`Group.describe`), in the order of the ids.
+
+    For others `missing` makes the answer, of the id and Kafka's words for what is wrong.
+    """
+    answers: list[Any | D] = []
     for group_id in group_ids:
         group = shard.groups.get(group_id)
-        if group is not None:
-            answers.append(_described(group))
-        elif api_version >= GROUP_ID_NOT_FOUND_FROM:
-            answers.append(
-                DescribedGroup(
-                    group_id=group_id,
-                    group_state=GroupState.DEAD.value,
-                    error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                    error_message=f"Group {group_id} not found.",
-                )
-            )
+        if isinstance(group, cls):
+            answers.append(group.describe())
+        elif group is None:
+            answers.append(missing(group_id, f"Group {group_id} not found."))
         else:
-            answers.append(DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value))
-    decision.reply(token, answers)
-    return decision
-
-
-def _described(group: ClassicGroup) -> DescribedGroup:
-    is_stable = group.state is GroupState.STABLE
-    return DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol or "") if is_stable else "",
-        members=[_described_member(group, member, is_stable) for member in group.members.values()],
-    )
-
-
-def _described_member(
-    group: ClassicGroup, member: Member, with_metadata: bool
-) -> DescribedGroupMember:
-    metadata = member.metadata(group.protocol or "") if with_metadata else b""
-    return DescribedGroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=metadata,
-        member_assignment=member.assignment,
-    )
+            message = f"Group {group_id} is not a {type_name} group."
+            answers.append(missing(group_id, message))
+    return answers
 
 
 def list_groups(shard: Shard, states: Sequence[str], types: Sequence[str], token: Any) -> Decision:
@@ -82,16 +50,16 @@ def list_groups(shard: Shard, states: Sequence[str], types: Sequence[str], token
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {group_type.strip().lower() for group_type in types}
     decision = Decision()
-    fits = not wanted_types or GROUP_TYPE in wanted_types
     listed = [
         ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
-            group_type=GROUP_TYPE,
+            group_type=group.group_type,
         )
         for group in shard.groups.values()
-        if fits and (not wanted_states or group.state.value.lower() in wanted_states)
+        if (not wanted_types or group.group_type in wanted_types)
+        and (not wanted_states or group.state.value.lower() in wanted_states)
     ]
     decision.reply(token, listed)
     return decision
@@ -105,7 +73,7 @@ def delete_groups(shard: Shard, commits: Commits, group_ids: Sequence[str], toke
         group = shard.groups.get(group_id)
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY:
+        elif not group.is_empty:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             error = ErrorCode.NONE

@@ -2,32 +2,26 @@
 
 Theory of operation
 -------------------
-A commit is accepted from a member of the current generation, or, while the group is empty, from
-anybody who says no generation at all (a consumer that assigns itself, an administrator). So a
-member of an older generation cannot move an offset that its successor has moved on
-(ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), and an offset never changes without a
-request.
+Offsets belong to groups of all types. Here is what is the same for all; a group says itself whose
+commits it takes (`Group.refuse_commit`), which topics it reads and from when on retention counts.
+A commit that names no generation and no known group makes a simple group: a consumer assigns itself
+its partitions, or an administrator sets offsets.
 
-What is committed in a transaction needs no generation, if it names none (the producers of before
-KIP-447 did not know it), and may come while members wait for their assignment.
-
-Offsets are forgotten when nobody reads the topic any more and the retention time is over: counted
-from the moment the group became empty, or from the commit where there is no such moment (simple
-groups) or the members are there and read other topics. An expiry that an old client gave with its
-commit goes before that. An offset for which a transaction is open stays. A group that is empty and
-has no offsets left goes as well.
+An offset never changes without a request. It is forgotten when the group does not read the topic
+any more and the retention time is over. An expiry that an old client gave with its commit goes
+before that. An offset for which a transaction is open stays. A group that is empty and has no
+offsets left goes as well, where its type allows that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import Producer
-from fencepost.machines.group.model import ClassicGroup, GroupState
+from fencepost.machines.group.group import Committer, Group, OffsetPartition, dissolve
 from fencepost.machines.group.offsets import CommittedOffset, TopicPartition
 from fencepost.machines.group.partitioner import utf16_length
-from fencepost.machines.group.rebalance import touch
 from fencepost.machines.group.shard import EXPIRY_TIMER, Decision, Shard
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -53,7 +47,7 @@ from fencepost.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
 )
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.group import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from fencepost.wire.records.group import OffsetCommitKey, OffsetCommitValue
 from fencepost.wire.types import Uuid
 
 GROUP_ID_NOT_FOUND_FROM: Final = 9
@@ -88,9 +82,7 @@ class Commits:
         group = self._shard.groups.get(request.group_id)
         error = self._refuse_commit(group, request, api_version)
         if error is None and group is not None:
-            member = group.members.get(request.member_id)
-            if member is not None and group.state is not GroupState.COMPLETING_REBALANCE:
-                touch(decision, group, member)
+            group.note_commit(decision, request.member_id)
         response = OffsetCommitResponse()
         for topic in request.topics:
             outcome = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -112,29 +104,24 @@ class Commits:
         return decision
 
     def _refuse_commit(
-        self, group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int
+        self, group: Group | None, request: OffsetCommitRequest, api_version: int
     ) -> ErrorCode | None:
-        generation = request.generation_id_or_member_epoch
+        epoch = request.generation_id_or_member_epoch
         if group is None:
-            if generation < 0:
-                return None
+            if epoch < 0:
+                return None  # the offsets make it a simple group
             if api_version >= GROUP_ID_NOT_FOUND_FROM:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             return ErrorCode.ILLEGAL_GENERATION
-        if generation < 0 and group.state is GroupState.EMPTY:
-            return None
-        if generation >= 0 or request.member_id or request.group_instance_id is not None:
-            error = group.validate_member(request.member_id, request.group_instance_id)
-            if error is not None:
-                return error
-            if not self._shard.rules.may_commit(generation, group.generation):
-                return ErrorCode.ILLEGAL_GENERATION
-        elif group.state is not GroupState.EMPTY:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            # It knows the generation and not yet what it is to read: what it commits is the past's.
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return None
+
+        def partitions() -> Iterator[OffsetPartition]:
+            for topic in request.topics:
+                for partition in topic.partitions:
+                    yield OffsetPartition(topic.name, topic.topic_id, partition.partition_index)
+
+        member_id, instance_id = request.member_id, request.group_instance_id
+        committer = Committer(member_id, instance_id, epoch, api_version, False, partitions)
+        return group.refuse_commit(committer, self._shard.rules)
 
     def _refuse_metadata(self, metadata: str | None) -> ErrorCode | None:
         limit = self._config.offset_metadata_max_length
@@ -154,7 +141,7 @@ class Commits:
     ) -> Decision:
         """TxnOffsetCommit v0-5: those of its `offsets` whose topics exist; replies their errors."""
         decision = Decision()
-        error = self._refuse_in_transaction(request)
+        error = self._refuse_in_transaction(request, offsets)
         errors = []
         for topic, topic_id, partition in offsets:
             refused = error or self._refuse_metadata(partition.committed_metadata)
@@ -167,21 +154,22 @@ class Commits:
         decision.reply(token, errors)
         return decision
 
-    def _refuse_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode | None:
-        """A request without a generation is one of before KIP-447, and taken in any state."""
-        generation = request.generation_id_or_member_epoch
+    def _refuse_in_transaction(
+        self, request: TxnOffsetCommitRequest, offsets: Sequence[TxnOffset]
+    ) -> ErrorCode | None:
+        """A request without an epoch is one of before KIP-447, and makes a simple group."""
+        epoch = request.generation_id_or_member_epoch
         group = self._shard.groups.get(request.group_id)
         if group is None:
-            return None if generation < 0 else ErrorCode.ILLEGAL_GENERATION
-        if generation < 0 and group.state is GroupState.EMPTY:
-            return None
-        if generation >= 0 or request.member_id or request.group_instance_id is not None:
-            error = group.validate_member(request.member_id, request.group_instance_id)
-            if error is not None:
-                return error
-            if not self._shard.rules.may_commit(generation, group.generation):
-                return ErrorCode.ILLEGAL_GENERATION
-        return None
+            return None if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+
+        def partitions() -> Iterator[OffsetPartition]:
+            for topic, topic_id, partition in offsets:
+                yield OffsetPartition(topic, topic_id, partition.partition_index)
+
+        member_id, instance_id = request.member_id, request.group_instance_id
+        committer = Committer(member_id, instance_id, epoch, -1, True, partitions)
+        return group.refuse_commit(committer, self._shard.rules)
 
     # OffsetFetch
 
@@ -191,8 +179,17 @@ class Commits:
         A group that does not exist has no offsets, which is no error. Topics are found by name; an
         offset of another topic that had the name before is none.
         """
+        decision = Decision()
         offsets = self._shard.offsets.of_group(wanted.group_id)
         answer = OffsetFetchResponseGroup(group_id=wanted.group_id)
+        group = self._shard.groups.get(wanted.group_id)
+        refused = None
+        if group is not None:
+            refused = group.refuse_fetch(wanted.member_id, wanted.member_epoch)
+        if refused is not None:
+            answer.error_code = refused
+            decision.reply(token, answer)
+            return decision
 
         def answer_for(partition: TopicPartition, topic_id: Uuid) -> OffsetFetchResponsePartitions:
             unstable = require_stable and self._shard.offsets.is_undecided(
@@ -221,7 +218,6 @@ class Commits:
                 answer.topics.append(
                     OffsetFetchResponseTopics(name=topic_name, partitions=partitions)
                 )
-        decision = Decision()
         decision.reply(token, answer)
         return decision
 
@@ -233,10 +229,8 @@ class Commits:
         group = self._shard.groups.get(request.group_id)
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-            error = ErrorCode.NON_EMPTY_GROUP
         else:
-            error = ErrorCode.NONE
+            error = group.refuse_offset_delete() or ErrorCode.NONE
         response = OffsetDeleteResponse(error_code=error)
         if group is not None and error is ErrorCode.NONE:
             for topic in request.topics:
@@ -280,38 +274,38 @@ class Commits:
             decision.records += [(_key(group_id, *partition), None) for partition in doomed]
         return decision
 
-    def forget_group(self, decision: Decision, group: ClassicGroup) -> None:
+    def forget_group(self, decision: Decision, group: Group) -> None:
         """Delete a group and all its offsets."""
         offsets = self._shard.offsets
         partitions = dict.fromkeys(offsets.of_group(group.group_id))
         partitions.update(dict.fromkeys(offsets.undecided_of(group.group_id)))
         for partition in partitions:
             decision.records.append((_key(group.group_id, *partition), None))
-        decision.records.append((GroupMetadataKey(group=group.group_id), None))
+        dissolve(decision, group)
 
     def expire(self, wall_ms: int) -> Decision:
-        """The expiry timer fired: forget what nobody has wanted for long."""
+        """The expiry timer fired: forget offsets whose retention is over, then groups."""
         decision = Decision(is_atomic=False)
         for group in list(self._shard.groups.values()):
             everything = self._expire_offsets(decision, group, wall_ms)
-            if everything and group.state is GroupState.EMPTY and not group.pending_members:
-                decision.records.append((GroupMetadataKey(group=group.group_id), None))
+            if everything and group.may_expire:
+                dissolve(decision, group)
         if decision.records:
             decision.notes.append(f"{len(decision.records)} expired offsets and groups")
         decision.set_timer(EXPIRY_TIMER, self._config.offsets_retention_check_ms)
         return decision
 
-    def _expire_offsets(self, decision: Decision, group: ClassicGroup, wall_ms: int) -> bool:
+    def _expire_offsets(self, decision: Decision, group: Group, wall_ms: int) -> bool:
         """Tombstones for the expired offsets of a group; whether none is left behind them."""
         offsets = self._shard.offsets
         group_id = group.group_id
-        counted_from = _retention_base(group)
         remaining = bool(offsets.undecided_of(group_id))
         for partition, offset in offsets.of_group(group_id).items():
+            counted_from_ms = group.retention_start_ms(offset)
             if (
-                counted_from is None
+                counted_from_ms is None
                 or group.is_subscribed(partition[0])
-                or not self._is_over(offset, counted_from(offset), wall_ms)
+                or not self._is_over(offset, counted_from_ms, wall_ms)
                 or not self._shard.rules.may_expire(offsets.is_undecided(group_id, partition))
             ):
                 remaining = True
@@ -323,22 +317,6 @@ class Commits:
         if offset.expire_timestamp_ms != _USES_RETENTION:
             return wall_ms >= offset.expire_timestamp_ms
         return wall_ms - counted_from_ms >= self._config.offsets_retention_ms
-
-
-def _retention_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when an offset's retention counts; None while the group keeps all its offsets."""
-    if group.protocol_type is None:
-        return _commit_time
-    if group.state is GroupState.EMPTY:
-        empty_since_ms = group.state_timestamp_ms
-        return _commit_time if empty_since_ms < 0 else lambda _: empty_since_ms
-    if group.uses_consumer_protocol and group.state is GroupState.STABLE:
-        return _commit_time if group.subscribed_topics is not None else None
-    return None
-
-
-def _commit_time(offset: CommittedOffset) -> int:
-    return offset.commit_timestamp_ms
 
 
 def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:

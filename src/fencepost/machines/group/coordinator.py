@@ -1,4 +1,4 @@
-"""`GroupCoordinator`: the classic groups of one partition of `__consumer_offsets`.
+"""`GroupCoordinator`: the groups of one partition of `__consumer_offsets`, of whatever types.
 
 Theory of operation
 -------------------
@@ -6,16 +6,16 @@ Requests go to `decide_*`, timers to `decide_timer`; each answers with a `Decisi
 nothing. The runtime (`runtime.coordinator`) carries it out: `apply_change` and `apply` are the only
 mutators, and what they change can be reverted (`shard`).
 
-* durable: the last GroupMetadata record of each group (`ClassicGroup.take_over`) and the committed
-  offsets. `apply` makes them of records, live and when the partition is loaded, and the same of a
-  compacted partition;
+* durable: the groups' records and the committed offsets. `apply` makes state of records, live and
+  when the partition is loaded, and the same of a compacted partition;
 * ephemeral: rebalances under way, members that joined since the last record, waiting requests.
-  Decisions bring a draft of their group along as a change, and `apply_change` puts it in the
-  group's place. It is gone with the coordinator, and clients that retry bring it back; a group that
-  is loaded goes on with its generation, members and assignments.
+  Decisions bring it along as a change (`shard.Change`), and `apply_change` puts it in place. It is
+  gone with the coordinator, and clients that retry bring it back.
 
-Not offered here: groups of the consumer protocol (KIP-848), share and streams groups. Their records
-are skipped by whoever loads; a group id that only they use does not exist here.
+Groups have types (`types.GROUP_TYPES`). Offsets, listing and deletion are the same for all and work
+with the protocol `group.Group`; what is particular to a type is in its room, behind
+`group_type.GroupType`. Records of types that are not offered are passed over when the partition is
+loaded (`codec`), and a group id that only they use does not exist here.
 
 It must not know: clocks, random numbers (member ids are made unique by the shell), how records are
 written, who its clients are. Sessions and rebalances are timers with a delay; `wall_ms` is the time
@@ -25,18 +25,23 @@ that records are stamped with and that the age of offsets is judged by, nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.machines.coordinator import Producer, TimerName, TransactionEnd
-from fencepost.machines.group.admin import delete_groups, describe_groups, list_groups
+from fencepost.machines.group.admin import delete_groups, list_groups
+from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.classic.group import ClassicGroup
+from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.commits import Commits, TxnOffset
 from fencepost.machines.group.config import GroupConfig
-from fencepost.machines.group.membership import Caller, Membership
+from fencepost.machines.group.group import Group
+from fencepost.machines.group.group_type import ClassicMembers, GroupType
 from fencepost.machines.group.memory import GroupMemory
-from fencepost.machines.group.model import ClassicGroup, GroupState
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.rules import RULES, GroupRules
-from fencepost.machines.group.shard import EXPIRY_TIMER, Decision, Shard
+from fencepost.machines.group.shard import EXPIRY_TIMER, Change, Decision, Shard
+from fencepost.machines.group.types import GROUP_TYPES
+from fencepost.machines.image import ClusterImage, ImageDelta
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
@@ -46,13 +51,13 @@ from fencepost.wire.api.offset_fetch import OffsetFetchRequestGroup
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.wire.records.group import (
-    GroupMetadataKey,
-    GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
 )
 from fencepost.wire.types import Uuid
+
+T = TypeVar("T", bound=GroupType)
 
 
 class GroupCoordinator:
@@ -63,17 +68,39 @@ class GroupCoordinator:
         config: GroupConfig | None = None,
         memory: GroupMemory | None = None,
         rules: GroupRules = RULES,
+        image: Callable[[], ClusterImage] = ClusterImage,
+        types: Sequence[type[GroupType]] = GROUP_TYPES,
     ) -> None:
-        """`memory` is shared by the coordinators of a node."""
-        self._shard = Shard(config or GroupConfig(), memory or GroupMemory(), rules)
+        """`memory` is shared by the coordinators of a node; `image` gives the metadata of now."""
+        self._shard = Shard(
+            config or GroupConfig(), memory or GroupMemory(), image, ClassicGroup, rules
+        )
         self.undo_log = self._shard.undo_log
-        self._membership = Membership(self._shard)
+        self._types = {cls: cls(self._shard) for cls in types}
+        self._type_of_name = {one.name: one for one in self._types.values()}
+        self._type_of_key = {key: one for one in self._types.values() for key in one.keys}
+        self._classic = self.of_type(ClassicGroups)
         self._commits = Commits(self._shard)
 
     @property
-    def groups(self) -> dict[str, ClassicGroup]:
+    def groups(self) -> dict[str, Group]:
         """The groups by id; to be read only."""
         return self._shard.groups
+
+    def of_type(self, cls: type[T]) -> T:
+        """The decisions about groups of one type: for requests of its own APIs."""
+        one = self._types[cls]
+        assert isinstance(one, cls)
+        return one
+
+    def _classic_members_of(self, group_id: str) -> ClassicMembers:
+        """Who serves classic members of the group; the classic type refuses where no type does."""
+        group = self._shard.groups.get(group_id)
+        if group is not None:
+            members = self._type_of_name[group.group_type].classic_members
+            if members is not None:
+                return members
+        return self._classic.classic_members
 
     @property
     def offset_count(self) -> int:
@@ -105,17 +132,15 @@ class GroupCoordinator:
             assert value is None or isinstance(value, OffsetCommitValue)
             self._apply_offset(key, value, offset, producer_id)
         else:
-            assert isinstance(key, GroupMetadataKey), key
-            assert value is None or isinstance(value, GroupMetadataValue)
-            self._apply_group(key.group, value)
+            self._type_of_key[type(key)].apply(key, value)
 
     def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """The marker that ends a producer's transaction is in the log."""
         self._shard.offsets.end_transaction(producer_id, committed=committed)
 
-    def apply_change(self, draft: ClassicGroup) -> None:
-        """A decision's draft takes the place of the group."""
-        self._shard.put(draft)
+    def apply_change(self, change: Change) -> None:
+        """A change in memory alone is made: a draft takes the place of its group, for example."""
+        change.apply_to(self._shard)
 
     def _apply_offset(
         self,
@@ -130,17 +155,7 @@ class GroupCoordinator:
             shard.offsets.remove(key.group, partition)
         else:
             shard.offsets.put(key.group, partition, value, offset, producer_id)
-            if key.group not in shard.groups:
-                shard.put(ClassicGroup(key.group))
-
-    def _apply_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
-        group = self._shard.groups.get(group_id)
-        if value is not None:
-            group = ClassicGroup(group_id) if group is None else group.draft()
-            group.take_over(value)
-            self._shard.put(group)
-        elif group is not None:
-            self._shard.delete(group_id)  # it is empty, or would not be deleted
+            shard.add_simple_group(key.group)
 
     # Decisions
 
@@ -148,7 +163,7 @@ class GroupCoordinator:
         """The whole partition is applied: watch the members, look for expired offsets later."""
         decision = Decision()
         for group in self._shard.groups.values():
-            self._membership.watch(decision, group, wall_ms)
+            self._type_of_name[group.group_type].loaded(decision, group, wall_ms)
         decision.set_timer(EXPIRY_TIMER, self._shard.config.offsets_retention_check_ms)
         return decision
 
@@ -156,23 +171,23 @@ class GroupCoordinator:
         self, request: JoinGroupRequest, caller: Caller, wall_ms: int
     ) -> Decision:
         """JoinGroup v0-9; replies JoinGroupResponse, perhaps much later."""
-        return self._membership.join(request, caller, wall_ms)
+        return self._classic_members_of(request.group_id).join(request, caller, wall_ms)
 
     def decide_sync_group(
         self, request: SyncGroupRequest, caller: Caller, wall_ms: int
     ) -> Decision:
         """SyncGroup v0-5; replies SyncGroupResponse, perhaps later."""
-        return self._membership.sync(request, caller, wall_ms)
+        return self._classic_members_of(request.group_id).sync(request, caller, wall_ms)
 
     def decide_heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Decision:
         """Heartbeat v0-4; replies HeartbeatResponse."""
-        return self._membership.heartbeat(request, caller)
+        return self._classic_members_of(request.group_id).heartbeat(request, caller)
 
     def decide_leave_group(
         self, request: LeaveGroupRequest, caller: Caller, wall_ms: int
     ) -> Decision:
         """LeaveGroup v0-5, its members in `members`; replies LeaveGroupResponse."""
-        return self._membership.leave(request, caller, wall_ms)
+        return self._classic_members_of(request.group_id).leave(request, caller, wall_ms)
 
     def decide_offset_commit(
         self, request: OffsetCommitRequest, api_version: int, token: Any, wall_ms: int
@@ -211,7 +226,7 @@ class GroupCoordinator:
         self, group_ids: Sequence[str], api_version: int, token: Any
     ) -> Decision:
         """DescribeGroups v0-6; replies list[DescribedGroup]."""
-        return describe_groups(self._shard, group_ids, api_version, token)
+        return self._classic.describe(group_ids, api_version, token)
 
     def decide_list_groups(
         self, states: Sequence[str], types: Sequence[str], token: Any
@@ -231,43 +246,28 @@ class GroupCoordinator:
         """
         return self._commits.forget_topics(is_gone)
 
+    def decide_image_changed(self, delta: ImageDelta) -> Decision:
+        """The cluster's metadata have changed; the image is `delta.new` by now, or a later one."""
+        decision = Decision(is_atomic=False)
+        for one in self._types.values():
+            one.image_changed(decision, delta)
+        return decision
+
     def decide_timer(self, name: TimerName, wall_ms: int) -> Decision:
         """A timer that a decision set has fired."""
         if name == EXPIRY_TIMER:
             return self._commits.expire(wall_ms)
-        kind, group_id = name[0], name[1]
-        if kind == "session":
-            return self._membership.session_expired(group_id, name[2], wall_ms)
-        if kind == "join":
-            return self._membership.join_expired(group_id, wall_ms)
-        assert kind == "sync", name
-        return self._membership.sync_expired(group_id, wall_ms)
+        return self._type_of_name[name[0]].decide_timer(name, wall_ms)
 
     # Comparing
 
     def durable_view(self) -> Any:
         """Everything that is durable, as plain values: equal iff the same is stored."""
-        stored = {
-            group_id: group.stored
-            for group_id, group in self._shard.groups.items()
-            if group.stored is not None
-        }
+        views = {group_id: group.durable_view() for group_id, group in self._shard.groups.items()}
+        stored = {group_id: view for group_id, view in views.items() if view is not None}
         return stored, self._shard.offsets.snapshot()
 
     def settled_view(self) -> dict[str, Any]:
         """What members and administrators see of groups that no rebalance is under way in."""
-        settled = (GroupState.STABLE, GroupState.EMPTY)
-        return {
-            group_id: (
-                group.state,
-                group.generation,
-                group.protocol_type,
-                group.protocol,
-                group.leader_id,
-                {m.member_id: (m.instance_id, m.assignment) for m in group.members.values()},
-                group.static_members,
-                group.subscribed_topics,
-            )
-            for group_id, group in self._shard.groups.items()
-            if group.state in settled
-        }
+        views = {group_id: group.settled_view() for group_id, group in self._shard.groups.items()}
+        return {group_id: view for group_id, view in views.items() if view is not None}

@@ -1,8 +1,4 @@
-"""The records of groups and their offsets, as `__consumer_offsets` has them.
-
-Records of other kinds (KIP-848, share and streams groups) mean nothing here, and their values need
-no decoding: they may be of versions that this one has never heard of.
-"""
+"""The records of groups and their offsets, and in which versions they are written."""
 
 from __future__ import annotations
 
@@ -10,14 +6,8 @@ from typing import Final
 
 from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
-    GroupMetadataKey,
     GroupMetadataValue,
-    LegacyOffsetCommitKey,
-    OffsetCommitKey,
     OffsetCommitValue,
-    UnknownRecordTypeError,
-    decode_key,
-    decode_value,
     encode_key,
     encode_value,
 )
@@ -28,28 +18,15 @@ GroupRecord = tuple[Message, Message | None]
 GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
+OTHER_VERSION: Final = 0
+"""Of all records but those of classic groups and offsets: they add fields by tag."""
 
 
-class GroupCodec:
-    """How the records of groups are written."""
-
-    @staticmethod
-    def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-        """The bytes of a record."""
-        key, value = record
-        data = None if value is None else encode_value(value, value_version(value))
-        return encode_key(key), data
-
-    @staticmethod
-    def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
-        """The record; None if it is of a kind that is not kept here. DecodeError."""
-        try:
-            decoded = decode_key(key)
-        except UnknownRecordTypeError:
-            return None
-        if not isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey):
-            return None
-        return decoded, None if value is None else decode_value(decoded, value)
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """The bytes of a record."""
+    key, value = record
+    data = None if value is None else encode_value(value, value_version(value))
+    return encode_key(key), data
 
 
 def value_version(value: Message) -> int:
@@ -60,7 +37,8 @@ def value_version(value: Message) -> int:
     """
     if isinstance(value, GroupMetadataValue):
         return GROUP_METADATA_VERSION
-    assert isinstance(value, OffsetCommitValue)
+    if not isinstance(value, OffsetCommitValue):
+        return OTHER_VERSION
     if value.expire_timestamp != -1:
         return OFFSET_COMMIT_WITH_EXPIRY_VERSION
     return OFFSET_COMMIT_VERSION

@@ -1,6 +1,6 @@
 """Leader and follower of one partition, and the questions its log can answer.
 
-`Partition` is the machine; `inputs` has what it is told and what it answers.
+`Partition` is the machine; `inputs` has its inputs and its answers.
 """
 
 from fencepost.log.epochs import EpochEndOffset

@@ -1,8 +1,8 @@
 """A replica as a follower: what it makes of its leader's answers.
 
-It appends what continues its log, cuts its log where the leader says that the two part, and takes
-over the leader's high watermark and log start. Answers of another leader epoch, and any while it
-leads, change nothing.
+A follower appends what continues its log, cuts its log where the leader says that the two part, and
+takes over the leader's high watermark and log start. Answers of another leader epoch, and any while
+the replica leads, change nothing.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from fencepost.batch.header import MAGIC
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.divergence import truncation_target
 from fencepost.log.epochs import EpochEndOffset
-from fencepost.machines.effects import Append, DropPrefix, Effect, Persist, Truncate
+from fencepost.machines.effects import Append, DropPrefix, Persist, Truncate
 from fencepost.machines.partition.inputs import Diverged, Fetched, FetchedOutOfRange
-from fencepost.machines.partition.queries import LogView, PartitionQueries
-from fencepost.machines.partition.rules import PartitionRules
+from fencepost.machines.partition.part import PartitionPart
+from fencepost.machines.partition.queries import LogView
 
 
 def beginning_for(log: LogView, answer: Fetched) -> int | None:
     """Where an empty log has to begin for the first batch of `answer`; None: where it does.
 
     A leader whose log begins in the middle of a batch (DeleteRecords) serves the batch as a whole,
-    and a follower that has just started over at that offset would wait for another for ever.
+    and a follower that has just started over at that offset would never append it.
     """
     if not answer.batches or not answer.fetch_offset == log.end_offset == log.start_offset:
         return None
@@ -59,93 +59,70 @@ def appendable(log: LogView, answer: Fetched) -> list[RecordBatch]:
     return batches
 
 
-class FollowingPartition(PartitionQueries):
-    """What a partition knows of its own log, and its steps as a follower."""
+class Following(PartitionPart):
+    """The steps of a replica that does not lead."""
 
-    def __init__(
-        self,
-        local_id: int,
-        log: LogView,
-        *,
-        high_watermark: int,
-        durable_offset: int,
-        rules: PartitionRules,
-    ) -> None:
-        super().__init__(local_id, log, high_watermark, rules)
-        self.durable_offset = min(durable_offset, log.end_offset)
-        """What lies below is on stable storage."""
-        self.answers_taken = 0
-        """How many answers of leaders it was given, whatever came of them."""
+    __slots__ = ()
 
-    def fetch_position(self) -> tuple[int, int]:
-        """What a follower asks its leader for next: (offset, last fetched epoch or -1).
-
-        To be asked when everything is durable up to there. The epoch is the latest we know, also
-        if we led it and wrote nothing: the leader then tells us to forget it, and only so can
-        records of earlier epochs follow.
-        """
-        latest = self._log.epochs.latest_epoch()
-        return self._log.end_offset, -1 if latest is None else latest
-
-    def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
-        self.answers_taken += 1
-        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
-            return []
-        batches = appendable(self._log, answer)
-        start_offset, end_offset = self._log.start_offset, self._log.end_offset
-        effects: list[Effect] = []
+    def step_fetched(self, answer: Fetched, now_ms: int) -> None:
+        """The leader has answered a fetch with records, or with none."""
+        partition = self._partition
+        if not self._counts(answer.leader_epoch):
+            return
+        log, outbox = partition.log, self._outbox
+        batches = appendable(log, answer)
+        start_offset, end_offset = log.start_offset, log.end_offset
         if batches:
-            begins_at = beginning_for(self._log, answer)
+            begins_at = beginning_for(log, answer)
             if begins_at is not None:
-                self.durable_offset = start_offset = begins_at
-                effects.append(Persist(Truncate(begins_at, start_over=True)))
-            effects.append(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
+                partition.durable_offset = start_offset = begins_at
+                outbox.emit(Persist(Truncate(begins_at, start_over=True)))
+            outbox.emit(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
             end_offset = batches[-1].header.next_offset
         elif answer.fetch_offset != end_offset:
-            return []
+            return
         known = min(answer.leader_high_watermark, end_offset)
-        if known > self.high_watermark:
-            self._raise_high_watermark(known)
+        if known > partition.high_watermark:
+            partition.raise_high_watermark(known)
         # In this order: nothing is deleted above the high watermark.
-        log_start = min(answer.leader_log_start_offset, self.high_watermark)
+        log_start = min(answer.leader_log_start_offset, partition.high_watermark)
         if log_start > start_offset:
-            effects.append(Persist(DropPrefix(log_start)))
-        return effects
+            outbox.emit(Persist(DropPrefix(log_start)))
 
-    def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
-        self.answers_taken += 1
-        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
-            return []
-        log = self._log
+    def step_diverged(self, answer: Diverged, now_ms: int) -> None:
+        """The leader has said where its log and ours part."""
+        if not self._counts(answer.leader_epoch):
+            return
+        log = self._partition.log
         told = EpochEndOffset(answer.epoch, answer.end_offset)
-        target = truncation_target(log.epochs, told, log.end_offset, self.high_watermark)
-        return self._truncate(max(target, log.start_offset), start_over=False)
+        target = truncation_target(log.epochs, told, log.end_offset, self._partition.high_watermark)
+        self.truncate(max(target, log.start_offset), start_over=False)
 
-    def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
-        self.answers_taken += 1
-        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
-            return []
-        end_offset = self._log.end_offset
-        if answer.leader_end_offset < end_offset:
-            return self._truncate(
-                max(answer.leader_end_offset, self._log.start_offset), start_over=False
-            )
-        if answer.leader_start_offset > end_offset:
+    def step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> None:
+        """The leader's log does not hold the offset that was fetched from."""
+        if not self._counts(answer.leader_epoch):
+            return
+        log = self._partition.log
+        if answer.leader_end_offset < log.end_offset:
+            self.truncate(max(answer.leader_end_offset, log.start_offset), start_over=False)
+        elif answer.leader_start_offset > log.end_offset:
             # All that we have was deleted by the leader's retention.
-            effects = self._truncate(answer.leader_start_offset, start_over=True)
-            self.high_watermark = answer.leader_start_offset
-            return effects
-        return []
+            self.truncate(answer.leader_start_offset, start_over=True)
+            self._partition.high_watermark = answer.leader_start_offset
 
-    def _truncate(self, target: int, *, start_over: bool) -> list[Effect]:
-        latest = self._log.epochs.latest()
+    def _counts(self, leader_epoch: int) -> bool:
+        """Count an answer; whether it is one for this replica, in its leader epoch."""
+        partition = self._partition
+        partition.answers_taken += 1
+        return partition.leader_state is None and leader_epoch == partition.leader_epoch
+
+    def truncate(self, target: int, *, start_over: bool) -> None:
+        """Cut the log at `target`, and forget the epochs that begin there; or start over there."""
+        partition = self._partition
+        latest = partition.log.epochs.latest()
         names_nothing = latest is not None and latest.start_offset >= target
-        if not start_over and target >= self._log.end_offset and not names_nothing:
-            return []
-        self.high_watermark = min(self.high_watermark, target)
-        self.durable_offset = target if start_over else min(self.durable_offset, target)
-        return [Persist(Truncate(target, start_over=start_over))]
-
-    def _raise_high_watermark(self, offset: int) -> None:
-        self.high_watermark = offset
-        self._log.producers.forget_decided(offset)
+        if not start_over and target >= partition.log.end_offset and not names_nothing:
+            return
+        partition.high_watermark = min(partition.high_watermark, target)
+        partition.durable_offset = target if start_over else min(partition.durable_offset, target)
+        self._outbox.emit(Persist(Truncate(target, start_over=start_over)))

@@ -1,4 +1,4 @@
-"""What a partition machine is told, and what it answers with.
+"""The inputs of a partition machine, and the values of its replies.
 
 All plain values. Tokens, buffers and broker numbers are the shell's; offsets and epochs are the
 log's. Deadlines are of the monotonic clock.
@@ -209,7 +209,7 @@ class AdvanceLogStart(NamedTuple):
 class StopReplica(Struct, frozen=True):
     """This broker has the partition no longer: it was deleted, or others were assigned to it.
 
-    The last input: whoever waits is answered, and nothing else is done any more.
+    The last input: all requests that wait are answered, and nothing else is done any more.
     """
 
     is_deleted: bool
@@ -233,7 +233,7 @@ class FollowerFetched(Struct, frozen=True):
 class FollowerSeen(Struct, frozen=True):
     """A follower has asked for its offset again and again, the last time at `at_ms`.
 
-    For fetches that nobody fed one by one, because neither they nor the log changed anything
+    For fetches that are not fed one by one, because neither they nor the log changed anything
     (`machines.fetch.quiet`).
     """
 
@@ -307,7 +307,7 @@ class ProduceResult(NamedTuple):
 
 class VerificationStarted(Struct, frozen=True):
     """With NONE: the ticket to write with once the coordinator has agreed, or `NO_TICKET` if the
-    transaction is open here already and nobody need be asked."""
+    transaction is open here already and the coordinator need not be asked."""
 
     error_code: ErrorCode
     ticket: int = NO_TICKET

@@ -1,4 +1,4 @@
-"""Who is in sync with a leader, and how far everybody in sync has come.
+"""Which replicas are in sync with a leader, and how far all of those have got.
 
 Theory of operation
 -------------------
@@ -6,30 +6,30 @@ Three sets matter (KIP-497, KIP-966):
 
 * the *committed* ISR is what the controller has written;
 * the *maximal* ISR is what the controller might make of it while a request is in flight: with an
-  expansion the proposed set, with a shrink still the committed one. Whoever may be elected must
-  hold what we acknowledge, so the high watermark follows the maximal set;
+  expansion the proposed set, with a shrink still the committed one. A replica that may be elected
+  must hold what we acknowledge, so the high watermark follows the maximal set;
 * a replica that is *joining* is caught up and may enter the ISR but is not in it yet. The high
   watermark waits for it as well, or it would never be caught up at the moment it is added.
 
 The high watermark is the least position over the leader's own durable end, the maximal ISR and the
-joining replicas. It stands still while the committed ISR is smaller than `min.insync.replicas`:
+joining replicas. It does not advance while the committed ISR is smaller than `min.insync.replicas`:
 what is acknowledged or shown to consumers then could be lost with fewer brokers than promised.
 
 A follower's position is the offset it asks for under the current epoch: it asks only for what lies
 behind its durable end. It is *caught up* while it asked, no longer than
 `replica.lag.time.max.ms` ago, for the leader's end offset of that moment. Time in which the leader
-itself did not run does not count: nobody could ask it (`forgive`).
+itself did not run does not count: followers could not ask it (`forgive`).
 
 A leader that was elected uncleanly tells the controller that it has settled with its next request,
 whatever that is for; nothing is sent for this alone (KIP-704).
 
-Nothing here talks to anybody: `LeaderState` belongs to one leader epoch and goes with it.
+Nothing here sends a message: `LeaderState` belongs to one leader epoch and goes with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
@@ -114,6 +114,18 @@ class FollowerState:
         if self.offset >= self.last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
 
+    def forget_time(self, now_ms: int) -> None:
+        """What is not of this moment is long ago, as a search takes it that leaves time out.
+
+        When it fetched last, and where the leader's log ended then, matter only while it has not
+        been caught up since.
+        """
+        self.last_caught_up_ms = 0 if self.last_caught_up_ms == now_ms else NEVER_MS
+        self.last_fetch_ms = 0 if self.last_fetch_ms == now_ms else NEVER_MS
+        if self.last_caught_up_ms == 0 or self.last_fetch_ms == NEVER_MS:
+            self.last_fetch_ms = self.last_caught_up_ms
+            self.last_fetch_leader_end = 0
+
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it is at the end, or was not long ago."""
         return self.offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
@@ -133,6 +145,8 @@ class LeaderState:
         "partition_epoch",
         "pending",
     )
+
+    NOT_STATE: ClassVar = frozenset(("_rules",))
 
     def __init__(
         self,
@@ -194,19 +208,16 @@ class LeaderState:
             return self.isr
         return self._rules.counted_isr(self.isr, _members(self.pending))
 
-    def effective_min_isr(self, config: PartitionConfig) -> int:
-        """`min.insync.replicas`, but never more than there are replicas."""
-        return min(config.min_insync_replicas, len(self.followers) + 1)
-
     def is_under_min_isr(self, config: PartitionConfig) -> bool:
         """Whether the committed in-sync set is too small to acknowledge anything."""
         isr = self.isr
         if self.pending is not None:
             isr = self._rules.isr_to_acknowledge_with(isr, _members(self.pending))
-        return len(isr) < self.effective_min_isr(config)
+        # `min.insync.replicas`, but never more than there are replicas.
+        return len(isr) < config.min_insync_replicas and len(isr) <= len(self.followers)
 
     def forgive(self, paused_ms: int) -> None:
-        """The leader itself has not run for so long: that is nobody's lag."""
+        """The leader was paused for so long, which does not count as its followers' lag."""
         for follower in self.followers.values():
             if follower.last_caught_up_ms > NEVER_MS:
                 follower.last_caught_up_ms += paused_ms
@@ -216,7 +227,7 @@ class LeaderState:
     def low_watermark(self, start_offset: int) -> int:
         """The least start of the logs of all live replicas; the leader's is at `start_offset`.
 
-        Kafka waits for a broker that is about to stop, too; here nobody does (KIP-841).
+        Kafka waits for a broker that is about to stop, too; this leader does not (KIP-841).
         """
         least = start_offset
         for broker_id, follower in self.followers.items():
@@ -227,7 +238,7 @@ class LeaderState:
     def least_position(
         self, durable_end: int, leader_end: int, config: PartitionConfig, now_ms: int
     ) -> int | None:
-        """How far everybody has come who counts for the high watermark; None while it stands still.
+        """The least position that counts for the high watermark; None while that may not advance.
 
         `durable_end` is the leader's own position, `leader_end` where its log ends.
         """
@@ -248,7 +259,7 @@ class LeaderState:
         return least
 
     def is_behind(self, leader_end: int, lag_max_ms: int, now_ms: int) -> bool:
-        """Whether anybody who may count for the high watermark has not all of the log."""
+        """Whether a follower that may count for the high watermark lacks part of the log."""
         return any(
             follower.offset < leader_end
             and (broker_id in self.isr or follower.is_caught_up(leader_end, now_ms, lag_max_ms))
@@ -281,7 +292,7 @@ class LeaderState:
     def propose_shrink(
         self, leader_end: int, config: PartitionConfig, now_ms: int
     ) -> AlterPartition | None:
-        """The request that drops whoever fell behind, if somebody did and nothing is in flight."""
+        """The request that drops the followers that fell behind; None if there is none to send."""
         if self.pending is not None:
             return None
         lag_max_ms = config.replica_lag_time_max_ms

@@ -25,7 +25,7 @@ one answer are read at one moment: nothing runs in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from fencepost.log.divergence import find_divergence
 from fencepost.log.epochs import UNDEFINED_EPOCH, EpochEndOffset, LeaderEpochCache
@@ -38,11 +38,12 @@ from fencepost.machines.partition.inputs import (
     FetchState,
     Isolation,
     ListedOffset,
+    PartitionConfig,
     ReplicaInSync,
     TimestampLookup,
 )
-from fencepost.machines.partition.isr import FollowerState, LeaderState
-from fencepost.machines.partition.rules import RULES, PartitionRules
+from fencepost.machines.partition.isr import FollowerState, IsrChanges, LeaderState
+from fencepost.machines.partition.rules import PartitionRules
 from fencepost.wire.errors import ErrorCode
 
 ANY_LEADER_EPOCH: Final = -1
@@ -85,98 +86,130 @@ class LogView(Protocol):
 
 
 class PartitionQueries:
-    """The state of a partition that questions are answered from. `Partition` moves it."""
+    """What a replica knows of its partition, and the questions that are answered from it.
+
+    The parts of the machine (`part.py`) share this state and change it; everybody else looks at it.
+    """
+
+    NOT_STATE: ClassVar = frozenset(("config", "isr_changes", "log", "rules", "wall_ms"))
 
     def __init__(
-        self, local_id: int, log: LogView, high_watermark: int, rules: PartitionRules = RULES
+        self,
+        local_id: int,
+        log: LogView,
+        *,
+        high_watermark: int,
+        durable_offset: int,
+        config: PartitionConfig,
+        rules: PartitionRules,
     ) -> None:
-        self._local_id = local_id
-        self._log = log
-        self._rules = rules
-        self._leader_state: LeaderState | None = None
-        # Why it does nothing any more: what everybody is answered from then on.
-        self._closed: ErrorCode | None = None
+        self.local_id = local_id
+        self.log = log
+        self.config = config
+        self.rules = rules
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.durable_offset = min(durable_offset, log.end_offset)
+        """Everything below it is on stable storage."""
         self.leader_epoch = -1
         self.leader_id = -1
+        self.leader_state: LeaderState | None = None
+        """What this replica knows as leader; None while it does not lead."""
+        self.closed: ErrorCode | None = None
+        """Why the replica has ended, and the error of every answer from then on."""
+        self.answers_taken = 0
+        """How many answers of leaders a fetcher has given it, used or not."""
+        self.isr_changes = IsrChanges()
+        """Only grows, through all leader epochs."""
+        self.wall_ms = 0
+        """The wall clock of the present step."""
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """The high watermark has advanced to `offset`."""
+        self.high_watermark = offset
+        self.log.producers.forget_decided(offset)
 
     @property
     def is_leader(self) -> bool:
         """Whether this replica leads, its log works, and it has not been stopped."""
-        return self._leader_state is not None and self._closed is None
+        return self.leader_state is not None and self.closed is None
 
     @property
     def is_following(self) -> bool:
         """Whether another broker leads, whose log this replica is to copy."""
-        return self._leader_state is None and self._closed is None and self.leader_id >= 0
+        return self.leader_state is None and self.closed is None and self.leader_id >= 0
 
     @property
     def fetch_state(self) -> FetchState:
         """What has to change for a fetch that waits to be answered otherwise."""
-        has_ended = self._closed is not None
+        has_ended = self.closed is not None
         return FetchState(
             self.high_watermark,
-            self._log.start_offset,
+            self.log.start_offset,
             self.leader_epoch,
-            self._leader_state is not None and not has_ended,
+            self.leader_state is not None and not has_ended,
             has_ended,
         )
 
     @property
     def has_ended(self) -> bool:
         """Whether it answers nothing any more: its disk has refused, or it was stopped."""
-        return self._closed is not None
+        return self.closed is not None
 
     @property
     def is_offline(self) -> bool:
         """Whether the log's disk has refused."""
-        return self._closed is ErrorCode.KAFKA_STORAGE_ERROR
+        return self.closed is ErrorCode.KAFKA_STORAGE_ERROR
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that may be read."""
-        return self._log.start_offset
+        return self.log.start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset of the next record."""
-        return self._log.end_offset
+        return self.log.end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided; never above the high watermark."""
-        decided = self._rules.decided_from(self.high_watermark, self._log.end_offset)
-        unstable = self._log.producers.first_unstable_offset(decided)
+        decided = self.rules.decided_from(self.high_watermark, self.log.end_offset)
+        unstable = self.log.producers.first_unstable_offset(decided)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def isr(self) -> frozenset[int]:
         """The committed in-sync set, as far as a leader knows it; empty elsewhere."""
-        return self._leader_state.isr if self._leader_state is not None else frozenset()
+        return self.leader_state.isr if self.leader_state is not None else frozenset()
 
     @property
     def maximal_isr(self) -> frozenset[int]:
         """Whom the controller may have in sync by now, as a leader knows it; empty elsewhere."""
-        return self._leader_state.maximal_isr if self._leader_state is not None else frozenset()
+        return self.leader_state.maximal_isr if self.leader_state is not None else frozenset()
+
+    @property
+    def effective_min_isr(self) -> int:
+        """`min.insync.replicas`, but never more than there are replicas."""
+        return min(self.config.min_insync_replicas, self.replica_count)
 
     @property
     def replica_count(self) -> int:
         """How many replicas a leader knows the partition to have; 1 elsewhere."""
-        return len(self._leader_state.followers) + 1 if self._leader_state is not None else 1
+        return len(self.leader_state.followers) + 1 if self.leader_state is not None else 1
 
     @property
     def followers(self) -> Mapping[int, FollowerState]:
         """What a leader knows of its followers, by broker; empty elsewhere. To be read only."""
-        return self._leader_state.followers if self._leader_state is not None else {}
+        return self.leader_state.followers if self.leader_state is not None else {}
 
     def follower_state(self, broker_id: int) -> FollowerState | None:
         """What a leader knows of a follower; None elsewhere, and of others."""
-        leader = self._leader_state
+        leader = self.leader_state
         return leader.followers.get(broker_id) if leader is not None else None
 
     def in_sync_holding(self, offset: int) -> list[tuple[int, FollowerState]]:
         """The followers that are in sync and hold `offset`, as far as a leader knows."""
-        leader = self._leader_state
+        leader = self.leader_state
         if leader is None:
             return []
         return [
@@ -189,12 +222,22 @@ class PartitionQueries:
         """The broker epoch under which a follower is asked for that is in a proposal."""
         follower = self.follower_state(member.broker_id)
         since = member.broker_epoch if follower is None else follower.broker_epoch
-        return self._rules.epoch_to_ask_with(member.broker_epoch, since)
+        return self.rules.epoch_to_ask_with(member.broker_epoch, since)
 
     @property
     def proposal(self) -> AlterPartition | None:
         """What a leader asks the controller for and has no answer to yet."""
-        return self._leader_state.pending if self._leader_state is not None else None
+        return self.leader_state.pending if self.leader_state is not None else None
+
+    def fetch_position(self) -> tuple[int, int]:
+        """What a follower fetches next from its leader: (offset, last fetched epoch or -1).
+
+        The answer holds once everything up to that offset is durable. The epoch is the latest one
+        known, also if this replica led it and wrote nothing: the leader then says where the epoch
+        before it ends, and only so can records of earlier epochs follow.
+        """
+        latest = self.log.epochs.latest_epoch()
+        return self.log.end_offset, -1 if latest is None else latest
 
     def check_fetch(
         self,
@@ -215,12 +258,12 @@ class PartitionQueries:
         """
         if current_leader_epoch < ANY_LEADER_EPOCH:
             current_leader_epoch = ANY_LEADER_EPOCH
-        refused = self._check_asker(current_leader_epoch, leader_only or replica_id >= 0)
+        refused = self.check_asker(current_leader_epoch, leader_only or replica_id >= 0)
         if refused is None and replica_id >= 0:
             refused = self._check_follower(replica_id, broker_epoch, current_leader_epoch)
         if refused is not None:
             return refused
-        log = self._log
+        log = self.log
         start, end = log.start_offset, log.end_offset
         high_watermark, stable = self.high_watermark, self.last_stable_offset
         leader_epoch = self.leader_epoch
@@ -249,10 +292,10 @@ class PartitionQueries:
         For the latest epoch that is the log's end, not the high watermark: a consumer may hear of
         an offset that it may not read yet.
         """
-        refused = self._check_asker(current_leader_epoch, leader_only)
+        refused = self.check_asker(current_leader_epoch, leader_only)
         if refused is not None:
             return refused
-        return self._log.epochs.end_offset_for(epoch, self._log.end_offset)
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
     def list_offset(
         self,
@@ -269,20 +312,20 @@ class PartitionQueries:
         latest offset is OFFSET_NOT_AVAILABLE rather than one that was surpassed before (KIP-207).
         An answer that needs the time index is a `TimestampLookup`.
         """
-        refused = self._check_asker(current_leader_epoch, leader_only)
+        refused = self.check_asker(current_leader_epoch, leader_only)
         if refused is not None:
             return refused
         if isolation is None:
-            fetchable = self._log.end_offset
+            fetchable = self.log.end_offset
         elif isolation == Isolation.READ_COMMITTED:
             fetchable = self.last_stable_offset
         else:
             fetchable = self.high_watermark
         lags = (
             isolation is not None
-            and self._leader_state is not None
-            and not self._rules.knows_latest_offset(
-                self.high_watermark, self._leader_state.epoch_start_offset
+            and self.leader_state is not None
+            and not self.rules.knows_latest_offset(
+                self.high_watermark, self.leader_state.epoch_start_offset
             )
         )
         if timestamp_ms == LATEST_TIMESTAMP:
@@ -290,8 +333,8 @@ class PartitionQueries:
                 return ErrorCode.OFFSET_NOT_AVAILABLE
             return ListedOffset(fetchable, -1, self.leader_epoch)
         if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            start = self._log.start_offset
-            epoch = self._log.epochs.epoch_at(start)
+            start = self.log.start_offset
+            epoch = self.log.epochs.epoch_at(start)
             return ListedOffset(start, -1, -1 if epoch is None else epoch)
         if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
             return NOT_LISTED  # nothing is tiered
@@ -299,29 +342,30 @@ class PartitionQueries:
             return ErrorCode.UNSUPPORTED_VERSION
         return TimestampLookup(timestamp_ms, fetchable, lags)
 
-    def _check_asker(self, current_leader_epoch: int, leader_only: bool) -> ErrorCode | None:
-        if self._closed is not None:
-            return self._closed
+    def check_asker(self, current_leader_epoch: int, leader_only: bool) -> ErrorCode | None:
+        """The error for a request that names this leader epoch; None if it may be answered."""
+        if self.closed is not None:
+            return self.closed
         if current_leader_epoch != ANY_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
-            other = self._check_other_epoch(current_leader_epoch)
+            other = self.check_other_epoch(current_leader_epoch)
             if other is not None:
                 return other
-        if leader_only and self._leader_state is None:
+        if leader_only and self.leader_state is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return None
 
-    def _check_other_epoch(self, asked: int) -> ErrorCode | None:
-        """What somebody hears who goes by another leader epoch than ours."""
-        if self._rules.is_of_older_epoch(asked, self.leader_epoch):
+    def check_other_epoch(self, asked: int) -> ErrorCode | None:
+        """The error for a request that names another leader epoch than ours, if there is one."""
+        if self.rules.is_of_older_epoch(asked, self.leader_epoch):
             return ErrorCode.FENCED_LEADER_EPOCH
-        if self._rules.is_of_newer_epoch(asked, self.leader_epoch):
+        if self.rules.is_of_newer_epoch(asked, self.leader_epoch):
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return None
 
     def _check_follower(
         self, replica_id: int, broker_epoch: int, current_leader_epoch: int
     ) -> ErrorCode | None:
-        leader = self._leader_state
+        leader = self.leader_state
         assert leader is not None
         if replica_id not in leader.followers:
             if current_leader_epoch != ANY_LEADER_EPOCH:

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 The first batch of a transaction must not enter the log unless the transaction coordinator knows
-that the partition is part of it: nobody would write the marker that ends it, and the last stable
-offset would stand still for ever. So whoever wants to write it asks for a ticket
+that the partition is part of it: no coordinator would write the marker that ends it, and the last
+stable offset would never advance again. So a request with such a batch first gets a ticket
 (`StartVerification`), asks the coordinator, and produces with the ticket when the coordinator has
 said yes. A ticket is worth nothing any more once something of its producer is in the log, a marker
 above all: an answer that was true before the transaction was aborted is not true behind the marker.
@@ -24,13 +24,13 @@ forgotten with the leadership: 6 tells the client to look who leads.
 | otherwise                                                      | as for any idempotent batch   |
 
 What a coordinator writes in a transaction (offsets) has no sequences. Markers are judged by
-`ProducerStates.check_marker`. With TICKET_NOT_NEEDED nobody was asked
+`ProducerStates.check_marker`. With TICKET_NOT_NEEDED no coordinator was asked
 (`transaction.partition.verification.enable` is off).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.producers import (
@@ -86,6 +86,8 @@ class Transactions:
 
     __slots__ = ("_last_ticket", "_rules", "_tickets_before", "_verifications")
 
+    NOT_STATE: ClassVar = frozenset(("_rules",))
+
     def __init__(self, rules: PartitionRules = RULES) -> None:
         self._rules = rules
         self._verifications: dict[int, _Verification] = {}  # by producer id, oldest first
@@ -108,7 +110,7 @@ class Transactions:
     def start(self, producers: ProducerStates, start: StartVerification) -> VerificationStarted:
         """A ticket; none is needed while the producer's transaction is open in this epoch.
 
-        An older epoch is refused here, before anybody is asked (KAFKA-18042).
+        An older epoch is refused here, before the coordinator is asked (KAFKA-18042).
         """
         producer_id = start.producer_id
         if self.is_in_one(producers, producer_id, start.producer_epoch):
@@ -194,5 +196,5 @@ class Transactions:
         if NO_TICKET < ticket <= self._tickets_before:
             return _NOT_LEADER
         known = self._verifications.get(producer_id)
-        present = NO_TICKET - 1 if known is None else known.ticket  # nobody has that one
+        present = NO_TICKET - 1 if known is None else known.ticket  # no request has that one
         return None if self._rules.is_verified(ticket, present) else BAD_STATE

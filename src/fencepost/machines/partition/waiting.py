@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from fencepost.machines.effects import Effect, Reply, SetTimer
+from fencepost.machines.outbox import StepOutbox
 from fencepost.machines.partition.inputs import ProduceResult
 from fencepost.wire.errors import ErrorCode
 
@@ -26,11 +26,12 @@ NO_DEADLINE_MS: Final = 1 << 63
 
 
 class WaitingProduces:
-    """Who waits for which offset; every method returns or extends effects."""
+    """The requests that wait for an offset; what becomes of them goes to the outbox."""
 
-    __slots__ = ("_armed_ms", "_heap", "_order")
+    __slots__ = ("_armed_ms", "_heap", "_order", "_outbox")
 
-    def __init__(self) -> None:
+    def __init__(self, outbox: StepOutbox) -> None:
+        self._outbox = outbox
         # (last offset, order of arrival, deadline, token, answer, batches)
         self._heap: list[tuple[int, int, int, Any, ProduceResult, int]] = []
         self._order = 0
@@ -46,27 +47,26 @@ class WaitingProduces:
         deadline_ms: int,
         token: Any,
         result: ProduceResult,
-        effects: list[Effect],
         batches: int = 1,
     ) -> None:
         """Answer `token` with `result` once `release` is called with more than `last_offset`.
 
-        It is for so many batches, which are acknowledged together.
+        The request has so many batches, which are acknowledged together.
         """
         self._order += 1
         heapq.heappush(self._heap, (last_offset, self._order, deadline_ms, token, result, batches))
         if deadline_ms < self._armed_ms:
             self._armed_ms = deadline_ms
-            effects.append(SetTimer(TIMER, deadline_ms))
+            self._outbox.set_timer(TIMER, deadline_ms)
 
-    def release(self, end_offset: int, effects: list[Effect]) -> None:
-        """Answer whoever waited for an offset below `end_offset`."""
+    def release(self, end_offset: int) -> None:
+        """Answer the requests that wait for an offset below `end_offset`."""
         heap = self._heap
         while heap and heap[0][0] < end_offset:
             entry = heapq.heappop(heap)
-            effects.append(Reply(entry[3], entry[4]))
+            self._outbox.reply(entry[3], entry[4])
 
-    def expire(self, now_ms: int, followers_end: int, effects: list[Effect]) -> None:
+    def expire(self, now_ms: int, followers_end: int) -> None:
         """The timer fired: refuse what followers should have by now.
 
         What is below `followers_end` waits for the leader's disk alone, from now on without a
@@ -83,24 +83,22 @@ class WaitingProduces:
                         expired.append(entry)
             heapq.heapify(staying)
             self._heap = staying
-            self._refuse(expired, ErrorCode.REQUEST_TIMED_OUT, effects)
+            self._refuse(expired, ErrorCode.REQUEST_TIMED_OUT)
         self._armed_ms = min((entry[2] for entry in staying), default=NO_DEADLINE_MS)
         if self._armed_ms < NO_DEADLINE_MS:
-            effects.append(SetTimer(TIMER, self._armed_ms))
+            self._outbox.set_timer(TIMER, self._armed_ms)
 
-    def refuse_all(self, error: ErrorCode, effects: list[Effect]) -> None:
-        """Nobody's batch can be acknowledged any more."""
+    def refuse_all(self, error: ErrorCode) -> None:
+        """No batch that waits can be acknowledged any more."""
         waiting, self._heap = self._heap, []
-        self._refuse(waiting, error, effects)
+        self._refuse(waiting, error)
 
-    @staticmethod
     def _refuse(
-        entries: list[tuple[int, int, int, Any, ProduceResult, int]],
-        error: ErrorCode,
-        effects: list[Effect],
+        self, entries: list[tuple[int, int, int, Any, ProduceResult, int]], error: ErrorCode
     ) -> None:
         result = ProduceResult(error)
-        effects.extend(Reply(entry[3], result) for entry in sorted(entries, key=_arrival))
+        for entry in sorted(entries, key=_arrival):
+            self._outbox.reply(entry[3], result)
 
 
 def _arrival(entry: tuple[int, int, int, Any, ProduceResult, int]) -> int:

@@ -179,9 +179,11 @@ class Following(Part):
         )
 
     def follower_request(self, follower: Follower) -> Message:
-        """What a follower asks next: a piece of a snapshot, or what follows its log."""
-        if follower.fetching is None and not self._rules.goes_back_to_fetch():
-            follower.fetching = self._snapshots.begun
+        """What a follower asks next: a piece of a snapshot, or what follows its log.
+
+        A snapshot that was given up is not asked for again, but what to do: its leader does not
+        have it, or another node leads, and the snapshot may be gone for good.
+        """
         if follower.fetching is not None:
             return self._snapshots.request(follower.fetching)
         return self.fetch_request()
@@ -320,11 +322,9 @@ class Following(Part):
             self._timers.set(inputs.FETCH, self._timers.now_ms + self._config.fetch_timeout_ms)
         elif self._node.is_electable:
             self._roles.become_prospective()
-        elif self._rules.leaves_silent_leader():
+        else:  # the address that an observer has may lead nowhere (KAFKA-19354)
             probe("quorum.observer.leaves.leader")
             self._roles.become_unattached(self._outbox.state.epoch)
-        else:
-            self._timers.set(inputs.FETCH, self._timers.now_ms + self._config.fetch_timeout_ms)
 
     def probe_next(self) -> None:
         """Whoever was asked knew nothing, or did not answer."""

@@ -98,8 +98,8 @@ looks at `high_watermark` after each step, and takes committed batches to the im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar
 
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
 from fencepost.machines.probes import probe
@@ -145,6 +145,8 @@ class QuorumMachine(Component):
 
     The parts are to be looked at, not to be called.
     """
+
+    NOT_STATE: ClassVar = frozenset(("_has_started",))
 
     def __init__(
         self,
@@ -269,10 +271,7 @@ class QuorumMachine(Component):
         if node.is_voter and not node.others:
             self.roles.become_prospective()
         elif state.leader_id == node.id:
-            if node.rules.leads_again_after_restart():
-                self.roles.lead_again()
-            else:
-                self.roles.begin_resigned()
+            self.roles.begin_resigned()
         elif state.leader_id in self.log.voter_set.ids:
             self.roles.become_follower(state.epoch, state.leader_id)
         else:
@@ -370,6 +369,17 @@ class QuorumMachine(Component):
             can_vote = self.node.config.can_become_voter
             return self.node.rules.flushes_before_fetch(self.node.is_voter, can_vote)
         return isinstance(message, VoteRequest)
+
+    def canonical(self, but: frozenset[str] = frozenset()) -> Hashable:
+        """What this machine's future depends on, without its log; see `machines.canonical`.
+
+        Time is left out: of timers, whether they are due; of requests, which are not answered. The
+        fields in `but` are left out, too, for searches in which they cannot matter.
+        """
+        from fencepost.machines.canonical import canonical  # searches alone need it
+
+        asked = canonical(self.requests.asked, is_ordered=False)
+        return self.timers.due, asked, canonical(self, but=but, is_ordered=False)
 
     # -- what others may look at ---------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import ClassVar
 
 from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.component import Component
@@ -30,6 +31,8 @@ from fencepost.wire.types import Uuid
 
 class QuorumNode(Component):
     """`role_state` is what the node holds as long as it is in its role; see `roles.py`."""
+
+    NOT_STATE: ClassVar = frozenset(("id", "key", "local_voter"))
 
     def __init__(
         self,

@@ -32,11 +32,7 @@ class Outbox(Component):
 
     def emit(self, effect: Effect) -> None:
         """Add an effect, behind the durable state if that has changed."""
-        if (
-            self._is_unwritten
-            and not isinstance(effect, SetTimer)
-            and self._rules.writes_state_before_telling()
-        ):
+        if self._is_unwritten and not isinstance(effect, SetTimer):
             self._write()
         self._effects.append(effect)
 

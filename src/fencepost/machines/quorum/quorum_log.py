@@ -11,6 +11,7 @@ before a truncation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.record_batch import RecordBatch
@@ -31,6 +32,8 @@ class QuorumLog(Component):
     `view` is the log on disk, `history` the voters along it. `installing` names the snapshot that
     is being put in the log's place, `damaged` where the batches begin that cannot be read.
     """
+
+    NOT_STATE: ClassVar = frozenset(("_max_kraft_version", "view"))
 
     def __init__(
         self,

@@ -218,9 +218,7 @@ class Reconfiguration(Part):
 
     def _check_moment(self, is_update: bool = False) -> ErrorCode:
         """The error for a change that cannot be made now, or not in this cluster."""
-        if self._another_change_waits() or not self._rules.has_committed_in_epoch(
-            self._node.is_active_leader
-        ):
+        if not self._may_change_voters():
             probe("quorum.voters.change.refused")
             return ErrorCode.REQUEST_TIMED_OUT
         if self._log.kraft_version < DYNAMIC and not is_update:
@@ -230,11 +228,11 @@ class Reconfiguration(Part):
             return ErrorCode.REQUEST_TIMED_OUT
         return ErrorCode.NONE
 
-    def _another_change_waits(self) -> bool:
-        """Whether a voter is being added or removed."""
+    def _may_change_voters(self) -> bool:
+        """Whether neither this leader's epoch nor a change before is in the way."""
         leader = self._node.role_state
         is_pending = isinstance(leader, Leader) and leader.changes.pending is not None
-        return self._rules.another_change_waits(is_pending)
+        return self._rules.may_change_voters(self._node.is_active_leader, is_pending)
 
     def _append_voters(self, voters: VoterSet) -> int:
         """Write a voter set, which counts from now on; where it stands."""
@@ -296,10 +294,7 @@ class Reconfiguration(Part):
     def _check_upgrade(self, leader: Leader, level: int) -> ErrorCode:
         if level < self._log.kraft_version:
             return ErrorCode.INVALID_UPDATE_VERSION
-        if self._another_change_waits() or not (
-            self._rules.has_committed_in_epoch(self._node.is_active_leader)
-            and self._node.voters_are_committed()
-        ):
+        if not (self._may_change_voters() and self._node.voters_are_committed()):
             return ErrorCode.REQUEST_TIMED_OUT
         for voter in self._described_voters(leader).voters:
             if not voter.can_run(level) or voter.key.directory_id == Uuid.ZERO:

@@ -102,9 +102,7 @@ class Replication(Part):
     def maybe_commit(self, leader: Leader) -> None:
         """Move the high watermark to what a majority holds, if the epoch has come that far."""
         log, rules = self._log, self._rules
-        mine: int | None = None
-        if rules.counts_itself(self._node.is_voter):
-            mine = rules.counts_as_durable(log.durable_end_offset, log.end_offset)
+        mine = rules.own_share(self._node.is_voter, log.durable_end_offset, log.end_offset)
         offset = leader.tracker.held_by_majority(log.voter_set.majority, mine)
         if rules.may_commit(offset, leader.epoch_start_offset):
             log.advance_high_watermark(min(offset, log.end_offset))

@@ -8,6 +8,7 @@ known for what it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from fencepost.machines.effects import Send, SendAfterPersist
 from fencepost.machines.quorum import inputs
@@ -22,12 +23,19 @@ class Requests(Component):
     """`in_flight` has, by peer, the request that waits for its answer, and until when; `not_before`
     the time before which a peer is to be left in peace."""
 
+    NOT_STATE: ClassVar = frozenset(("in_flight", "not_before"))
+
     def __init__(self, config: QuorumConfig, outbox: Outbox, timers: Timers) -> None:
         self.in_flight: dict[int, tuple[Message, int]] = {}
         self.not_before: dict[int, int] = {}
         self._config = config
         self._outbox = outbox
         self._timers = timers
+
+    @property
+    def asked(self) -> dict[int, Message]:
+        """The requests that wait for their answers, by peer."""
+        return {peer: message for peer, (message, _) in self.in_flight.items()}
 
     def pump(
         self,

@@ -107,10 +107,6 @@ class RoleChanges(Part):
     def become_prospective(self) -> None:
         """Ask the voters whether an election would be won, without a new epoch (KIP-996)."""
         assert self._node.is_electable, "an observer does not stand for election"
-        if not self._rules.asks_for_pre_votes() and self._node.others:
-            self._timers.set(inputs.FETCH, None)
-            self.become_candidate()
-            return
         self._leave_role()
         self._node.role_state = Nominee(Role.PROSPECTIVE, granted=self._own_vote())
         self._timers.set(inputs.FETCH, None)
@@ -153,11 +149,6 @@ class RoleChanges(Part):
             self.become_unattached(state.epoch)
 
     # -- leading -------------------------------------------------------------------------------
-
-    def lead_again(self) -> None:
-        """Lead the epoch that quorum-state says we led: what no rule of production allows."""
-        self._node.role_state = Nominee(Role.CANDIDATE, granted={self._node.id})
-        self.become_leader()
 
     def become_leader(self) -> None:
         """Lead the epoch: write its first record, make it known, keep watch over the majority."""
@@ -226,7 +217,11 @@ class RoleChanges(Part):
         self._node.await_election()
 
     def begin_resigned(self) -> None:
-        """Start as the leader that this node was when it stopped; nobody is told."""
+        """Start where this node led when it stopped: it does not lead on (KAFKA-10527).
+
+        It may have lost records that it had not flushed, and would put others in their place. No
+        other node is told.
+        """
         self._node.role_state = Resigned()
         self._node.await_election()
 

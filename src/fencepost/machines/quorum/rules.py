@@ -1,11 +1,11 @@
 """The rules of the quorum by name: what the simulator can take away, one at a time.
 
-A machine is given one `QuorumRules` and asks it wherever Raft, or Kafka's way of doing Raft, stands
-or falls with a decision. Each rule is a function of the facts that it is told and of nothing else,
-so it can be read, and tested, by itself. Production uses `RULES`. An ablation of the simulator is a
-subclass that overrides one or more of these methods and nothing besides
-(`fencepost.sim.ablations`); a test holds that every rule has one, and that none names anything
-else. A decision that is not here cannot be ablated: add it here first.
+A machine is given one `QuorumRules` and asks it wherever Raft, or Kafka's way of doing Raft, rests
+on a decision. Each rule is a function of its parameters and of nothing else, so it can be read, and
+tested, by itself. Production uses `RULES`. An ablation of the simulator overrides one or more of
+these methods (`fencepost.sim.ablations`); a test holds that every rule has one. What a machine does
+in any case, such as writing the durable state before anything leaves, is no rule: an ablation
+patches the function that does it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,6 @@ class QuorumRules:
         """
         return QuorumState(last_epoch) if last_epoch > stored.epoch else stored
 
-    def leads_again_after_restart(self) -> bool:
-        """Whether a node that led when it stopped leads on: never (KAFKA-10527).
-
-        It may have lost records that it had not flushed, and would put others in their place.
-        """
-        return False
-
     def reason_not_to_start(self, log: LogView) -> str | None:
         """What keeps a node from starting on this log and its snapshots; None if nothing does.
 
@@ -88,10 +81,6 @@ class QuorumRules:
         """Whether quorum-state has to be written anew: whenever anything in it changes (I23)."""
         return new != old
 
-    def writes_state_before_telling(self) -> bool:
-        """Whether quorum-state is on disk before anything that was decided with it leaves (I22)."""
-        return True
-
     def flushes_before_fetch(self, is_voter: bool, can_become_voter: bool) -> bool:
         """Whether a fetch is our word that what lies below it is on disk.
 
@@ -100,19 +89,11 @@ class QuorumRules:
         """
         return is_voter or can_become_voter
 
-    def counts_as_durable(self, durable_end_offset: int, end_offset: int) -> int:
-        """How much of its own log a leader counts towards a majority: what is flushed (I26)."""
-        return durable_end_offset
-
     # -- epochs and elections ------------------------------------------------------------------
 
     def epoch_out_of_range(self, epoch: int, highest_known: int, allowance: int) -> bool:
         """Whether `epoch` cannot come from an election; see `epochs.EpochAllowance`."""
         return epoch > highest_known + allowance
-
-    def asks_for_pre_votes(self) -> bool:
-        """Whether a voter asks if it would win before it begins an epoch: always (KIP-996)."""
-        return True
 
     def may_grant_pre_vote(self, facts: VoteFacts) -> bool:
         """The column of pre-votes in the table of `elections.py`.
@@ -148,9 +129,13 @@ class QuorumRules:
         """Whether `key` is that of this voter, with its disk (KAFKA-12181, KAFKA-17426)."""
         return voter.is_replica(key)
 
-    def counts_itself(self, is_voter: bool) -> bool:
-        """Whether a leader is one of those a majority is made of: not once it is removed."""
-        return is_voter
+    def own_share(self, is_voter: bool, durable_end_offset: int, end_offset: int) -> int | None:
+        """Up to where a leader's own log counts towards a majority: what is flushed (I26).
+
+        None once the leader is removed from the voters: then it is not one of those that a majority
+        is made of (KAFKA-16530).
+        """
+        return durable_end_offset if is_voter else None
 
     def may_commit(self, offset: int, epoch_start_offset: int) -> bool:
         """Whether a record of the leader's own epoch lies below `offset` (Raft's figure 8)."""
@@ -178,26 +163,19 @@ class QuorumRules:
         """Who votes and is counted: the latest voter set in the log, committed or not."""
         return history.latest
 
-    def has_committed_in_epoch(self, is_active: bool) -> bool:
-        """Whether a record of the leader's epoch is committed, before it changes the voters.
+    def may_change_voters(self, is_active: bool, is_pending: bool) -> bool:
+        """Whether a leader may begin a change of the voters.
 
-        Else an earlier leader's voter set may yet be committed by voters that do not know of ours.
+        A record of its epoch must be committed, or an earlier leader's voter set may yet be
+        committed by voters that do not know of ours; and no other change may be pending.
         """
-        return is_active
-
-    def another_change_waits(self, is_pending: bool) -> bool:
-        """Whether a voter is being added or removed, so that no other change may begin."""
-        return is_pending
+        return is_active and not is_pending
 
     def voters_are_committed(self, voters_offset: int | None, high_watermark: int) -> bool:
         """Whether the voter set in force is committed, and may have a successor (I29)."""
         return voters_offset is None or voters_offset < high_watermark
 
     # -- serving fetches -----------------------------------------------------------------------
-
-    def reports_divergence(self) -> bool:
-        """Whether a reader is told where its log leaves ours (row f of `serving.py`)."""
-        return True
 
     def must_answer_at_once(
         self, diverging: tuple[int, int] | None, snapshot_id: SnapshotId | None
@@ -226,23 +204,10 @@ class QuorumRules:
         """
         return misses % 2 == 1
 
-    def leaves_silent_leader(self) -> bool:
-        """Whether an observer looks for another leader after a fetch timeout: the address it has
-        may lead nowhere (KAFKA-19354)."""
-        return True
-
     def is_whole_snapshot(self, position_bytes: int, size_bytes: int) -> bool:
         """Whether nothing is missing of a snapshot. (Whether it is sound is seen when it is
         installed.)"""
         return position_bytes == size_bytes
-
-    def goes_back_to_fetch(self) -> bool:
-        """Whether a follower whose snapshot was given up asks with Fetch what to do.
-
-        It was given up because the leader has no such snapshot, or is another: the one that was
-        begun may be gone for good.
-        """
-        return True
 
 
 RULES: Final = QuorumRules()

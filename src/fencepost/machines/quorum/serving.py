@@ -170,8 +170,6 @@ class Serving(Part):
 
     def _divergence(self, asked: fetch.FetchPartition) -> EpochEndOffset | None:
         """Where the reader's log leaves ours, or None if it does not (row f)."""
-        if not self._rules.reports_divergence():
-            return None
         earliest = self._log.view.snapshots.earliest()
         return find_divergence(
             self._log.view.epochs,

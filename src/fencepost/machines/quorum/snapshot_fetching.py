@@ -61,8 +61,6 @@ class SnapshotFetching(Part):
         super().__init__(node)
         self._roles = roles
         self._claims = claims
-        self.begun: FetchingSnapshot | None = None
-        """The snapshot that was begun last; for a rule that would have it asked for again."""
 
     def begin(self, follower: Follower, snapshot_id: SnapshotId) -> None:
         """The leader's log no longer reaches back to ours, and it offers this instead."""
@@ -76,7 +74,7 @@ class SnapshotFetching(Part):
                 f" {self._log.high_watermark}"
             )
         else:
-            follower.fetching = self.begun = FetchingSnapshot(snapshot_id)
+            follower.fetching = FetchingSnapshot(snapshot_id)
 
     def out_of_reach(self) -> str:
         """Why a node that cannot load snapshots stops when the leader has nothing else."""

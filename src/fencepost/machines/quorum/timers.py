@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from fencepost.machines.effects import SetTimer
 from fencepost.machines.quorum.component import Component
@@ -15,6 +16,8 @@ class Timers(Component):
 
     `deadlines` are the timers that are armed, by name.
     """
+
+    NOT_STATE: ClassVar = frozenset(("_jitter", "_jitter_used", "deadlines", "now_ms", "wall_ms"))
 
     def __init__(self, outbox: Outbox) -> None:
         self.now_ms = 0
@@ -38,6 +41,12 @@ class Timers(Component):
         else:
             self.deadlines[name] = deadline_ms
         self._outbox.emit(SetTimer(name, deadline_ms))
+
+    @property
+    def due(self) -> tuple[str, ...]:
+        """The timers whose deadlines have passed, by name."""
+        now_ms = self.now_ms
+        return tuple(sorted(name for name, at_ms in self.deadlines.items() if at_ms <= now_ms))
 
     def is_armed(self, name: str) -> bool:
         """Whether the timer has a deadline."""

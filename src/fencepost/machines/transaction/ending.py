@@ -15,8 +15,9 @@ Answers to EndTxn of the current producer, for transaction versions 0 and 1 (req
 | COMPLETE_ABORT  | INVALID_TXN_STATE   | NONE                |
 | PREPARE_*       | CONCURRENT_TRANSACTIONS, whoever asks        ||
 
-NONE to a repetition is said when the COMPLETE record was written once more (`writes_again`). Kafka
-says it from memory, also where another coordinator has taken over and begun the next transaction.
+NONE answers a repetition when the COMPLETE record was written once more (`Shard.write_again`).
+Kafka answers from memory, also where another coordinator has taken over and begun the next
+transaction.
 
 For version 2 (request v5) a repetition can be told by its epoch, so an abort of nothing begins the
 next epoch, too:
@@ -113,8 +114,8 @@ def _end_classic(
         error = ErrorCode.NONE
     else:
         error = _of_what_is_over(shard, present, request.committed)
-        if error is ErrorCode.NONE and shard.rules.writes_again():
-            decision.records.append(shard.record(present))
+        if error is ErrorCode.NONE:
+            shard.write_again(decision, present)
     decision.reply(token, Ended(error))
 
 

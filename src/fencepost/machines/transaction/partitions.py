@@ -4,7 +4,7 @@ The first ones begin it. Only partitions that are in here get a marker, so a par
 of a transaction only when the coordinator knows of it: leaders ask (`verify`), or add the partition
 themselves (version 2, KIP-890).
 
-Partitions that are in it already are written once more (`TransactionRules.writes_again`).
+Partitions that are in it already are written once more (`Shard.write_again`).
 
 A record has all partitions of a transaction, and one that is larger than `max.message.bytes` of
 `__transaction_state` cannot be written: UNKNOWN_SERVER_ERROR, as with Kafka, and the producer
@@ -61,8 +61,8 @@ def add(shard: Shard, request: AddPartitions, token: Any, wall_ms: int) -> Decis
         or not request.partitions <= present.partitions
     ):
         error = _add(shard, decision, present, request, wall_ms)
-    elif shard.rules.writes_again():
-        decision.records.append(shard.record(present))
+    else:
+        shard.write_again(decision, present)
     decision.reply(token, error)
     return decision
 

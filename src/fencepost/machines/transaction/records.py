@@ -11,7 +11,6 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from fencepost.machines.transaction.model import Transaction, from_value, value_of
-from fencepost.machines.transaction.rules import RULES, TransactionRules
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.records.transaction import (
     TransactionLogKey,
@@ -40,18 +39,18 @@ class TransactionRecord(NamedTuple):
 class TransactionCodec:
     """How they are written."""
 
-    def __init__(self, rules: TransactionRules = RULES) -> None:
-        self._rules = rules
+    @staticmethod
+    def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        """The bytes of a record.
 
-    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
-        """The bytes of a record."""
+        The record has all of the transactional id, the producer ids before and after it too, or the
+        next coordinator gives the producer another id than it was told (KAFKA-20310).
+        """
         key = encode_key(TransactionLogKey(transactional_id=record.transactional_id))
         if record.transaction is None:
             return key, None
-        return key, encode_value(
-            value_of(self._rules.written(record.transaction), record.value_version),
-            record.value_version,
-        )
+        version = record.value_version
+        return key, encode_value(value_of(record.transaction, version), version)
 
     @staticmethod
     def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:

@@ -44,12 +44,6 @@ class TransactionRules:
         then its partitions do not know how it ended."""
         return transaction.is_ending
 
-    def writes_again(self) -> bool:
-        """Whether what was done before is written anew when it is asked for once more. Before
-        version 2 nothing tells a repetition from a request of the next transaction, and another
-        coordinator may have begun that; who was replaced unawares gets no write committed."""
-        return True
-
     def may_time_out(self, transaction: Transaction) -> bool:
         """Whether a transaction may last too long, so that the coordinator aborts it: not when its
         end is decided, however long the markers take."""
@@ -70,11 +64,6 @@ class TransactionRules:
         """Whether a new coordinator has markers to send: of every end that is decided and not
         complete, since it cannot know which were written."""
         return transaction.is_ending
-
-    def written(self, transaction: Transaction) -> Transaction:
-        """What of a transactional id its record has: all of it, the id before and the next one
-        too, or the next coordinator gives the producer another than it was told (KAFKA-20310)."""
-        return transaction
 
 
 RULES: Final = TransactionRules()

@@ -49,6 +49,15 @@ class Shard:
         version = 0 if self.level() < FLEXIBLE_FROM else 1
         return TransactionRecord(transaction.transactional_id, transaction, version)
 
+    def write_again(self, decision: Decision, transaction: Transaction) -> None:
+        """Write what was done before, when it is asked for once more.
+
+        Before version 2 nothing tells a repetition from a request of the next transaction, and
+        another coordinator may have begun that; a coordinator that was replaced unawares gets no
+        write committed.
+        """
+        decision.records.append(self.record(transaction))
+
     def put(self, transactional_id: str, transaction: Transaction | None) -> None:
         """The id is this from now on; None is nothing any more."""
         before = self.transactions.get(transactional_id)

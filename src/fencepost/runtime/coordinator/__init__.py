@@ -4,7 +4,7 @@ A coordinator keeps its state in a partition of an internal topic (`__consumer_o
 records that it can be loaded from. What is particular to one kind is a machine (`decide`, then
 `apply`: `machines.coordinator.CoordinatorMachine`). Everything else is here, once: loading and
 unloading by leader epoch (`runtime`, `loader`), appending with a way back, holding answers until
-they are committed (`coordinator`, `held`), timers (`timers`).
+they are committed (`coordinator`, `held`), timers (`timers`), work on other threads (`elsewhere`).
 
 How to drive it
 ---------------
@@ -15,8 +15,8 @@ The broker and the simulator do the same, over a driver that hosts the partition
 
 `ports` has `timers.at(deadline_ms, callback)`, `now_ms()` (monotonic) and `wall_ms()`, as
 `runtime.ports.MachinePorts` has. Partitions are loaded in the lane of a `cooperative.Scheduler`;
-`kind.read` and `kind.decompress` may use threads; what they are without being given waits for
-the disk and decompresses at once.
+`kind.read`, `kind.decompress` and `kind.elsewhere` may use threads; what they are without being
+given waits for the disk, decompresses and computes at once.
 
 * When the node leads a partition of the topic, in a new epoch or for the first time:
   `runtime.load(index, LedPartition(driver, key, machine, log), leader_epoch)`, after the machine
@@ -37,6 +37,7 @@ from fencepost.runtime.coordinator.coordinator import (
     CoordinatorState,
     OnReply,
 )
+from fencepost.runtime.coordinator.elsewhere import RunElsewhere
 from fencepost.runtime.coordinator.loader import Decompress, RecordCodec
 from fencepost.runtime.coordinator.partition import LedPartition
 from fencepost.runtime.coordinator.runtime import CoordinatorRuntime
@@ -51,4 +52,5 @@ __all__ = [
     "LedPartition",
     "OnReply",
     "RecordCodec",
+    "RunElsewhere",
 ]

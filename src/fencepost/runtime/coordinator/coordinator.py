@@ -7,7 +7,7 @@ Theory of operation
        └──────> FAILED ──> CLOSED      its partition cannot be read
 
 While it is LOADING, its partition is applied to a new machine in pieces (`loader`), and then it
-waits until all of that is committed. Whoever asks meanwhile hears COORDINATOR_LOAD_IN_PROGRESS.
+waits until all of that is committed. Requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile.
 
 An ACTIVE one takes operations one at a time: the machine decides, what it decided is applied and
 appended, and the answers are held until the high watermark has passed what was appended
@@ -17,15 +17,19 @@ reverted by one step back, and no decision is ever built on one that did not hap
 log stays applied: it is committed sooner or later, unless another leader cuts it off, and then this
 coordinator is unloaded.
 
-Who asked hears of a refused append, in the words that clients know (`FOR_CLIENTS`). What nobody
+The client whose append is refused gets an error that clients know (`FOR_CLIENTS`). What no client
 asked for (a timer, a topic's deletion) is tried again after `RETRY_MS`.
 
-Whoever waits is known here, from a request's arrival to its answer, wherever its token is
-meanwhile: in the machine, in a decision, or held until a write is committed. All of them hear
-NOT_COORDINATOR when the coordinator is closed, and its timers are gone.
+Work that a decision begins elsewhere ends in another operation, which decides what follows from its
+result (`elsewhere`). It begins when the records are appended, like timers: should they be cut off,
+this coordinator is closed, and no result is looked at then.
+
+Every request is known here from its arrival to its answer, wherever its token is meanwhile: in the
+machine, in a decision, or held until a write is committed. All are answered NOT_COORDINATOR when
+the coordinator is closed, and its timers are cancelled.
 
 Memory is bounded by `max_waiting` operations and answers and by `max_uncommitted_bytes` of records
-that are appended and not committed; beyond either, who asks hears COORDINATOR_NOT_AVAILABLE.
+that are appended and not committed; beyond either, requests get COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -43,8 +47,9 @@ from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.errors import BatchError
 from fencepost.batch.records import build_batch
 from fencepost.log.errors import LogError
-from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName
+from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName, Work, WorkResult
 from fencepost.runtime.cooperative import Lane, Pieces
+from fencepost.runtime.coordinator.elsewhere import RunElsewhere, WorkElsewhere, run_at_once
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
 from fencepost.runtime.coordinator.loader import Decompress, ReadLog, RecordCodec, load_pieces
 from fencepost.runtime.coordinator.partition import LedPartition
@@ -56,7 +61,7 @@ from fencepost.wire.errors import DecodeError, ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 500
-"""After so long, what nobody asked for and the log refused is decided again."""
+"""After so long, what no client asked for and the log refused is decided again."""
 
 MAX_WAITING: Final = 100_000
 MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
@@ -82,13 +87,13 @@ FOR_CLIENTS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     **{error: error for error in CONCERNS_SENDER},
 }
-"""What clients hear of an append's error; of another one, UNKNOWN_SERVER_ERROR."""
+"""The error that clients get for an append's error; for any other, UNKNOWN_SERVER_ERROR."""
 
 R = TypeVar("R")
 M = TypeVar("M", bound="CoordinatorMachine[Any]")
 
 OnReply = Callable[[ErrorCode, Any], None]
-"""Hears (NONE, the reply), or (why there is none, None). It is the token of its request."""
+"""Takes (NONE, the reply), or (why there is none, None). It is the token of its request."""
 
 
 class CoordinatorPorts(Protocol):
@@ -135,6 +140,8 @@ class CoordinatorKind(Struct, Generic[M], frozen=True):
     max_uncommitted_bytes: int = MAX_UNCOMMITTED_BYTES
     read: ReadLog = _read_at_once
     decompress: Decompress = _inline
+    elsewhere: RunElsewhere = run_at_once
+    """Does what decisions begin in `works`."""
     on_loaded: Callable[[Coordinator[M]], None] = lambda coordinator: None
     on_send: Callable[[Any, int], None] = lambda message, leader_epoch: None
     """Takes `Decision.sends` once committed, with the coordinator's epoch."""
@@ -143,7 +150,7 @@ class CoordinatorKind(Struct, Generic[M], frozen=True):
 
 
 class CoordinatorState(Enum):
-    """Its value is what a client hears instead of an answer."""
+    """Its value is the error that requests are answered with."""
 
     LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     ACTIVE = ErrorCode.NONE
@@ -152,7 +159,7 @@ class CoordinatorState(Enum):
 
 
 class _Operation(NamedTuple):
-    """Something to be decided: for whoever asked, or again later under `retry_name`."""
+    """Something to be decided: for a request, or again later under `retry_name`."""
 
     decide: Callable[[Any], Decision[Any]]
     token: OnReply | None = None
@@ -188,6 +195,7 @@ class Coordinator(Generic[M]):
         """How long loading took, from when this node led the partition."""
         self._began_ms = ports.now_ms()
         self._timers = NamedTimers(ports.timers)
+        self._elsewhere = WorkElsewhere(kind.elsewhere, self._work_done)
         self._held = HeldAnswers(ports.timers, ports.now_ms, kind.write_timeout_ms, self._late)
         self._unanswered: dict[OnReply, None] = {}  # in the order they came
         self._queue: deque[_Operation] = deque()
@@ -253,17 +261,18 @@ class Coordinator(Generic[M]):
             self._release()
 
     def led_on(self, leader_epoch: int) -> None:
-        """This node leads on in a new epoch, and nobody else has led between."""
+        """This node leads on in a new epoch, and no other node has led between."""
         self.leader_epoch = leader_epoch
         self.high_watermark_moved()
 
     def close(self) -> None:
-        """Unload: whoever waits hears NOT_COORDINATOR, now and from now on."""
+        """Unload: requests are answered NOT_COORDINATOR, those that wait and later ones."""
         self._end(CoordinatorState.CLOSED)
 
     def _end(self, state: CoordinatorState) -> None:
         self.state = state
         self._timers.cancel_all()
+        self._elsewhere.drop_all()
         self._held.clear()
         self._queue.clear()
         self._uncommitted.clear()
@@ -282,7 +291,7 @@ class Coordinator(Generic[M]):
 
     @property
     def retried_count(self) -> int:
-        """How many operations that nobody asked for were refused, and are tried again."""
+        """How many operations that no client asked for were refused, and are tried again."""
         return sum(isinstance(name, int) for name in self._timers)
 
     def submit(self, decide: Callable[[M, OnReply], Decision[Any]], on_reply: OnReply) -> None:
@@ -300,7 +309,7 @@ class Coordinator(Generic[M]):
             self._enqueue(_Operation(lambda machine: decide(machine, on_reply), on_reply))
 
     def tell(self, decide: Callable[[M], Decision[Any]]) -> None:
-        """Decide something that nobody asked for, if the coordinator is active."""
+        """Decide something that no client asked for, if the coordinator is active."""
         if self.state is CoordinatorState.ACTIVE:
             self._last_retry += 1
             self._enqueue(_Operation(decide, None, self._last_retry))
@@ -465,6 +474,11 @@ class Coordinator(Generic[M]):
                 self._timers.cancel(name)
             else:
                 self._set_timer(name, now_ms + delay_ms)
+        for work_name, work in decision.works:
+            if work is None:
+                self._elsewhere.drop(work_name)
+            else:
+                self._elsewhere.begin(work)
         for token, reply in decision.replies:
             self._held.hold(self._appended_offset, token, reply)
         for message in decision.sends:
@@ -474,12 +488,10 @@ class Coordinator(Generic[M]):
         self._decide_next()
 
     def _refuse(self, operation: _Operation, decision: Decision[Any], error: ErrorCode) -> None:
-        """It has not happened. Whoever asked is told; what nobody asked for is tried again."""
+        """It has not happened. A request is answered; what no client asked for is tried again."""
         undo_log = self.machine.undo_log
-        if undo_log.is_open and self._kind.rules.is_reverted(error):
+        if undo_log.is_open:
             undo_log.revert()
-        elif undo_log.is_open:
-            undo_log.commit()
         if error not in CONCERNS_SENDER:
             self._note_refused(error)
         for_clients = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -518,6 +530,16 @@ class Coordinator(Generic[M]):
         deadline_ms = self._ports.now_ms() + RETRY_MS
         self._timers.set(name, deadline_ms, lambda: self._enqueue(operation))
 
+    # -- work elsewhere --------------------------------------------------------------------
+
+    @property
+    def works_elsewhere(self) -> int:
+        """How many works other threads do for this coordinator, or are to do."""
+        return len(self._elsewhere)
+
+    def _work_done(self, work: Work[Any], result: WorkResult) -> None:
+        self.tell(lambda machine: work.on_done(result, self._ports.wall_ms()))
+
     # -- answering -------------------------------------------------------------------------
 
     def _release(self) -> None:
@@ -531,7 +553,7 @@ class Coordinator(Generic[M]):
                 self._answer(answer.token, ErrorCode.NONE, answer.value)
 
     def _late(self, tokens: list[Any]) -> None:
-        """Whoever has waited for a commit for too long is told so; it may still come."""
+        """Answer requests that have waited for a commit for too long; it may still come."""
         log.warning("%s: %d writes were not committed in time", self.partition, len(tokens))
         error = FOR_CLIENTS[ErrorCode.REQUEST_TIMED_OUT]
         for token in tokens:

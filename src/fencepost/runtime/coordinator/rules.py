@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.wire.errors import ErrorCode
-
 
 class CoordinatorRules:
     """Production's rules; see the module docstring. Stateless: one instance serves all."""
@@ -21,11 +19,6 @@ class CoordinatorRules:
         """Up to which offset the answers go out that rest on what is in the log: what is not
         committed the next coordinator may not have."""
         return committed
-
-    def is_reverted(self, error: ErrorCode) -> bool:
-        """Whether the machine is put back to what it was before a decision whose records the log
-        has refused: they are nowhere, and whoever loads the log does not know of them."""
-        return True
 
     def goes_on(self, led: int, leads: int) -> bool:
         """Whether a coordinator of epoch `led` goes on in epoch `leads` with what it knows.

@@ -79,7 +79,7 @@ def carry_out(error: DurableDataLostError, truncated_at: int | None, files: Meta
         raise DurableDataLostError(error.path, reason, error.position) from error
     if action is Action.REFUSE or error.sound_end is None:
         raise error
-    if action is Action.ACKNOWLEDGE_AND_TRUNCATE and files.rules.keeps_acknowledged_end():
+    if action is Action.ACKNOWLEDGE_AND_TRUNCATE:
         assert stored is not None, "or the node would have been refused"
         _write_acknowledged_end(stored, error.sound_end, files)
     probe("metadata.damage.cut")
@@ -98,7 +98,7 @@ def _owner_of(files: MetadataFiles) -> Owner:
 def _write_acknowledged_end(
     stored: StoredQuorumState, sound_end: int, files: MetadataFiles
 ) -> None:
-    """Make durable up to where others may count on this log."""
+    """Make durable up to where others may count on this log: that binds the node's vote (S53)."""
     log_dir = files.log_dir
     known_end = max(log_dir.known_offset(files.topic, 0), sound_end)
     end = log_end_of(log_dir.disk, files.directory, known_end, stored.state.leader_epoch)

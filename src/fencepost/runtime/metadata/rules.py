@@ -30,13 +30,6 @@ class MetadataRules:
         """
         return open_snapshots(partition_log)
 
-    def keeps_acknowledged_end(self) -> bool:
-        """Whether a voter that must cut its damaged log writes down first how far it had been.
-
-        Others may count on all of that, so it binds the voter's vote (S53).
-        """
-        return True
-
     def is_intact(self, view: memoryview, position: int, header: BatchHeader) -> bool:
         """Whether the batch at `position` of `view` may be sent to a follower: its CRC matches."""
         return check_crc(view, position, header)

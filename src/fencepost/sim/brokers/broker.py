@@ -10,7 +10,7 @@ directory of its disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from itertools import count
 from typing import Any, Final
 
@@ -26,10 +26,10 @@ from fencepost.machines.broker import (
     ReplicasPlaced,
     Start,
 )
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import GroupMemory
-from fencepost.machines.group.records import GroupCodec
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
@@ -38,27 +38,24 @@ from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
 from fencepost.runtime.groups import GroupCoordinators
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
 from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
+from fencepost.sim.brokers.arrived_request import Reply
 from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.controller_link import ControllerLink
+from fencepost.sim.brokers.drawn_threads import DrawnThreads
 from fencepost.sim.brokers.follower_fetches import followers_of
 from fencepost.sim.brokers.ports import BrokerPorts
-from fencepost.sim.brokers.requests import Reply, serve
+from fencepost.sim.brokers.requests import BrokerRequests
 from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.brokers.transactions import BrokerTransactions
-from fencepost.sim.clients.member import assigned_in
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.node import SimNode
 from fencepost.sim.partition_oracle import BrokerBegun, ReplicaView, Stage
-from fencepost.sim.rules import Rules
 from fencepost.sim.surroundings import Surroundings
-from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -75,7 +72,7 @@ GROUPS: Final = GroupConfig(
     min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300, offsets_retention_check_ms=20_000
 )
 FEATURES: Final = (
-    FeatureRange("metadata.version", 7, 30),
+    FeatureRange("metadata.version", 7, 33),
     FeatureRange("kraft.version", 0, 1),
     FeatureRange("eligible.leader.replicas.version", 0, 1),
 )
@@ -100,6 +97,7 @@ class SimBroker(SimNode):
     groups: GroupCoordinators
     transactions: BrokerTransactions
     fetches: FetchHost
+    requests: BrokerRequests
 
     def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
@@ -129,12 +127,12 @@ class SimBroker(SimNode):
             self.id,
             lambda: self.broker_epoch,
         )
-        self.groups = GroupCoordinators(
-            self.id, self.ports, self.metadata, _group_kind(self.world.rules)
-        )
+        self.groups = GroupCoordinators(self.id, self.ports, self.metadata, _group_kind(self))
+        self.groups.new_member_suffix = self._new_member_suffix
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
         self.transactions = BrokerTransactions(self)
+        self.requests = BrokerRequests(self)
         self.lifecycle = BrokerLifecycle(
             LifecycleConfig(
                 heartbeat_interval_ms=self.world.options.heartbeat_ms,
@@ -317,7 +315,7 @@ class SimBroker(SimNode):
     def receive(self, request: Message, reply: Reply, source_id: int, api_version: int) -> bool:
         """Serve a client or a follower; refused as long as the broker is not unfenced."""
         if self.accepts:
-            serve(self, request, reply, api_version)
+            self.requests.serve(request, reply, api_version)
         return self.accepts
 
     def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:
@@ -325,49 +323,7 @@ class SimBroker(SimNode):
         self.look_at_replica(hosted)  # the step that answers is not over
         self.world.observer.produced(self.id, key_of(hosted), base_offset, acks)
 
-    def offsets_asked(self, group_id: str) -> Callable[[Any], None]:
-        """Somebody asks for a group's offsets; to be told what the coordinator says of them."""
-        index = self.groups.partition_of(group_id)
-        hosted = (
-            ErrorCode.NOT_COORDINATOR if index is None else self.replicas.get(OFFSETS_TOPIC, index)
-        )
-        if isinstance(hosted, ErrorCode):
-            return lambda answer: None
-        from_offset = hosted.machine.high_watermark
-
-        def note(answer: Any) -> None:
-            self.look_at_replica(hosted)  # the step that answers is not over
-            to_offset = hosted.machine.high_watermark
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    key = OffsetKey(group_id, topic.name, part.partition_index)
-                    told = OffsetsTold(
-                        key_of(hosted), key, part.committed_offset, from_offset, to_offset
-                    )
-                    self.world.observer.offset_told(self.id, told)
-
-        return note
-
-    def assignment_asked(self, request: SyncGroupRequest) -> Callable[[Any], None]:
-        """A member asks for its assignment; to be told what the coordinator says of it."""
-        index = self.groups.partition_of(request.group_id)
-        topic = self.image.topics_by_name.get(OFFSETS_TOPIC)
-        if index is None or topic is None:
-            return lambda answer: None
-
-        def note(answer: Any) -> None:
-            told = AssignmentTold(
-                (topic.topic_id, index),
-                request.group_id,
-                request.generation_id,
-                request.member_id,
-                frozenset(assigned_in(answer.assignment)),
-            )
-            self.world.observer.assignment_told(self.id, told)
-
-        return note
-
-    def new_member_suffix(self) -> str:
+    def _new_member_suffix(self) -> str:
         """What makes the id of a new member of a group unique."""
         self._members += 1
         return f"{self.id}-{self.incarnation}-{self._members}"
@@ -446,13 +402,14 @@ class SimBroker(SimNode):
         )
 
 
-def _group_kind(rules: Rules) -> CoordinatorKind[GroupCoordinator]:
+def _group_kind(broker: SimBroker) -> CoordinatorKind[GroupCoordinator]:
     """How the coordinators of groups are run in one run of a broker."""
-    memory = GroupMemory()
+    memory, rules = GroupMemory(), broker.world.rules
     return CoordinatorKind(
-        lambda: GroupCoordinator(GROUPS, memory, rules.groups),
+        lambda: GroupCoordinator(GROUPS, memory, rules.groups, lambda: broker.metadata.image),
         GroupCodec(),
         write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
+        elsewhere=DrawnThreads(broker).run,
         rules=rules.coordinator,
     )
 

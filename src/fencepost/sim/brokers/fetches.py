@@ -30,6 +30,7 @@ from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.fetch_arrival import look_on_arrival
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Find
 from fencepost.sim.brokers.checkpoints import key_of
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.partition_oracle import Place, passed
@@ -48,8 +49,8 @@ Reply = Callable[[Any], None]
 _Look = Look[HostedPartition, SessionKey]
 
 
-def fetch(broker: BrokerProcess, request: FetchRequest, reply: Reply) -> None:
-    """Answer with records, or wait for them."""
+def fetch(broker: BrokerProcess, find: Find, request: FetchRequest, reply: Reply) -> None:
+    """Answer with records, or wait for them. `find` finds the partitions of the request."""
     wanted: dict[SessionKey, FetchWanted[SessionKey]] = {
         (key := (_topic_of(topic), one.partition)): FetchWanted(
             key,
@@ -79,7 +80,7 @@ def fetch(broker: BrokerProcess, request: FetchRequest, reply: Reply) -> None:
         probe("sim.fetch.session_refused")
         reply(FetchResponse(error_code=int(session)))
         return
-    answering = _Fetch(broker, request, session, reply)
+    answering = _Fetch(broker, find, request, session, reply)
     if session.session is not None:
         broker.fetches.arrived(session.session, answering.asker)
     answering.begin()
@@ -96,12 +97,14 @@ class _Fetch:
     def __init__(
         self,
         broker: BrokerProcess,
+        find: Find,
         request: FetchRequest,
         session: FetchContext[SessionKey],
         reply: Reply,
     ) -> None:
         state, now_ms = request.replica_state, broker.clocks.now_ms()
         self._broker = broker
+        self._find = find
         self._session = session
         self._reply = reply
         self.terms = FetchTerms(
@@ -122,9 +125,9 @@ class _Fetch:
         """Answer, or wait."""
         driver, terms = self._broker.ports.driver, self.terms
         looks: list[_Look] = [
-            look_on_arrival(driver, self._find(wanted), wanted, terms)
+            look_on_arrival(driver, self._find(*wanted.key), wanted, terms)
             if terms.is_replica
-            else look_at(self._find(wanted), wanted, terms)
+            else look_at(self._find(*wanted.key), wanted, terms)
             for wanted in self._session.partitions
         ]
         sizes = bytes_to_wait_with(looks, terms, others_are_quiet=self._session.has_quiet)
@@ -145,19 +148,13 @@ class _Fetch:
             self._session.session,
         )
 
-    def _find(self, wanted: FetchWanted[SessionKey]) -> HostedPartition | ErrorCode:
-        topic, index = wanted.key
-        if isinstance(topic, Uuid):
-            return self._broker.replicas.by_id(topic, index)
-        return self._broker.replicas.get(str(topic), index)
-
     def _complete(self) -> None:
         """Read afresh, and answer with what the session does not leave out."""
         budget = ReadBudget(self.terms.max_bytes)
         parts: list[tuple[SessionKey, PartitionData]] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         for wanted in self._session.partitions:
-            look = look_at(self._find(wanted), wanted, self.terms)
+            look = look_at(self._find(*wanted.key), wanted, self.terms)
             part, size_bytes = self._read(look, budget)
             budget.spend(size_bytes)
             parts.append((wanted.key, part))

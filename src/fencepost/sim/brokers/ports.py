@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import read_batch
 from fencepost.log.disk import Buffer
 from fencepost.machines.effects import Append, DropPrefix, Machine, Truncate
 from fencepost.machines.fetcher import LeaderRequest
-from fencepost.machines.group.records import GroupCodec
+from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.partition import AlterPartition
 from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -33,13 +33,15 @@ from fencepost.wire.records.group import (
     OffsetCommitValue,
 )
 
+_GROUP_CODEC: Final = GroupCodec()
+
 
 def writes_of(data: Buffer) -> tuple[GroupWrite, ...]:
     """What a batch of `__consumer_offsets` says of groups and their offsets."""
     writes: list[GroupWrite] = []
     header = read_header(data)
     for row in read_batch(data, 0, header) if not header.is_control else ():
-        key, value = GroupCodec.decode(row.key or b"", row.value) or (None, None)
+        key, value = _GROUP_CODEC.decode(row.key or b"", row.value) or (None, None)
         if isinstance(key, OffsetCommitKey):
             offset = value.offset if isinstance(value, OffsetCommitValue) else NO_OFFSET
             writes.append(OffsetWrite(OffsetKey(key.group, key.topic, key.partition), offset))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, Protocol
 
 from fencepost.machines.image import ClusterImage
@@ -14,7 +14,6 @@ from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.sim.surroundings import Process
-from fencepost.wire.api.sync_group import SyncGroupRequest
 
 
 class BrokerProcess(Process, Protocol):
@@ -54,18 +53,6 @@ class BrokerProcess(Process, Protocol):
     @property
     def image(self) -> ClusterImage:
         """The cluster as the broker knows it."""
-        ...
-
-    def offsets_asked(self, group_id: str) -> Callable[[Any], None]:
-        """Somebody asks for a group's offsets; to be told what the coordinator says of them."""
-        ...
-
-    def assignment_asked(self, request: SyncGroupRequest) -> Callable[[Any], None]:
-        """A member asks for its assignment; to be told what the coordinator says of it."""
-        ...
-
-    def new_member_suffix(self) -> str:
-        """What makes the id of a new member of a group unique."""
         ...
 
     def hosted(self, key: Hashable) -> HostedPartition | None:

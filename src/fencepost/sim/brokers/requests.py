@@ -1,39 +1,59 @@
-"""What a simulated broker answers to clients and to followers: the machines' answers, on the wire.
+"""What a simulated broker serves: the handlers of `runtime.requests`, in a world.
 
-The broker's handlers do the same behind sockets (`broker/apis`); here a request is a message that
-has arrived, and an answer is due at once or when a machine gives it.
+Whatever decides a request here decides it in a broker. A request is a message that has arrived, in
+the version that its sender chose; the observer is shown some of them, and their answers
+(`observed_requests`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Generator, Iterable
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from fencepost.batch.errors import BatchError
-from fencepost.batch.produced import prepare_produced
-from fencepost.machines.partition import NO_TICKET, Produce, ProduceResult
-from fencepost.sim.brokers.delete_requests import delete_records
+from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
+from fencepost.machines.driver import Driver
+from fencepost.runtime.clock import Clocks, WorkClock
+from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.markers import MarkerWriter
+from fencepost.runtime.producer_ids import ProducerIds
+from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.requests.access import Access, PartitionAccess
+from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
+from fencepost.runtime.requests.add_partitions_to_txn import add_partitions_to_txn
+from fencepost.runtime.requests.delete_records import delete_records
+from fencepost.runtime.requests.end_txn import end_txn
+from fencepost.runtime.requests.heartbeat import heartbeat
+from fencepost.runtime.requests.init_producer_id import init_producer_id
+from fencepost.runtime.requests.join_group import join_group
+from fencepost.runtime.requests.leave_group import leave_group
+from fencepost.runtime.requests.list_offsets import list_offsets
+from fencepost.runtime.requests.offset_commit import offset_commit
+from fencepost.runtime.requests.offset_fetch import offset_fetch
+from fencepost.runtime.requests.offset_for_leader_epoch import offset_for_leader_epoch
+from fencepost.runtime.requests.parts import (
+    BatchDecompression,
+    ClusterMetadata,
+    InternalTopicCreation,
+    LogReads,
+    bind_parts,
+)
+from fencepost.runtime.requests.permissions import READ_TOPIC
+from fencepost.runtime.requests.produce import produce
+from fencepost.runtime.requests.sync_group import sync_group
+from fencepost.runtime.requests.txn_offset_commit import txn_offset_commit
+from fencepost.runtime.requests.write_txn_markers import write_txn_markers
+from fencepost.runtime.transactional_commits import TransactionalCommits
+from fencepost.runtime.transactional_writes import TransactionalWrites
+from fencepost.runtime.transactions import TransactionCoordinators
+from fencepost.sim.brokers.arrived_request import ArrivedRequest, Reply
 from fencepost.sim.brokers.fetches import fetch
-from fencepost.sim.brokers.group_requests import (
-    heartbeat,
-    join_group,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
-from fencepost.sim.brokers.offset_requests import answer_epochs, answer_list_offsets
+from fencepost.sim.brokers.observed_appends import ObservedAppends
+from fencepost.sim.brokers.observed_requests import OBSERVED
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.sim.brokers.transaction_requests import (
-    Held,
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    end_txn,
-    init_producer_id,
-    txn_offset_commit,
-    write_in_transaction,
-    write_txn_markers,
-)
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from fencepost.wire.api.delete_records import DeleteRecordsRequest
@@ -47,136 +67,147 @@ from fencepost.wire.api.list_offsets import ListOffsetsRequest
 from fencepost.wire.api.offset_commit import OffsetCommitRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequest
 from fencepost.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from fencepost.wire.api.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
+from fencepost.wire.api.produce import ProduceRequest
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
-from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
-from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
-    from fencepost.runtime.replicas import HostedPartition
+    pass
 
-Reply = Callable[[Any], None]
+T = TypeVar("T")
 
-
-def serve(broker: BrokerProcess, request: Message, reply: Reply, api_version: int) -> None:
-    """Answer a request, now or later. KeyError for one that brokers do not serve here."""
-    versioned = _SERVED_BY_VERSION.get(type(request))
-    if versioned is not None:
-        versioned(broker, request, reply, api_version)
-    else:
-        _SERVED[type(request)](broker, request, reply)
-
-
-def _find(
-    broker: BrokerProcess, topic_id: Uuid, name: str, index: int
-) -> HostedPartition | ErrorCode:
-    if topic_id != Uuid.ZERO:
-        return broker.replicas.by_id(topic_id, index)
-    return broker.replicas.get(name, index)
-
-
-# -- Produce ---------------------------------------------------------------------------------------
-
-
-def _produce(
-    broker: BrokerProcess, request: ProduceRequest, reply: Reply, api_version: int
-) -> None:
-    response = ProduceResponse()
-    waiting = [1]
-    held: list[Held] = []
-
-    def answered() -> None:
-        waiting[0] -= 1
-        if not waiting[0]:
-            reply(response)
-
-    for topic in request.topic_data:
-        answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        response.responses.append(answers)
-        for data in topic.partition_data:
-            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-            answers.partition_responses.append(answer)
-            waiting[0] += 1
-            one = _take(broker, request, topic, data, answer, answered)
-            if one is None:
-                answered()
-            elif one.batch.header.is_transactional:
-                held.append(one)
-            else:
-                one.append(NO_TICKET)
-    if held:
-        write_in_transaction(broker, request.transactional_id or "", held, api_version)
-    answered()
-
-
-def _take(
-    broker: BrokerProcess,
-    request: ProduceRequest,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    answer: PartitionProduceResponse,
-    answered: Callable[[], None],
-) -> Held | None:
-    """A batch that is fit to be appended; None if the answer says why it is not."""
-    hosted = _find(broker, topic.topic_id, topic.name, data.index)
-    if isinstance(hosted, ErrorCode):
-        answer.error_code = int(hosted)
-        return None
-    # A copy: the leader stamps it in place, and a request may arrive twice.
-    batch = bytearray(data.records or b"")
-    try:
-        ready = prepare_produced(batch, hosted.log.config.produce_rules, broker.clocks.wall_ms())
-    except BatchError as error:
-        answer.error_code = int(error.code)
-        return None
-
-    def told(result: ProduceResult) -> None:
-        answer.error_code = int(result.error_code)
-        answer.base_offset = result.base_offset
-        answer.log_start_offset = result.log_start_offset
-        if result.error_code is ErrorCode.NONE:
-            broker.produced(hosted, result.base_offset, request.acks)
-        answered()
-
-    deadline_ms = broker.clocks.now_ms() + request.timeout_ms
-
-    def append(ticket: int) -> None:
-        produce = Produce(ready, request.acks, told, deadline_ms, ticket)
-        broker.ports.driver.feed(hosted.key, produce)
-
-    return Held(hosted, ready, answer, append, answered)
-
-
-_SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
-    FetchRequest: fetch,
+HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
+    AddOffsetsToTxnRequest: add_offsets_to_txn,
+    AddPartitionsToTxnRequest: add_partitions_to_txn,
     DeleteRecordsRequest: delete_records,
+    EndTxnRequest: end_txn,
+    HeartbeatRequest: heartbeat,
+    InitProducerIdRequest: init_producer_id,
+    JoinGroupRequest: join_group,
+    LeaveGroupRequest: leave_group,
+    ListOffsetsRequest: list_offsets,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,
-    JoinGroupRequest: join_group,
+    OffsetForLeaderEpochRequest: offset_for_leader_epoch,
+    ProduceRequest: produce,
     SyncGroupRequest: sync_group,
-    HeartbeatRequest: heartbeat,
-    LeaveGroupRequest: leave_group,
-    ListOffsetsRequest: answer_list_offsets,
-    OffsetForLeaderEpochRequest: answer_epochs,
-}
-
-_SERVED_BY_VERSION: Final[dict[type[Message], Callable[[Any, Any, Reply, int], None]]] = {
-    ProduceRequest: _produce,
-    InitProducerIdRequest: init_producer_id,
-    AddPartitionsToTxnRequest: add_partitions_to_txn,
-    AddOffsetsToTxnRequest: add_offsets_to_txn,
     TxnOffsetCommitRequest: txn_offset_commit,
-    EndTxnRequest: end_txn,
     WriteTxnMarkersRequest: write_txn_markers,
 }
-"""Those whose version says something about transactions."""
+"""What is decided in `runtime.requests`."""
+
+
+class BrokerRequests:
+    """See the module; good for one incarnation of its broker."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._lane = broker.ports.scheduler.lane()
+        self._appends = ObservedAppends(broker)
+        access = Access()
+        self._partitions = PartitionAccess(access, broker.replicas)
+        parts = {
+            Access: access,
+            BatchDecompression: _DecompressesAtOnce(),
+            Clocks: broker.clocks,
+            ClusterMetadata: broker.metadata,
+            CombinedAppends: self._appends,
+            Driver: broker.ports.driver,
+            GroupCoordinators: broker.groups,
+            InternalTopicCreation: _NoTopicCreation(),
+            LogReads: _ReadsAtOnce(),
+            MarkerWriter: broker.transactions.markers,
+            PartitionAccess: self._partitions,
+            ProducerIds: broker.producer_ids,
+            ReplicaManager: broker.replicas,
+            TransactionCoordinators: broker.transactions.coordinators,
+            TransactionalCommits: broker.transactions.commits,
+            TransactionalWrites: broker.transactions.writes,
+            WorkClock: _NoWork(),
+        }
+        self._handlers = {kind: bind_parts(one, parts) for kind, one in HANDLERS.items()}
+
+    def serve(self, request: Message, reply: Reply, api_version: int) -> None:
+        """Answer a request, now or later. KeyError for one that brokers do not serve here."""
+        if isinstance(request, FetchRequest):
+            context = ArrivedRequest("FetchRequest", api_version, reply)
+            find = partial(self._partitions.find, context, READ_TOPIC)
+            fetch(self._broker, find, request, reply)
+        else:
+            self._decide(request, reply, api_version)
+
+    def _decide(self, request: Message, reply: Reply, api_version: int) -> None:
+        kind = type(request)
+        observe = OBSERVED.get(kind)
+        note = None if observe is None else observe(self._broker, request)
+
+        def post(response: Message) -> None:
+            if note is not None:
+                note(response)
+            reply(response)
+
+        context = ArrivedRequest(kind.__name__, api_version, post)
+        answer = self._handlers[kind](context, _received(request))
+        self._appends.settle()
+        if isinstance(answer, Generator):
+            self._lane.begin(context.answering(answer))
+        elif answer is not None:
+            context.reply(answer)
+
+
+def _received(request: Message) -> Message:
+    """A copy: a request belongs to its handler, and a message may arrive twice. Batches are stamped
+    where they were received."""
+    copied = deepcopy(request)
+    if isinstance(copied, ProduceRequest):
+        for topic in copied.topic_data:
+            for partition in topic.partition_data:
+                partition.records = bytearray(partition.records or b"")
+    return copied
+
+
+class _NoTopicCreation:
+    """`InternalTopicCreation`: the clients of a world create the topics that they need."""
+
+    def create(self, names: Iterable[str], /) -> None:
+        """Leave it to a client."""
+
+
+class _ReadsAtOnce:
+    """`LogReads`: a disk of a world does not keep its reader waiting."""
+
+    def read(self, work: Callable[[], T], /) -> Pieces[T]:
+        """What `work` returns."""
+        yield from ()
+        return work()
+
+    def decompress(self, work: Callable[[int], T], /) -> Pieces[T]:
+        """What `work` returns, with as much output as a batch may have."""
+        yield from ()
+        return work(DECOMPRESSED_BYTES_MAX)
+
+
+class _DecompressesAtOnce:
+    """`BatchDecompression`: no other request waits meanwhile, and memory is not limited."""
+
+    def reserve(self, size_bytes: int, /) -> bool:
+        """There is room."""
+        return True
+
+    def release(self, size_bytes: int, /) -> None:
+        """It was not limited."""
+
+    def run(self, work: Callable[[int], T], /) -> Pieces[T]:
+        """What `work` returns, with as much output as a batch may have."""
+        yield from ()
+        return work(DECOMPRESSED_BYTES_MAX)
+
+
+class _NoWork:
+    """`WorkClock`: handlers take no time, so that a seed is one history on every machine."""
+
+    def work_s(self) -> float:
+        """Always the same."""
+        return 0.0

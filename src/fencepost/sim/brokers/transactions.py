@@ -23,8 +23,8 @@ from fencepost.machines.transaction.records import (
 )
 from fencepost.runtime.coordinator import Coordinator, CoordinatorKind
 from fencepost.runtime.markers import MarkerWriter
+from fencepost.runtime.requests.add_partitions_to_txn import BATCHED_FROM, add_partitions
 from fencepost.runtime.transaction_markers import MarkerSender
-from fencepost.runtime.transaction_requests import BATCHED_FROM, add_partitions
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TRANSACTION_VERSION, TransactionCoordinators
@@ -80,13 +80,6 @@ class BrokerTransactions:
         self.writes = TransactionalWrites(ports.driver, verifier, lambda: True)
         self.commits = TransactionalCommits(ports, broker.groups, self.writes, lambda: broker.image)
 
-    def add_partitions(
-        self, request: AddPartitionsToTxnRequest, api_version: int, then: OnAnswer
-    ) -> None:
-        """Have the coordinators here add partitions, or look at them."""
-        image = self._broker.image
-        self._lane.begin(add_partitions(self.coordinators, image, request, api_version, then))
-
     def age(self, transactional_id: str, epoch: int) -> None:
         """Have the coordinator here write that a transactional id has that epoch, as after so many
         transactions; its producer must ask for its id again. Nothing happens if there is no such
@@ -107,7 +100,8 @@ class BrokerTransactions:
         coordinator.tell(decide)
 
     def _verify_here(self, request: AddPartitionsToTxnRequest, then: OnAnswer) -> None:
-        self.add_partitions(request, AddPartitionsToTxnRequest.max_version, then)
+        version, image = AddPartitionsToTxnRequest.max_version, self._broker.image
+        self._lane.begin(add_partitions(self.coordinators, image, request, version, then))
 
 
 class _Peers:
@@ -152,7 +146,7 @@ def _kind(broker: BrokerProcess) -> CoordinatorKind[TransactionCoordinator]:
 
     return CoordinatorKind(
         lambda: TransactionCoordinator(CONFIG, memory, level, rules.transactions),
-        TransactionCodec(rules.transactions),
+        TransactionCodec(),
         write_timeout_ms=WRITE_TIMEOUT_MS,
         rules=rules.coordinator,
     )

@@ -1,214 +1,153 @@
-"""Copies of machines, and what of a machine its future depends on.
+"""Copies of a whole node, each of its objects once.
 
-A machine is composed of components that know each other. Their fields hold, besides, containers and
-the states of roles, which change, and everything else, which does not: messages, voters,
-configurations. `clone` copies the former and shares the latter, so the identity of a request that
-waits for its answer survives.
-
-`freeze` makes a hashable value of what `clone` would copy. Two machines whose frozen values are
-equal must behave alike, or the search would pass over states that it has not seen: whatever a
-machine gains in fields is frozen with it, only what is named here is left out.
+`clone` copies an object with all that it reaches and that may change: what knows each other in the
+original does so in the copy, bound methods and functions with what they have closed over among it.
+Values are shared, and so is what has no state; so the identity of a request that waits for its
+answer survives.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from copy import copy
-from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import CellType, FunctionType, MethodType
+from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.log.epochs import LeaderEpochCache
-from fencepost.machines.quorum import QuorumConfig, QuorumMachine
-from fencepost.machines.quorum.component import Component
-from fencepost.machines.quorum.rules import QuorumRules
-from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.canonical import is_frozen, is_product_class, slots_of
 from fencepost.wire.message import Message
 
-_COPIERS: dict[type, Callable[[Any], Any]] = {}
-_NEVER_CHANGING = (QuorumConfig, QuorumRules)
-_PLANS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-_FREEZE_PLANS: dict[tuple[type, int, frozenset[str]], tuple[list[str], list[str]]] = {}
+Memo = dict[int, Any]
+
+_ATOMS: Final = (type(None), bool, int, float, str, bytes, type, Enum, Message)
 
 
-def clone(value: Any) -> Any:
-    """A copy of what may change, with everything else shared."""
-    return _copier_for(type(value))(value)
-
-
-def _shared(value: Any) -> Any:
-    return value
-
-
-def _copier_for(kind: type) -> Callable[[Any], Any]:
-    copier = _COPIERS.get(kind)
+def clone(value: Any, memo: Memo) -> Any:
+    """A copy of `value`; `memo` has the copies that there are by now, by the originals' ids."""
+    copier = _COPIERS.get(type(value))
     if copier is None:
-        copier = _COPIERS[kind] = _copier_of(kind)
-    return copier
+        copier = _COPIERS[type(value)] = _copier_of(type(value))
+    return value if copier is _shared else copier(value, memo)
 
 
-def _copier_of(kind: type) -> Callable[[Any], Any]:
-    if issubclass(kind, dict):
-        return lambda value: {key: clone(each) for key, each in value.items()}
-    if issubclass(kind, list | set | deque):
-        return lambda value: kind(map(clone, value))
-    if kind is array:
-        return lambda value: value[:]
-    if kind is LeaderEpochCache:
-        return lambda value: value.copy()
-    if issubclass(kind, Message):
-        return _shared
-    names = _changing_fields(kind)
-    return _fields_copier(kind, names) if names else _shared
-
-
-def is_frozen(kind: type) -> bool:
-    """Whether a class is a Struct or a dataclass whose fields never change."""
-    declared = getattr(kind, "__struct_config__", getattr(kind, "__dataclass_params__", None))
-    return declared is not None and declared.frozen is True
-
-
-def _changing_fields(kind: type) -> tuple[str, ...]:
-    """The fields of a class whose instances change; empty for one whose instances do not."""
-    if is_frozen(kind):
-        return ()
-    if issubclass(kind, Struct):
-        return kind.__struct_fields__
-    if is_dataclass(kind):
-        return tuple(each.name for each in fields(kind))
-    if kind is VoterHistory:
-        return ("_static", "_voters", "_kraft_versions")
-    if kind.__module__ == VoterHistory.__module__ and "_offsets" in getattr(kind, "__slots__", ()):
-        return ("_offsets", "_values")
-    return ()
-
-
-def new_like(value: Any) -> Any:
-    """Another object of the class of `value`, whose fields are still to be set."""
-    if isinstance(value, Struct):  # which cannot be made without them
-        return copy(value)
-    return object.__new__(type(value))
-
-
-def _fields_copier(kind: type, names: tuple[str, ...]) -> Callable[[Any], Any]:
-    def copied(value: Any) -> Any:
-        made = new_like(value)
-        for name in names:
-            setattr(made, name, clone(getattr(value, name)))
-        return made
-
-    return copied
-
-
-def freeze(value: Any, skip: frozenset[str] = frozenset()) -> Any:
-    """A hashable value that is equal for equal contents; dataclass fields named in `skip` are out.
-
-    TypeError for something whose contents it does not know how to read.
-    """
-    kind = type(value)
-    if value is None or kind in (int, bool, str, bytes) or isinstance(value, Enum):
-        return value
-    if isinstance(value, Message):
-        return kind.__name__, bytes(value.encode(kind.max_version))
-    if isinstance(value, dict):
-        frozen = [(freeze(key, skip), freeze(each, skip)) for key, each in value.items()]
-        return tuple(sorted(frozen, key=repr))
-    if isinstance(value, set | frozenset):
-        return tuple(sorted((freeze(each, skip) for each in value), key=repr))
-    if isinstance(value, list | tuple | deque | array):
-        return tuple(freeze(each, skip) for each in value)
-    names = _changing_fields(kind)
-    if names:
-        read = (freeze(getattr(value, name), skip) for name in names if name not in skip)
-        return kind.__name__, getattr(value, "role", None), *read
-    hash(value)
+def _shared(value: Any, memo: Memo) -> Any:
     return value
 
 
-# -- whole machines ----------------------------------------------------------------------------
+def _copier_of(kind: type) -> Callable[[Any, Memo], Any]:
+    if issubclass(kind, _ATOMS) or kind is range:
+        return _shared
+    for base, copier in _BY_BASE.items():
+        if issubclass(kind, base):
+            return copier
+    if is_product_class(kind) and not _is_value(kind):
+        return _clone_object
+    if issubclass(kind, Struct):
+        return _clone_struct
+    return _shared
 
 
-def clone_machine(machine: QuorumMachine) -> QuorumMachine:
-    """A copy of a machine: each of its components once, and what may change of the rest."""
-    made: dict[int, Component] = {}
-    _clone_component(machine, made)
-    copy: Any = made[id(machine)]
-    return copy
+def _is_value(kind: type) -> bool:
+    return is_frozen(kind) or (not slots_of(kind) and not _has_dict(kind))
 
 
-def _clone_component(component: Component, made: dict[int, Component]) -> Component:
-    kind = type(component)
-    copy: Component = object.__new__(kind)
-    made[id(component)] = copy
-    components, others = _PLANS.get(kind) or _plan(component)
-    old, new = component.__dict__, copy.__dict__
-    new.update(old)
-    for name in components:
-        part = old[name]
-        known = made.get(id(part))
-        new[name] = known if known is not None else _clone_component(part, made)
-    for name in others:
-        value = old[name]
-        copier = _COPIERS.get(type(value)) or _copier_for(type(value))
-        if copier is not _shared:
-            new[name] = copier(value)
-    return copy
+def _has_dict(kind: type) -> bool:
+    return kind.__dictoffset__ != 0
 
 
-def _plan(component: Component) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields that hold components, which are the same in all of a kind, and the others."""
-    fields_ = component.__dict__
-    components = tuple(name for name, value in fields_.items() if isinstance(value, Component))
-    others = tuple(
-        name
-        for name, value in fields_.items()
-        if name not in components and not isinstance(value, _NEVER_CHANGING)
-    )
-    _PLANS[type(component)] = components, others
-    return components, others
+def _clone_tuple(value: Any, memo: Memo) -> Any:
+    items = [clone(item, memo) for item in value]
+    if all(a is b for a, b in zip(items, value)):
+        return value
+    return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
 
 
-def freeze_machine(machine: QuorumMachine, but: frozenset[str], skip: frozenset[str]) -> Any:
-    """A hashable value of all that a machine's components hold, but for the fields in `but`.
-
-    These are named with the class that has them, as in "Timers.now_ms"; `skip` is as of `freeze`.
-    """
-    frozen: list[Any] = []
-    seen: set[int] = set()
-    waiting: list[Component] = [machine]
-    while waiting:
-        component = waiting.pop()
-        if id(component) in seen:
-            continue
-        seen.add(id(component))
-        fields_ = component.__dict__
-        key = type(component), len(fields_), but
-        plan = _FREEZE_PLANS.get(key)
-        if plan is None:
-            plan = _FREEZE_PLANS[key] = _freeze_plan(component, but)
-        waiting.extend(fields_[name] for name in plan[0])
-        frozen.extend((name, freeze(fields_[name], skip)) for name in plan[1])
-    return tuple(frozen)
+def _clone_struct(value: Any, memo: Memo) -> Any:
+    """Of one whose fields do not change, although what they hold may."""
+    changed = {}
+    for name in value.__struct_fields__:
+        held = getattr(value, name)
+        copied = clone(held, memo)
+        if copied is not held:
+            changed[name] = copied
+    return replace(value, **changed) if changed else value
 
 
-def _freeze_plan(component: Component, but: frozenset[str]) -> tuple[list[str], list[str]]:
-    """The fields with components, and those to freeze, of components with just these fields."""
-    owner = _owner(type(component))
-    components = [n for n, value in component.__dict__.items() if isinstance(value, Component)]
-    others = [
-        name
-        for name, value in component.__dict__.items()
-        if name not in components
-        and f"{owner}.{name}" not in but
-        and not isinstance(value, _NEVER_CHANGING)
-    ]
-    return components, others
+def _clone_dict(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = type(value)()
+        made.update((clone(key, memo), clone(each, memo)) for key, each in value.items())
+    return made
 
 
-def _owner(kind: type) -> str:
-    """The name of the product's class that an instance of `kind` is."""
-    return next(c.__name__ for c in kind.__mro__ if c.__module__.startswith("fencepost.machines."))
+def _clone_items(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = type(value)(clone(item, memo) for item in value)
+    return made
+
+
+def _clone_method(value: Any, memo: Memo) -> Any:
+    return MethodType(value.__func__, clone(value.__self__, memo))
+
+
+def _clone_function(value: Any, memo: Memo) -> Any:
+    if not value.__closure__:
+        return value
+    made = memo.get(id(value))
+    if made is None:
+        closed = tuple(CellType() for _ in value.__closure__)
+        made = FunctionType(
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, closed
+        )
+        memo[id(value)] = made
+        for new, old in zip(closed, value.__closure__):
+            new.cell_contents = clone(old.cell_contents, memo)
+    return made
+
+
+def _clone_epochs(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        made = memo[id(value)] = value.copy()
+    return made
+
+
+def _clone_object(value: Any, memo: Memo) -> Any:
+    made = memo.get(id(value))
+    if made is None:
+        kind = type(value)
+        # A Struct cannot be made without its fields.
+        made = copy(value) if isinstance(value, Struct) else object.__new__(kind)
+        memo[id(value)] = made
+        for name in slots_of(kind):
+            if hasattr(value, name):
+                setattr(made, name, clone(getattr(value, name), memo))
+        if _has_dict(kind):
+            fields = made.__dict__
+            for name, each in value.__dict__.items():
+                fields[name] = clone(each, memo)
+    return made
+
+
+_BY_BASE: Final[dict[type, Callable[[Any, Memo], Any]]] = {
+    dict: _clone_dict,
+    OrderedDict: _clone_dict,
+    tuple: _clone_tuple,
+    list: _clone_items,
+    set: _clone_items,
+    frozenset: _shared,
+    deque: _clone_items,
+    array: lambda value, memo: value[:],
+    MethodType: _clone_method,
+    FunctionType: _clone_function,
+    LeaderEpochCache: _clone_epochs,
+}
+_COPIERS: dict[type, Callable[[Any, Memo], Any]] = {}

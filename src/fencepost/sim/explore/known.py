@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from fencepost.sim.explore.cell import Entry
+from fencepost.sim.explore.logs import Entry
 
 Event = tuple[Any, ...]
 """What happens to a node: a word for it, and numbers."""

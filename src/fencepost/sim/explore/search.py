@@ -33,7 +33,7 @@ class Steps(Protocol):
 
 
 class Space(Protocol[Made, State]):
-    """States, and what leads from one to the next: of a quorum (`space`) or of a partition."""
+    """States, and what leads from one to the next: of a quorum or of a partition."""
 
     beyond: int
 

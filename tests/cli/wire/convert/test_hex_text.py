@@ -14,7 +14,7 @@ from fencepost.cli.wire.convert.hex_text import parse_hex
 from fencepost.wire.api import HeartbeatRequest
 from fencepost.wire.frame import encode_request
 
-from ..packet_maker import CLIENT, SERVER, PacketMaker, tcp_over_ip, write_pcap
+from ....capture.packet_maker import CLIENT, SERVER, PacketMaker, tcp_over_ip, write_pcap
 
 DATA = bytes(range(40))
 

@@ -9,6 +9,9 @@ import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
+import org.apache.kafka.metadata.properties.MetaProperties;
+import org.apache.kafka.metadata.properties.MetaPropertiesEnsemble;
+import org.apache.kafka.metadata.properties.PropertiesUtils;
 import org.apache.kafka.server.ProcessRole;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
@@ -74,6 +77,7 @@ public final class NodeProcess {
             for (Endpoint endpoint : endpoints()) {
                 choosePort(endpoint);
             }
+            writeDirectoryIds();
             writeBootstrap();
             while (!launch()) {
                 Thread.sleep(200);
@@ -188,6 +192,22 @@ public final class NodeProcess {
         try (ServerSocketChannel channel = ServerSocketChannel.open()) {
             channel.bind(new InetSocketAddress("127.0.0.1", 0));
             return channel.socket().getLocalPort();
+        }
+    }
+
+    /**
+     * Kafka's node goes by the directory ids that the test hands to it, whatever the formatter has
+     * drawn for the files; ours reads the files.
+     */
+    private void writeDirectoryIds() throws IOException {
+        if (starts > 0) {
+            return;
+        }
+        for (Map.Entry<String, MetaProperties> entry : shared.metaPropsEnsemble().logDirProps().entrySet()) {
+            Path file = Path.of(entry.getKey(), MetaPropertiesEnsemble.META_PROPERTIES_NAME);
+            if (Files.exists(file) && entry.getValue().directoryId().isPresent()) {
+                PropertiesUtils.writePropertiesFile(entry.getValue().toProperties(), file.toString(), false);
+            }
         }
     }
 

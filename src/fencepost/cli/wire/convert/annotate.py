@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from fencepost.cli.failures import UsageError
-from fencepost.cli.wire.convert.documents import Decoded
+from fencepost.wire.documents import Decoded
 from fencepost.wire.errors import error_name
 from fencepost.wire.json_form import to_json
 from fencepost.wire.message import Message

@@ -21,15 +21,10 @@ from fencepost.cli.wire.convert.bytes_input import (
     open_bytes,
     size_bytes,
 )
-from fencepost.cli.wire.convert.documents import (
-    Decoded,
-    decode_request,
-    decode_response,
-    frame_error,
-)
 from fencepost.cli.wire.convert.json_parts import check_version
 from fencepost.cli.wire.lookup.names import find_api_of
 from fencepost.wire import api
+from fencepost.wire.documents import Decoded, decode_request, decode_response, frame_error
 from fencepost.wire.errors import WireError
 from fencepost.wire.frame import LENGTH_BYTES
 from fencepost.wire.json_form import JsonFormError, bytes_to_json

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from fencepost.capture.packets import Segment, dissect
 from fencepost.cli.failures import InputError
-from fencepost.cli.wire.convert.packets import Segment, dissect
 
 DUMP_BYTES_MAX: Final = 1 << 27
 """What `*` in a dump, which stands for lines like the one before, may grow to."""

@@ -19,16 +19,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from fencepost.log.config import LogConfig
+from fencepost.machines.canonical import canonical
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, Truncate
 from fencepost.machines.fetcher import Fetcher, FetcherConfig, LeaderRequest
-from fencepost.machines.fetcher.followed import NOT_DELAYED_MS
-from fencepost.machines.fetcher.machine import GATHER_MS, SYNC_WAIT_MS, TIMER as ROUND_TIMER
+from fencepost.machines.fetcher.machine import GATHER_MS, TIMER as ROUND_TIMER
 from fencepost.machines.image import ClusterImage, diff
 from fencepost.machines.partition import Partition, PartitionConfig, Produce
-from fencepost.machines.partition.appending import ISR_TIMER
-from fencepost.machines.partition.isr import NEVER_MS
-from fencepost.machines.partition.machine import ALTER_PARTITION_TIMER
+from fencepost.machines.partition.in_sync import ALTER_PARTITION_TIMER, ISR_TIMER
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.cooperative import InOrder, Scheduler
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
@@ -38,10 +36,10 @@ from fencepost.runtime.replicas import (
     TopicConfig,
     TopicConfigs,
 )
-from fencepost.sim.explore.cell import CellLog
+from fencepost.sim.explore.copying import clone
+from fencepost.sim.explore.logs import CellLog, directory
 from fencepost.sim.explore.partition.bounds import Bounds
-from fencepost.sim.explore.partition.metadata import INDEX, TOPIC, directory
-from fencepost.sim.explore.partition.objects import clone, freeze
+from fencepost.sim.explore.partition.metadata import INDEX, TOPIC
 from fencepost.sim.rules import Rules
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -164,9 +162,7 @@ class BrokerCell:
 
     def lose_power(self, kept: int, knows_high_watermark: bool) -> None:
         """Of what was not flushed `kept` batches are left; so may the high watermark be."""
-        log = self.disk.log
-        left = log.entries[: log.durable + kept]
-        log.cut(left[-1].next_offset if left else 0)
+        self.disk.log.lose_power(kept)
         self.disk.high_watermark = self.machine.high_watermark if knows_high_watermark else 0
         self.is_up = self.accepts = False
         self.image, self.image_number, self.armed = ClusterImage(), -1, {}
@@ -216,10 +212,10 @@ class BrokerCell:
             self.accepts,
             self.gave_up,
             tuple(sorted(self.armed)),
-            freeze(self.machine),
-            tuple((leader, freeze(fetcher)) for leader, fetcher in self.fetchers.items()),
+            self.machine.canonical(),
+            tuple((leader, fetcher.canonical()) for leader, fetcher in self.fetchers.items()),
             None if following is None else (following.leader_epoch, following.reported),
-            freeze((asks._unsent, asks._in_flight, asks._is_held)),
+            canonical((asks._unsent, asks._in_flight, asks._is_held)),
             self.goes_on is not None,
         )
 
@@ -282,7 +278,7 @@ class BrokerCell:
         if self.goes_on is not None:
             found.append(("go on",))
         for leader, fetcher in self.fetchers.items():
-            if fetcher._abandon_at_ms is not None and fetcher._waits_for is not None:
+            if fetcher.has_newcomers:
                 found.append(("abandon", leader))
         return found
 
@@ -300,20 +296,14 @@ class BrokerCell:
         if following is not None and following.reported is not None:
             following.reported = replace(following.reported, taken=following.reported.taken - count)
         for fetcher in self.fetchers.values():
-            _settle_fetcher(fetcher, count)
+            fetcher.forget_time(count)
         self.now = 0
 
     def _settle_leader(self) -> None:
         """When a follower fetched last matters only while it has not been caught up since."""
-        machine = self.machine
-        for follower in machine.followers.values():
-            for name in ("last_caught_up_ms", "last_fetch_ms"):
-                setattr(follower, name, 0 if getattr(follower, name) == self.now else NEVER_MS)
-            if follower.last_caught_up_ms == 0 or follower.last_fetch_ms == NEVER_MS:
-                follower.last_fetch_ms = follower.last_caught_up_ms
-                follower.last_fetch_leader_end = 0
-        if machine._isr_check_due_ms is not None:
-            machine._isr_check_due_ms = 1
+        for follower in self.machine.followers.values():
+            follower.forget_time(self.now)
+        self.machine.in_sync.forget_time()
 
     # -- ports ---------------------------------------------------------------------------------
 
@@ -353,11 +343,13 @@ class BrokerCell:
             self.alter_partitions.submit(key, message)
 
     def reply(self, token: Any, value: Any) -> None:
-        """To a client whose batch has a number, or from a fetcher to the partition."""
-        if not isinstance(token, int):
-            token(value)
-        elif value.error_code is ErrorCode.NONE:
+        """To a client whose batch has a number."""
+        if value.error_code is ErrorCode.NONE:
             self.acked.append(token)
+
+    def tell(self, machine: Any, input_: Any) -> None:
+        """From a fetcher to the partition."""
+        machine.take(input_)
 
     def set_timer(self, key: Any, name: str, deadline_ms: int | None) -> None:
         """Which timers of the partition are armed; when a fetcher's are, its machine says."""
@@ -415,22 +407,3 @@ class _Configs:
 
 def _no_time() -> float:
     return 0.0
-
-
-def _settle_fetcher(fetcher: Fetcher, taken: int) -> None:
-    """Numbers and times that would grow for ever; only what is named here of them matters."""
-    fetcher.notices.clear()
-    if fetcher._waits_for is not None:
-        fetcher._number = fetcher._waits_for = 1
-    else:
-        fetcher._number = 0
-    fetcher._not_before_ms = fetcher._abandon_from_ms = NOT_DELAYED_MS
-    fetcher._busy_until_ms = SYNC_WAIT_MS if fetcher._busy else 0
-    fetcher._timer_ms = None
-    if fetcher._abandon_at_ms is not None:
-        fetcher._abandon_at_ms = GATHER_MS
-    # How long a fetch waits is time, too; any may be given up, as one whose connection breaks is.
-    fetcher._short_rounds, fetcher._waits_shortly = 0, False
-    for followed in fetcher.partitions.values():
-        followed.told_count -= taken
-        followed.delayed_until_ms = NOT_DELAYED_MS

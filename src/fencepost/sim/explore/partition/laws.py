@@ -24,9 +24,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fencepost.machines.image import NO_LEADER, PartitionImage
-from fencepost.sim.explore.flights import Numbers
-from fencepost.sim.explore.known import AgreeingLogs
-from fencepost.sim.explore.laws import Violation
+from fencepost.sim.explore.laws import LawBook
 from fencepost.sim.explore.partition.steps import Outcome, Steps, View
 
 
@@ -37,18 +35,12 @@ class Past(NamedTuple):
     leaders: tuple[tuple[int, int], ...] = ()
 
 
-class Laws:
+class Laws(LawBook):
     """Judges transitions; `unwatched` are laws not to look at, for tests of the others."""
 
     def __init__(self, steps: Steps, unwatched: frozenset[str] = frozenset()) -> None:
+        super().__init__(steps.entry, unwatched)
         self._steps = steps
-        self._unwatched = unwatched
-        self.pasts = Numbers()
-        self._logs = AgreeingLogs(steps.entry)
-
-    def _fail(self, law: str, words: str) -> None:
-        if law not in self._unwatched:
-            raise Violation(f"{law}: {words}")
 
     # -- a broker's step -----------------------------------------------------------------------
 
@@ -57,7 +49,7 @@ class Laws:
     ) -> int:
         """The past after a broker's step from `before`; `image` is the controller's. Violation."""
         if outcome.violation is not None:
-            self._fail(*outcome.violation.split(": ", 1))
+            self.fail(*outcome.violation.split(": ", 1))
         if not outcome.matters:
             return past
         steps = self._steps
@@ -67,7 +59,7 @@ class Laws:
         shown, leaders = then
         partition = steps.metadata.partition(image)
         if old.log != new.log:
-            self._compare_logs(new, views)
+            self.compare_logs(new, views)
             self._look_at_cut(shown, old, new, outcome)
         if new.is_leader:
             if not old.is_leader or old.epoch != new.epoch:
@@ -78,27 +70,22 @@ class Laws:
         self._look_at_candidates(shown, views, partition)
         return self.pasts.of(Past(shown, leaders))
 
-    def _compare_logs(self, new: View, views: list[View]) -> None:
-        for view in views:
-            if not self._logs.agree(new.log, view.log):
-                self._fail("I03", f"logs of {new.broker_id} and {view.broker_id} differ")
-
     def _look_at_cut(self, shown: tuple[int, ...], old: View, new: View, outcome: Outcome) -> None:
         if outcome.has_died:
             return
         for offset, entry in enumerate(shown):
             had = offset < len(old.log) and old.log[offset] == entry
             if had and (offset >= len(new.log) or new.log[offset] != entry):
-                self._fail("I07", f"{new.broker_id} cuts off offset {offset}, which was shown")
+                self.fail("I07", f"{new.node_id} cuts off offset {offset}, which was shown")
 
     def _leaders_after(self, then: Past, new: View) -> tuple[tuple[int, int], ...]:
         for epoch, leader in then.leaders:
-            if epoch == new.epoch and leader != new.broker_id:
-                self._fail("I14", f"{leader} and {new.broker_id} lead epoch {epoch}")
+            if epoch == new.epoch and leader != new.node_id:
+                self.fail("I14", f"{leader} and {new.node_id} lead epoch {epoch}")
         is_newest = all(epoch <= new.epoch for epoch, _ in then.leaders)
         if is_newest and new.log[: len(then.shown)] != then.shown:
-            self._fail("I12", f"leader {new.broker_id} of epoch {new.epoch} lacks what was shown")
-        return tuple(sorted({*then.leaders, (new.epoch, new.broker_id)}))
+            self.fail("I12", f"leader {new.node_id} of epoch {new.epoch} lacks what was shown")
+        return tuple(sorted({*then.leaders, (new.epoch, new.node_id)}))
 
     def _shown_after(
         self, shown: tuple[int, ...], new: View, views: list[View], partition: PartitionImage
@@ -106,30 +93,28 @@ class Laws:
         visible = new.log[: new.high_watermark]
         known = min(len(visible), len(shown))
         if visible[:known] != shown[:known]:
-            self._fail("I20", f"{new.broker_id} shows something else than was shown")
+            self.fail("I20", f"{new.node_id} shows something else than was shown")
         for offset in range(known, len(visible)):
             number = visible[offset]
-            holders = {v.broker_id for v in views if number in v.log[: v.durable]}
+            holders = {v.node_id for v in views if number in v.log[: v.durable]}
             if len(holders) < min(self._steps.bounds.min_isr, len(views)):
-                self._fail(
-                    "I17", f"offset {offset} is shown, and on the disks of {sorted(holders)}"
-                )
+                self.fail("I17", f"offset {offset} is shown, and on the disks of {sorted(holders)}")
             if new.epoch == partition.leader_epoch and not set(partition.isr) <= holders:
                 isr = sorted(partition.isr)
-                self._fail(
+                self.fail(
                     "I17", f"offset {offset} is shown with {isr} in sync, and on {sorted(holders)}"
                 )
             for view in views:
                 if view.is_leader and view.epoch > new.epoch and number not in view.log:
-                    self._fail("I12", f"leader {view.broker_id} lacks offset {offset}, shown now")
+                    self.fail("I12", f"leader {view.node_id} lacks offset {offset}, shown now")
         return shown + visible[known:]
 
     def _look_at_maximal(self, view: View, partition: PartitionImage) -> None:
         is_newest = view.is_leader and view.epoch == partition.leader_epoch
         if is_newest and not set(partition.isr) <= view.maximal_isr:
-            self._fail(
+            self.fail(
                 "I09",
-                f"{view.broker_id} goes by {sorted(view.maximal_isr)}, with"
+                f"{view.node_id} goes by {sorted(view.maximal_isr)}, with"
                 f" {sorted(partition.isr)} in sync by the controller",
             )
 
@@ -139,7 +124,7 @@ class Laws:
         data = {self._steps.entry(number).data[-2:-1] for number in shown}
         for number in outcome.acked:
             if b"%d" % number not in data:
-                self._fail("I13", f"{new.broker_id} acknowledges batch {number}, not yet shown")
+                self.fail("I13", f"{new.node_id} acknowledges batch {number}, not yet shown")
 
     # -- the controller's decisions ------------------------------------------------------------
 
@@ -150,12 +135,12 @@ class Laws:
         brokers = steps.metadata[image].brokers
         isr, eligible = set(partition.isr), set(partition.eligible_leader_replicas)
         if partition.leader != NO_LEADER and partition.leader not in isr:
-            self._fail("I08", f"{partition.leader} leads and is not in sync")
+            self.fail("I08", f"{partition.leader} leads and is not in sync")
         if not isr | eligible <= set(partition.replicas) or isr & eligible:
-            self._fail("I08", f"in sync {sorted(isr)}, eligible {sorted(eligible)}")
+            self.fail("I08", f"in sync {sorted(isr)}, eligible {sorted(eligible)}")
         fenced = sorted(id_ for id_ in isr if brokers[id_].fenced)
         if fenced and (steps.bounds.elr or len(isr) > 1):
-            self._fail("I08", f"{fenced} are fenced and in sync")
+            self.fail("I08", f"{fenced} are fenced and in sync")
         views = [steps.views[cell] for cell in cells]
         for view in views:
             self._look_at_maximal(view, partition)
@@ -167,5 +152,5 @@ class Laws:
     ) -> None:
         candidates = {*partition.isr, *partition.eligible_leader_replicas}
         for view in views:
-            if view.broker_id in candidates and view.log[: len(shown)] != shown:
-                self._fail("I11", f"{view.broker_id} may be elected and lacks what was shown")
+            if view.node_id in candidates and view.log[: len(shown)] != shown:
+                self.fail("I11", f"{view.node_id} may be elected and lacks what was shown")

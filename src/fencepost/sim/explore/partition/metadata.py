@@ -20,6 +20,7 @@ from fencepost.machines.controller.partition_change import ELR_FEATURE
 from fencepost.machines.controller.topic_policies import PoliciesInForce
 from fencepost.machines.image import ClusterImage, PartitionImage, apply_records
 from fencepost.sim.explore.flights import Messages, Numbers
+from fencepost.sim.explore.logs import directory
 from fencepost.sim.explore.partition.bounds import Bounds
 from fencepost.sim.rules import Rules
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -39,11 +40,6 @@ class Decided(NamedTuple):
 
     image: int
     answer: int = -1
-
-
-def directory(broker_id: int) -> Uuid:
-    """The directory id of a broker's disk."""
-    return Uuid(bytes(14) + bytes([1, broker_id]))
 
 
 def first_image(bounds: Bounds) -> ClusterImage:

@@ -2,7 +2,6 @@
 
 A state is made of small numbers: the state of each broker, the metadata as far as somebody has yet
 to take them over, the network, the past as far as the laws need it, and what is left of the budget.
-Packed into one integer it is its own name.
 
 What may happen in a state: any message arrives, or is lost and its sender told; any broker takes
 over the next metadata, flushes, one of its timers fires, its power fails, it starts again and
@@ -22,17 +21,17 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from fencepost.machines.partition.appending import ISR_TIMER
+from fencepost.machines.partition.in_sync import ISR_TIMER
 from fencepost.sim.explore.flights import Flight, Kind, Networks, Numbers
 from fencepost.sim.explore.laws import Violation
+from fencepost.sim.explore.packing import Packing, budget_of
 from fencepost.sim.explore.partition.bounds import Bounds
 from fencepost.sim.explore.partition.cell import CONTROLLER_ID
 from fencepost.sim.explore.partition.laws import Laws, Past
 from fencepost.sim.explore.partition.merging import Merging, Metas
-from fencepost.sim.explore.partition.steps import MOST_STATES, Event, Outcome, Steps
+from fencepost.sim.explore.partition.steps import Event, Outcome, Steps
 from fencepost.sim.rules import Rules
 
-_CELL_BITS, _BITS = MOST_STATES.bit_length() - 1, 30
 _FENCES, _CRASHES, _CHANGES, _LAGS, _APPENDS, _LOSSES, _LATE = 24, 20, 16, 12, 8, 4, 0
 _LAG: Event = ("timer", ISR_TIMER)
 
@@ -92,6 +91,8 @@ class Space:
         self.metas = Numbers()
         self.laws = Laws(self.steps, unwatched)
         self.beyond = 0
+        packing = Packing(State, len(bounds.ids))
+        self.pack, self.unpack = packing.pack, packing.unpack
         self._merging = Merging(self.steps, self.nets, self.metas) if merges else None
 
     def first(self) -> State:
@@ -103,13 +104,12 @@ class Space:
             for id_, outcome in zip(self.bounds.ids, started)
             for peer, message in outcome.sent
         }
-        budget = 0
-        for left in self.bounds.budget:
-            budget = budget << 4 | left
         cells = tuple(outcome.cell for outcome in started)
         metas = self.metas.of(Metas((steps.metadata.first,), (0,) * len(cells)))
         past = self.laws.pasts.of(Past(leaders=((0, 1),)))
-        return self._in_touch(State(cells, metas, self.nets.of(net), past, budget))
+        return self._in_touch(
+            State(cells, metas, self.nets.of(net), past, budget_of(self.bounds.budget))
+        )
 
     def _in_touch(self, state: State) -> State:
         """All followers have fetched for the first time."""
@@ -126,28 +126,6 @@ class Space:
                 for _, following in self._stepped(state, flight.asker - 1, event, number):
                     state = following
         return state
-
-    def pack(self, state: State) -> int:
-        """A state as one integer."""
-        packed = state.budget
-        for number in (state.past, state.net, state.metas):
-            packed = packed << _BITS | number
-        for cell in state.cells:
-            packed = packed << _CELL_BITS | cell
-        return packed
-
-    def unpack(self, packed: int) -> State:
-        """The state that an integer is."""
-        cells = []
-        for _ in self.bounds.ids:
-            cells.append(packed & (1 << _CELL_BITS) - 1)
-            packed >>= _CELL_BITS
-        numbers = []
-        for _ in range(3):
-            numbers.append(packed & (1 << _BITS) - 1)
-            packed >>= _BITS
-        metas, net, past = numbers
-        return State(tuple(reversed(cells)), metas, net, past, packed)
 
     def image(self, state: State) -> int:
         """The controller's image."""

@@ -1,37 +1,29 @@
-"""What brokers do, each step taken once and then looked up.
-
-A broker is stepped on its own: its next state, and what it lets out, depend on its state and on
-what happens to it, and on nothing else. Both are numbers.
-"""
+"""What a broker does, and what comes of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed
 from fencepost.machines.partition import Produce
-from fencepost.machines.partition.appending import ALL_IN_SYNC
-from fencepost.sim.explore.cell import Entry
-from fencepost.sim.explore.flights import Messages, Numbers
-from fencepost.sim.explore.known import Event, KnownOutcomes
+from fencepost.machines.partition.acknowledging import ALL_IN_SYNC
+from fencepost.sim.explore.known import Event
 from fencepost.sim.explore.partition.bounds import Bounds
 from fencepost.sim.explore.partition.cell import CONTROLLER_ID, NEVER_EXPIRES_MS, BrokerCell
 from fencepost.sim.explore.partition.metadata import Metadata
 from fencepost.sim.explore.partition.serving import answer_to
+from fencepost.sim.explore.steps import NodeSteps
 from fencepost.sim.rules import Rules
 from fencepost.wire.errors import ErrorCode
-
-MOST_STATES = 1 << 22
-"""How many states of brokers there can be: what `Space.pack` has room for."""
 
 
 class View(NamedTuple):
     """What the laws look at of a broker's state. `log` are numbers of entries."""
 
-    broker_id: int
+    node_id: int
     is_up: bool
     accepts: bool
     is_leader: bool
@@ -63,50 +55,20 @@ class Outcome:
     number: int = -1
 
 
-@dataclass
-class Steps:
+class Steps(NodeSteps[BrokerCell, View, Outcome]):
     """All states of brokers, and all outcomes."""
 
-    bounds: Bounds
-    rules: Rules = field(default_factory=Rules)
-    doubts: int = 0
-
-    def __post_init__(self) -> None:
-        self.messages = Messages()
-        self.metadata = Metadata(self.bounds, self.rules, self.messages)
-        self.entries = Numbers()
-        self.views: list[View] = []
-        self.taken = 0
-        self._cells: list[BrokerCell] = []
-        self._numbers: dict[Any, int] = {}
-        self._latest: dict[int, BrokerCell] = {}
-        self._known = KnownOutcomes(self._step, self._cells, self._latest, self.doubts)
-        self._own: list[tuple[Event, ...] | None] = []
+    def __init__(self, bounds: Bounds, rules: Rules, doubts: int) -> None:
+        super().__init__(doubts)
+        self.bounds = bounds
+        self.rules = rules
+        self.metadata = Metadata(bounds, rules, self.messages)
         self._is_nothing: dict[tuple[int, int], bool] = {}
-
-    def __len__(self) -> int:
-        return len(self._cells)
 
     def first(self, broker_id: int) -> Outcome:
         """A broker that has started on an empty disk, with the first metadata."""
         cell = BrokerCell(broker_id, self.bounds, self.rules)
         return self._step(cell, ("start", self.metadata.first))
-
-    @property
-    def doubted(self) -> int:
-        """How many outcomes were worked out again."""
-        return self._known.doubted
-
-    def outcome(self, number: int, event: Event) -> Outcome:
-        """What comes of an event in a state."""
-        return self._known.of(number, event)
-
-    def own_events(self, number: int) -> tuple[Event, ...]:
-        """What may happen in a broker by itself, but for power cuts."""
-        events = self._own[number]
-        if events is None:
-            events = self._own[number] = tuple(self._cells[number].own_events())
-        return events
 
     def image_of(self, number: int) -> int:
         """The metadata that a broker has taken over."""
@@ -219,30 +181,16 @@ class Steps:
 
     # -- what has become of the broker ---------------------------------------------------------
 
-    def _number(self, cell: BrokerCell) -> int:
-        key = cell.id, cell.key()
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._cells)
-            if number >= MOST_STATES:
-                raise OverflowError("more states of brokers than a packed state can name")
-            self._cells.append(cell)
-            self.views.append(self._view(cell))
-            self._own.append(None)
-        elif self.doubts:
-            self._latest[number] = cell
-        return number
-
     def _view(self, cell: BrokerCell) -> View:
         log = cell.disk.log
         entries = tuple(map(self.entries.of, log.entries))
         if not cell.is_up:
-            nobody: frozenset[int] = frozenset()
+            none: frozenset[int] = frozenset()
             return View(
-                cell.id, False, False, False, -1, -1, 0, entries, log.durable, nobody, nobody, False
+                cell.id, False, False, False, -1, -1, 0, entries, log.durable, none, none, False
             )
         machine = cell.machine
-        leader = machine._leader_state
+        leader = machine.leader_state
         return View(
             cell.id,
             True,
@@ -258,18 +206,13 @@ class Steps:
             machine.proposal is not None,
         )
 
-    def entry(self, number: int) -> Entry:
-        """An entry of a log by number."""
-        entry: Entry = self.entries.values[number]
-        return entry
-
 
 def _violation(old: View, new: View, *, has_restarted: bool) -> str | None:
     """What is wrong with a step by itself."""
     if new.high_watermark > len(new.log):
-        return f"I05: the high watermark of {new.broker_id} is behind its log's end"
+        return f"I05: the high watermark of {new.node_id} is behind its log's end"
     if new.is_leader and new.high_watermark > new.durable:
-        return f"I05: {new.broker_id} shows what is not on its disk"
+        return f"I05: {new.node_id} shows what is not on its disk"
     if not has_restarted and new.high_watermark < old.high_watermark:
-        return f"I06: the high watermark of {new.broker_id} falls"
+        return f"I06: the high watermark of {new.node_id} falls"
     return None

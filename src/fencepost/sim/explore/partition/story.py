@@ -39,16 +39,12 @@ def _consequences(space: Space, before: State, action: Action) -> Iterator[str]:
     old = space.steps.views[before.cells[action.place]]
     new = space.steps.views[action.outcome.cell]
     if old != new:
-        yield f"       {new.broker_id} {_words_of(space, new)}"
+        yield f"       {new.node_id} {_words_of(space, new)}"
     yield from (f"       it acknowledges batch {batch}" for batch in action.outcome.acked)
 
 
 def _words_of(space: Space, view: View) -> str:
-    entries = [space.steps.entry(number) for number in view.log]
-    log = " ".join(
-        f"{entry.base_offset}:e{entry.epoch}{'' if at < view.durable else '*'}"
-        for at, entry in enumerate(entries)
-    )
+    log = space.steps.log_words(view.log, view.durable)
     if not view.is_up:
         return f"is down, log [{log}]"
     role = f"follows {view.leader_id}"

@@ -1,0 +1,125 @@
+"""Requests that are taken several at a time, from where they were received.
+
+A route may have a `RunTaker`. Once a connection has dispatched one request of the route, the taker
+is offered the bytes of those behind it that begin with the same header: it takes a run of them, or
+none. For each it puts a slot of its own into the connection's queue of answers, and it takes known
+answers of its slots from there, so that Python works once for each run and not for each request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fencepost.machines.session import Principal
+
+
+class RunSlot(Protocol):
+    """A request of a run, in the place of a `PendingRequest`, until its answer has left."""
+
+    @property
+    def taker(self) -> RunTaker:
+        """Has put it here."""
+        ...
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer is known."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Of the request."""
+        ...
+
+    @property
+    def correlation_id(self) -> int:
+        """Of the request."""
+        ...
+
+    @property
+    def frame_size_bytes(self) -> int:
+        """Of the request."""
+        ...
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """For how long the client is to be throttled, in milliseconds; 0 if it is not."""
+        ...
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """See `runtime.requests.context.RequestContext`; until the answer leaves."""
+        ...
+
+    def abandoned(self) -> None:
+        """The client is gone."""
+        ...
+
+
+class RunConnection(Protocol):
+    """What a taker needs of a connection."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        ...
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, without port."""
+        ...
+
+    @property
+    def arrived_s(self) -> float:
+        """When the latest bytes arrived, by `time.perf_counter`."""
+        ...
+
+    @property
+    def waiting(self) -> deque[Any]:
+        """The queue of answers: slots of takers and `PendingRequest`s, the oldest first."""
+        ...
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The largest frame that may come, without its length."""
+        ...
+
+
+class RunTaker(Protocol):
+    """Takes runs of requests of one route; see the module docstring."""
+
+    take_answers: Callable[[deque[Any], int], tuple[bytes, int, list[Any], int]]
+    """Takes known answers of its slots from the front of a queue, as long as there is room for so
+    many bytes: them, the bytes of the frames of their requests, those whose times are taken, and
+    the longest throttle time among them in milliseconds."""
+
+    @property
+    def latest_bytes(self) -> int:
+        """The size of the frames that were taken last."""
+        ...
+
+    def take(
+        self,
+        connection: RunConnection,
+        frames: memoryview,
+        start: int,
+        end: int,
+        head: bytes,
+        requests_max: int,
+    ) -> int:
+        """Take requests from the front of frames[start:end], and put slots for them into the
+        connection's queue; where the first begins that was not taken.
+
+        `head` is how they begin: API key, version, and what follows the correlation id. No answer
+        leaves before this returns.
+        """
+        ...
+
+    def sent(self, slots: list[Any], now_s: float) -> None:
+        """The answers leave whose times are taken; `now_s` is of `time.perf_counter`."""
+        ...
+
+    def counted_by(self, api: Any) -> RunTaker:
+        """The same, which counts its requests in an `ApiMetrics`."""
+        ...

@@ -1,0 +1,15 @@
+"""`GROUP_TYPES`: the group types that this broker offers.
+
+A new type is a room beside `classic` and a row here: its decisions over a shard (`GroupType`), and
+its groups (`Group`). From this table come the records that are kept, who applies them, and whose
+timers they are. Requests of a type's own APIs reach it through `GroupCoordinator.of_type`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.machines.group.classic.groups import ClassicGroups
+from fencepost.machines.group.group_type import GroupType
+
+GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (ClassicGroups,)

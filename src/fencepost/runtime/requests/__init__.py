@@ -1,0 +1,1 @@
+"""What requests are decided by, for the broker and the simulator alike."""

@@ -1,0 +1,46 @@
+"""DeleteGroups (key 42) v0-2: delete groups without members, with all their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.shard import Decision
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.wire.api.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from fencepost.wire.errors import ErrorCode
+
+
+def delete_groups(
+    context: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinators
+) -> Pieces:
+    """Ask each group's coordinator; answer when all have answered."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    if not group_ids:
+        return DeleteGroupsResponse()
+    results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in group_ids}
+    outstanding = len(group_ids)
+
+    def ask(group_id: str) -> None:
+        def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+            return coordinator.decide_delete_groups([group_id], token)
+
+        def on_reply(error: ErrorCode, answer: list[DeletableGroupResult] | None) -> None:
+            nonlocal outstanding
+            code = int(error) if answer is None else answer[0].error_code
+            results[group_id].error_code = code
+            outstanding -= 1
+            if outstanding == 0:
+                context.reply(DeleteGroupsResponse(results=list(results.values())))
+
+        groups.submit(group_id, decide, on_reply)
+
+    for group_id in group_ids:
+        ask(group_id)
+        yield None
+    return None

@@ -1,0 +1,76 @@
+"""`ArrivedRequest`: the `RequestContext` of a request that has arrived at a simulated broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.machines.session import ANONYMOUS, Principal
+from fencepost.runtime.requests.context import Pieces
+from fencepost.sim.oracle import Violation
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+Reply = Callable[[Message], None]
+
+
+class ArrivedRequest:
+    """See the module. An answer is posted at once; the network says what becomes of it.
+
+    The clients of a world have neither names nor addresses, obey no throttling, and a broker does
+    not learn that one of them is gone.
+    """
+
+    principal: Final[Principal] = ANONYMOUS
+    client_host: Final = "simulated"
+    listener_name: Final = "PLAINTEXT"
+    client_id: Final = "member"
+    disconnected: Final = False
+
+    def __init__(self, name: str, api_version: int, post: Reply) -> None:
+        """`name` is for messages about a handler that fails."""
+        self.api_version = api_version
+        self.answered = False
+        self._name = name
+        self._post = post
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """Clients of a world do not wait."""
+
+    def add_buffered(self, size_bytes: int) -> None:
+        """Memory is not limited."""
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """A client never leaves, for all a broker knows."""
+
+    def reply(self, message: Message) -> None:
+        """Post the answer."""
+        assert not self.answered, f"{self._name} is answered twice"
+        self.answered = True
+        self._post(message)
+
+    def reply_lazily(self, make: Callable[[], Message]) -> None:
+        """Post what `make` returns."""
+        self.reply(make())
+
+    def no_reply(self) -> None:
+        """Post nothing; the client waits for nothing."""
+        self.answered = True
+
+    def fail(self, error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        """No handler may fail, whatever a world does to it."""
+        raise Violation("unforeseen", f"{self._name} v{self.api_version} fails: {error.name}")
+
+    def close(self, reason: str) -> None:
+        """Post nothing; the client waits until its request has timed out."""
+        self.answered = True
+
+    def answering(self, pieces: Pieces) -> Pieces:
+        """`pieces`, and then the answer that they return."""
+        try:
+            message = yield from pieces
+        except Exception as error:
+            raise Violation("unforeseen", f"{self._name} v{self.api_version} fails") from error
+        if message is not None:
+            self.reply(message)
+        return None

@@ -1,0 +1,134 @@
+"""What the observer is shown of requests and their answers, whatever decides them.
+
+An entry of `OBSERVED` sees a request before its handler does, and returns what is to see the answer
+before it is posted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
+from fencepost.sim.brokers.checkpoints import key_of
+from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.clients.member import assigned_in
+from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+_UNDECIDED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Errors of EndTxn after which the transaction may end all the same."""
+
+
+def _id_requested(
+    broker: BrokerProcess, request: InitProducerIdRequest
+) -> Callable[[InitProducerIdResponse], None] | None:
+    """A producer initializes a transactional id."""
+    if request.transactional_id is not None:
+        broker.world.observer.oracle.transactions.id_asked(request.transactional_id)
+    return None
+
+
+def _end_requested(
+    broker: BrokerProcess, request: EndTxnRequest
+) -> Callable[[EndTxnResponse], None]:
+    """A producer commits or aborts."""
+    transactions = broker.world.observer.oracle.transactions
+    end = request.producer_id, request.producer_epoch, request.committed
+    transactions.end_asked(*end)
+
+    def note(response: EndTxnResponse) -> None:
+        if response.error_code and response.error_code not in _UNDECIDED:
+            transactions.end_refused(*end)
+
+    return note
+
+
+def _assignment_requested(
+    broker: BrokerProcess, request: SyncGroupRequest
+) -> Callable[[SyncGroupResponse], None] | None:
+    """A member asks for its assignment."""
+    index = broker.groups.partition_of(request.group_id)
+    topic = broker.image.topics_by_name.get(OFFSETS_TOPIC)
+    if index is None or topic is None:
+        return None
+
+    def note(response: SyncGroupResponse) -> None:
+        if response.error_code:
+            return
+        told = AssignmentTold(
+            (topic.topic_id, index),
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            frozenset(assigned_in(response.assignment)),
+        )
+        broker.world.observer.assignment_told(broker.id, told)
+
+    return note
+
+
+def _offsets_requested(
+    broker: BrokerProcess, request: OffsetFetchRequest
+) -> Callable[[OffsetFetchResponse], None]:
+    """Clients ask for the offsets of groups."""
+    notes = {one.group_id: _offsets_of(broker, one.group_id) for one in request.groups}
+
+    def note(response: OffsetFetchResponse) -> None:
+        for group in response.groups:
+            note_group = notes[group.group_id]
+            if note_group is not None and not group.error_code:
+                note_group(group)
+
+    return note
+
+
+def _offsets_of(
+    broker: BrokerProcess, group_id: str
+) -> Callable[[OffsetFetchResponseGroup], None] | None:
+    """Shows a group's offsets with the high watermarks between which they were read."""
+    index = broker.groups.partition_of(group_id)
+    hosted = None if index is None else broker.replicas.get(OFFSETS_TOPIC, index)
+    if hosted is None or isinstance(hosted, ErrorCode):
+        return None
+    from_offset = hosted.machine.high_watermark
+
+    def note(group: OffsetFetchResponseGroup) -> None:
+        broker.look_at_replica(hosted)  # the step that answers is not over
+        to_offset = hosted.machine.high_watermark
+        for topic in group.topics:
+            for part in topic.partitions:
+                if part.error_code:
+                    continue
+                key = OffsetKey(group_id, topic.name, part.partition_index)
+                told = OffsetsTold(
+                    key_of(hosted), key, part.committed_offset, from_offset, to_offset
+                )
+                broker.world.observer.offset_told(broker.id, told)
+
+    return note
+
+
+OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None] | None]]] = {
+    EndTxnRequest: _end_requested,
+    InitProducerIdRequest: _id_requested,
+    OffsetFetchRequest: _offsets_requested,
+    SyncGroupRequest: _assignment_requested,
+}
+"""By the class of the request; others are not shown."""

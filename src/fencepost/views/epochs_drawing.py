@@ -1,0 +1,231 @@
+"""Drawings of the logs of a partition's replicas, one below the other: as text and as SVG.
+
+Both pictures show every replica as a bar of leader epochs over the same offsets, so a log that
+diverges stands out. The text has a column for every offset at which an epoch begins or a log ends;
+the SVG is to scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from fencepost.client.lineage import Divergence, ReplicaLineage
+from fencepost.client.offsets import EpochSpan
+
+COLUMN_MIN: Final = 6
+DIVERGING: Final = "!"
+SAME: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something about the offsets from `start_offset` up to `end_offset`, drawn below the bar."""
+
+    start_offset: int
+    end_offset: int
+    color: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replica of the picture: what it is called, its log, and where that diverges. The SVG has
+    the marks, too."""
+
+    label: str
+    lineage: ReplicaLineage
+    divergence: Divergence | None = None
+    marks: Sequence[Mark] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A partition: a heading, its replicas, and sentences that belong below them."""
+
+    heading: str
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+    @property
+    def boundaries(self) -> list[int]:
+        """All offsets at which a log or an epoch begins or ends, and a divergence, in order."""
+        found: set[int] = set()
+        for row in self.rows:
+            found.update(offset for span in row.lineage.spans for offset in span[1:])
+            if row.divergence is not None:
+                found.add(row.divergence.offset)
+            found.update(at for mark in row.marks for at in (mark.start_offset, mark.end_offset))
+        return sorted(found)
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def draw_text(picture: Picture, width: int) -> list[str]:
+    """Lines of at most `width` characters, where that is possible; the newest epochs come last.
+
+    If not all columns fit, the oldest are left out and a line says so.
+    """
+    boundaries = picture.boundaries
+    label_width = max((len(row.label) for row in picture.rows), default=0) + 2
+    widths = _column_widths(picture, boundaries)
+    first = _first_shown(widths, width - label_width)
+    lines = [picture.heading]
+    if boundaries:
+        cells = [str(b).ljust(w) for b, w in zip(boundaries[first:], widths[first:], strict=True)]
+        lines.append(("offset".ljust(label_width) + "".join(cells)).rstrip())
+    for row in picture.rows:
+        bar = row.lineage.error or _bar(row, boundaries, widths, first)
+        lines.append((row.label.ljust(label_width) + bar).rstrip())
+    if first:
+        lines.append(f"(earlier epochs, up to offset {boundaries[first]}, are not drawn)")
+    return lines + list(picture.notes)
+
+
+def _column_widths(picture: Picture, boundaries: Sequence[int]) -> list[int]:
+    epochs = [span.leader_epoch for row in picture.rows for span in row.lineage.spans]
+    least = max(COLUMN_MIN, max((len(str(epoch)) for epoch in epochs), default=0) + 3)
+    return [max(least, len(str(boundary)) + 1) for boundary in boundaries]
+
+
+def _first_shown(widths: Sequence[int], room: int) -> int:
+    """The first column of as many of the last ones as fit; two at least."""
+    first, used = len(widths), 0
+    while first and (used + widths[first - 1] <= room or first > len(widths) - 2):
+        first -= 1
+        used += widths[first]
+    return first
+
+
+def _bar(row: Row, boundaries: Sequence[int], widths: Sequence[int], first: int) -> str:
+    """`|0-----|2--------|`: each epoch from its first offset on, `!` where the log diverges."""
+    text = ""
+    spans = row.lineage.spans
+    if not spans:
+        return "(no records)"
+    starts = {span.start_offset: span for span in spans}
+    for place in range(first, len(boundaries)):
+        offset, column = boundaries[place], widths[place]
+        span = starts.get(offset) or _span_at(spans, offset)
+        if span is None:
+            text += ("|" if offset == row.lineage.end_offset else "").ljust(column)
+            continue
+        fill = DIVERGING if _diverges(row, offset) else SAME
+        is_new = offset == span.start_offset or place == first
+        head = f"|{span.leader_epoch}" if is_new else fill
+        is_empty = span.start_offset == span.end_offset
+        text += head.ljust(column, " " if is_empty else fill)
+    return text.rstrip()
+
+
+def _span_at(spans: Iterable[EpochSpan], offset: int) -> EpochSpan | None:
+    return next((span for span in spans if span.start_offset <= offset < span.end_offset), None)
+
+
+def _diverges(row: Row, offset: int) -> bool:
+    return row.divergence is not None and offset >= row.divergence.offset
+
+
+# -- SVG -------------------------------------------------------------------------------------------
+
+BAR_WIDTH: Final = 760
+BAR_HEIGHT: Final = 26
+ROW_HEIGHT: Final = 36
+LABEL_WIDTH: Final = 190
+HEAD_HEIGHT: Final = 56
+NOTE_HEIGHT: Final = 20
+MARGIN: Final = 16
+MARK_HEIGHT: Final = 6
+MARK_WIDTH_MIN: Final = 3
+EPOCH_COLORS: Final = ("#4c78a8", "#72b7b2", "#54a24b", "#b279a2", "#9d755d", "#79706e")
+DIVERGING_COLOR: Final = "#e45756"
+LABEL_FROM_WIDTH: Final = 22  # narrower bars have their epoch in a tooltip alone
+STYLE: Final = "text{font:13px sans-serif;fill:#222}.h{font-weight:bold}.l{fill:#fff}.n{fill:#b00}"
+
+
+def draw_svg(pictures: Sequence[Picture]) -> str:
+    """One SVG document with all partitions; bars are to scale within a partition."""
+    parts: list[str] = []
+    y = MARGIN
+    for picture in pictures:
+        drawn, height = _svg_partition(picture, y)
+        parts += drawn
+        y += height
+    width, height = LABEL_WIDTH + BAR_WIDTH + 2 * MARGIN, y + MARGIN
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+            f' viewBox="0 0 {width} {height}">',
+            f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def _svg_partition(picture: Picture, top: int) -> tuple[list[str], int]:
+    """The elements of a partition, and how high they are."""
+    boundaries = picture.boundaries
+    low, high = (boundaries[0], boundaries[-1]) if boundaries else (0, 0)
+    scale = BAR_WIDTH / max(1, high - low)
+    left = LABEL_WIDTH + MARGIN
+    parts = [_text(MARGIN, top + 14, picture.heading, "h")]
+    if boundaries:
+        parts.append(_text(left, top + 38, str(low)))
+        parts.append(_text(left + BAR_WIDTH, top + 38, str(high), anchor="end"))
+    y = top + HEAD_HEIGHT - 8
+    for row in picture.rows:
+        parts.append(_text(MARGIN, y + 18, row.label))
+        if row.lineage.error is not None:
+            parts.append(_text(left, y + 18, row.lineage.error, "n"))
+        elif not row.lineage.spans:
+            parts.append(_text(left, y + 18, "(no records)"))
+        for span in row.lineage.spans:
+            for start, end, color in _colored(row, span):
+                x, wide = left + (start - low) * scale, max((end - start) * scale, 1)
+                parts += _svg_bar(x, y, wide, span, color)
+        for mark in row.marks:
+            x = left + (mark.start_offset - low) * scale
+            wide = max((mark.end_offset - mark.start_offset) * scale, MARK_WIDTH_MIN)
+            parts.append(_svg_mark(x, y + BAR_HEIGHT, wide, mark))
+        y += ROW_HEIGHT
+    for note in picture.notes:
+        parts.append(_text(MARGIN, y + 14, note, "n"))
+        y += NOTE_HEIGHT
+    return parts, y - top + MARGIN
+
+
+def _colored(row: Row, span: EpochSpan) -> Iterable[tuple[int, int, str]]:
+    """A span's bars: what agrees in the color of its epoch, what diverges in red."""
+    start, end = span.start_offset, span.end_offset
+    cut = end if row.divergence is None else min(max(row.divergence.offset, start), end)
+    color = EPOCH_COLORS[span.leader_epoch % len(EPOCH_COLORS)]
+    if start < cut or start == end:
+        yield start, cut, color
+    if cut < end:
+        yield cut, end, DIVERGING_COLOR
+
+
+def _svg_bar(x: float, y: int, wide: float, span: EpochSpan, color: str) -> Iterable[str]:
+    title = f"leader epoch {span.leader_epoch}: offsets {span.start_offset} to {span.end_offset}"
+    yield (
+        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{BAR_HEIGHT}" fill="{color}"'
+        f' stroke="#fff"><title>{escape(title)}</title></rect>'
+    )
+    if wide >= LABEL_FROM_WIDTH:
+        yield _text(x + 5, y + 18, str(span.leader_epoch), "l")
+
+
+def _svg_mark(x: float, y: int, wide: float, mark: Mark) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{MARK_HEIGHT}"'
+        f' fill="{mark.color}"><title>{escape(mark.text)}</title></rect>'
+    )
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    marked = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y}"{marked} text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,0 +1,65 @@
+"""A simulated broker decides requests by the handlers of a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.broker.apis import load_all
+from fencepost.broker.net.registry import ROUTES
+from fencepost.runtime.requests.context import Pieces
+from fencepost.sim.brokers.arrived_request import ArrivedRequest
+from fencepost.sim.brokers.requests import HANDLERS
+from fencepost.sim.oracle import Violation
+from fencepost.wire.api.heartbeat import HeartbeatResponse
+from fencepost.wire.message import Message
+
+
+@pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
+def test_a_simulated_broker_runs_the_handler_that_a_broker_serves(kind: type[Message]) -> None:
+    load_all()
+    assert kind.api_key is not None
+    assert ROUTES[kind.api_key].handler is HANDLERS[kind]
+
+
+def arrived() -> tuple[ArrivedRequest, list[Any]]:
+    posted: list[Any] = []
+    return ArrivedRequest("HeartbeatRequest", 4, posted.append), posted
+
+
+def test_an_answer_that_is_made_in_pieces_is_posted_when_it_is_there() -> None:
+    context, posted = arrived()
+    response = HeartbeatResponse()
+
+    def work() -> Pieces:
+        yield None
+        return response
+
+    pieces = context.answering(work())
+    assert next(pieces) is None
+    assert not context.answered
+    assert next(pieces, "done") == "done"
+    assert context.answered
+    assert posted == [response]
+
+
+def test_a_handler_that_fails_ends_the_world() -> None:
+    context, posted = arrived()
+
+    def work() -> Pieces:
+        yield None
+        raise KeyError("a mistake of ours")
+
+    pieces = context.answering(work())
+    next(pieces)
+    with pytest.raises(Violation, match="HeartbeatRequest v4 fails"):
+        next(pieces)
+    assert posted == []
+
+
+def test_a_request_is_answered_once() -> None:
+    context, _ = arrived()
+    context.reply_lazily(HeartbeatResponse)
+    with pytest.raises(AssertionError, match="answered twice"):
+        context.reply(HeartbeatResponse())

@@ -1,0 +1,61 @@
+"""Addresses as people write them, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.addresses import AddressError, address_text, parse_address, parse_listener
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "address"),
+    [
+        ("kafka-1:9092", {}, ("kafka-1", 9092)),
+        ("[::1]:65535", {}, ("::1", 65535)),
+        (":0", {"least_port": 0, "empty_host": True}, ("", 0)),
+        ("::1:9092", {"bare_ipv6": True}, ("::1", 9092)),
+    ],
+)
+def test_an_address(text: str, options: dict[str, Any], address: tuple[str, int]) -> None:
+    assert parse_address(text, **options) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("", "HOST:PORT"),
+        ("kafka-1", "HOST:PORT"),
+        (":9092", "HOST:PORT"),
+        ("[]:9092", "HOST:PORT"),
+        ("kafka-1:", "HOST:PORT"),
+        ("kafka-1:x", "HOST:PORT"),
+        ("kafka-1:-1", "HOST:PORT"),
+        ("kafka-1:٩", "HOST:PORT"),
+        ("kafka-1:0", "HOST:PORT with a port from 1 to 65535"),
+        ("kafka-1:65536", "HOST:PORT with a port from 1 to 65535"),
+        ("::1:9092", "HOST:PORT, with an IPv6 address in brackets"),
+        ("http://kafka-1:9092", "HOST:PORT, with an IPv6 address in brackets"),
+    ],
+)
+def test_what_is_no_address(text: str, allowed: str) -> None:
+    with pytest.raises(AddressError) as raised:
+        parse_address(text)
+    assert str(raised.value) == allowed
+
+
+def test_a_listener() -> None:
+    assert parse_listener("plaintext://[::1]:9092") == ("PLAINTEXT", "::1", 9092)
+    assert parse_listener("A://:0", least_port=0, empty_host=True) == ("A", "", 0)
+
+
+@pytest.mark.parametrize("text", ["kafka-1:9092", "://kafka-1:9092", "A://kafka-1", "A://:9092"])
+def test_what_is_no_listener(text: str) -> None:
+    with pytest.raises(AddressError, match="NAME://HOST:PORT"):
+        parse_listener(text)
+
+
+@pytest.mark.parametrize("address", [("kafka-1", 9092), ("::1", 1)])
+def test_an_address_is_read_as_it_is_written(address: tuple[str, int]) -> None:
+    assert parse_address(address_text(*address)) == address
