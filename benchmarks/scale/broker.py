@@ -254,7 +254,8 @@ class Broker:
 
         def arrive() -> None:
             to.core.charge(self._costs.socket_ms)
-            fetch(to, FetchRequest.decode(data, FETCH_VERSION), reply)  # type: ignore[arg-type]
+            request = FetchRequest.decode(data, FETCH_VERSION)
+            fetch(to, to.replicas.by_id, request, reply)  # type: ignore[arg-type]
 
         def reply(response: FetchResponse) -> None:
             answer = bytes(response.encode(FETCH_VERSION))

@@ -153,7 +153,7 @@ def test_a_controller_that_does_not_know_a_feature_hands_the_lead_on() -> None:
 
 def test_a_lone_one_says_so_and_decides_nothing() -> None:
     world = lone()
-    world.write([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
+    world.write([records.FeatureLevelRecord(name="metadata.version", feature_level=34)])
     end = world.machine.end_offset
     world.restart()
     assert world.controller_host.controller is None

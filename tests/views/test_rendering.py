@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 import fencepost.views
+from fencepost.views.json_documents import json_text
 from fencepost.views.log_dirs import LogDirView, StoredReplica
-from fencepost.views.rendering import document_of, draw_table, json_text, schema_of, table_of
+from fencepost.views.rendering import document_of, schema_of, table_of
+from fencepost.views.tables import draw_table
 from fencepost.views.view import View
 
 KINDS = sorted(

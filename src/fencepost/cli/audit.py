@@ -15,7 +15,7 @@ from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json
 from fencepost.cli.spark_session import add_spark_options, open_session, reason_of, runs_here
-from fencepost.views.rendering import escaped
+from fencepost.views.tables import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -120,7 +120,7 @@ def _epochs(arguments: argparse.Namespace, quorum: QuorumDescription | None) -> 
 
 def _print_details(one: BrokerDetails) -> None:
     from fencepost.cli.features import level_text
-    from fencepost.views.rendering import escaped
+    from fencepost.views.tables import escaped
     from fencepost.views.view import count
 
     epoch = "-" if one.broker_epoch is None else one.broker_epoch

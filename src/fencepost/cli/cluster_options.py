@@ -29,7 +29,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline, retrying
-from fencepost.views.rendering import escaped
+from fencepost.views.tables import escaped
 from fencepost.wire.errors import EncodeError, ErrorCode
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

@@ -41,7 +41,7 @@ def offline_command(function: Run) -> Run:
 
 
 def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
-    from fencepost.views.rendering import escaped  # for mistakes only
+    from fencepost.views.tables import escaped  # for mistakes only
 
     sys.stdout.flush()
     text = " ".join(str(error).split())

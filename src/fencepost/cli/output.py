@@ -28,7 +28,7 @@ def json_bytes(data: bytes | None) -> str | dict[str, str] | None:
 
 def print_json(views: Any) -> None:
     """One JSON document of a view or a list of them, for people and for jq."""
-    from fencepost.views.rendering import json_text
+    from fencepost.views.json_documents import json_text
 
     print(json_text(views))
 
@@ -58,7 +58,7 @@ def print_table_of(kind: type[View], views: Iterable[View]) -> None:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table whose columns only the command knows; without rows nothing but a note on stderr."""
-    from fencepost.views.rendering import draw_table
+    from fencepost.views.tables import draw_table
 
     _print_lines(draw_table(header, rows))
 

@@ -21,7 +21,7 @@ from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_json, print_result, print_table, print_views
 from fencepost.cli.times import now_ms
 from fencepost.client.errors import ClientError
-from fencepost.views.rendering import escaped
+from fencepost.views.tables import escaped
 from fencepost.views.times import iso_time
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ def explain(arguments: argparse.Namespace) -> int:
     from fencepost.cli.times import now_ms
     from fencepost.client import stable_offset
     from fencepost.client.admin import Admin
-    from fencepost.views.rendering import escaped
+    from fencepost.views.tables import escaped
     from fencepost.views.transactions import StableOffsetView, explanation
 
     with open_cluster(arguments) as cluster:

@@ -19,7 +19,7 @@ from fencepost.client.transaction_admin import (
     PartitionProducer,
     TransactionDescription,
 )
-from fencepost.views.rendering import escaped
+from fencepost.views.tables import escaped
 from fencepost.views.times import iso_time
 from fencepost.views.view import View, known
 

@@ -10,6 +10,7 @@ import pytest
 from fencepost.broker.apis import list_config_resources
 from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage
 from fencepost.machines.image.persistent import PersistentMap
+from fencepost.runtime.requests.access import Access
 from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.api_versions import ApiVersionsRequest
@@ -92,7 +93,7 @@ def test_a_fenced_broker_is_listed_among_config_resources() -> None:
     asked = ListConfigResourcesRequest(resource_types=[4])
     metadata: Any = SimpleNamespace(image=image)
     with pytest.raises(StopIteration) as done:
-        next(list_config_resources.handle(context, asked, metadata=metadata))
+        next(list_config_resources.handle(context, asked, access=Access(), metadata=metadata))
     assert [one.resource_name for one in done.value.value.config_resources] == ["5"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.broker.apis import list_transactions
 from fencepost.broker.transactions import id_pattern
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.wire.api.list_transactions import ListTransactionsRequest, TransactionState
@@ -164,6 +165,7 @@ def test_who_is_fenced_hears_it_as_its_version_knows_it(version: int) -> None:
         add_offsets_to_txn,
         AddOffsetsToTxnRequest(transactional_id="tx", group_id="g"),
         version,
+        access=Access(),
         groups=SimpleNamespace(partition_of=lambda group: 3),
         topics=None,
         transactions=SimpleNamespace(add=add),

@@ -103,8 +103,8 @@ def test_a_topic_of_such_a_name_does_not_exist(node, client):
 
 
 def test_a_group_of_such_a_name_is_looked_for(client):
-    answer = ask(client, FindCoordinatorRequest(key=BAD), 3)
-    assert answer.error_code == ErrorCode.NONE
+    looked_for = FindCoordinatorRequest(key=BAD)
+    eventually(lambda: ask(client, looked_for, 3).error_code == 0, "its topic has been created")
 
     def described() -> bool:
         (group,) = ask(client, DescribeGroupsRequest(groups=[BAD]), 5).groups

@@ -34,8 +34,8 @@ from copy import copy
 from typing import Any, Final
 
 from fencepost.machines.coordinator import Decision, TimerName, WorkName
-from fencepost.machines.group.classic.answers import refuse_waiting
 from fencepost.machines.group.classic.member import GroupState, Member
+from fencepost.machines.group.classic.refusals import refuse_waiting
 from fencepost.machines.group.classic.timers import CLASSIC, join_timer, session_timer, sync_timer
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes, pending_member_bytes

@@ -39,13 +39,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from fencepost.machines.group.caller import Caller
-from fencepost.machines.group.classic.answers import (
-    assigned,
-    joined,
-    refuse_join,
-    refuse_waiting,
-    roster_of,
-)
+from fencepost.machines.group.classic.answers import assigned, joined, roster_of
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.member import GroupState, Member, Protocols, protocols_of
 from fencepost.machines.group.classic.rebalance import (
@@ -64,6 +58,7 @@ from fencepost.machines.group.classic.rebalance import (
     synced,
     touch,
 )
+from fencepost.machines.group.classic.refusals import refuse_join, refuse_waiting
 from fencepost.machines.group.classic.timers import session_timer
 from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
 from fencepost.machines.group.group import dissolve

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fencepost.machines.group.classic.answers import joined, refuse_waiting, roster_of
+from fencepost.machines.group.classic.answers import joined, roster_of
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.member import GroupState, Member
+from fencepost.machines.group.classic.refusals import refuse_waiting
 from fencepost.machines.group.classic.timers import join_timer, session_timer, sync_timer
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.records import encode_record
