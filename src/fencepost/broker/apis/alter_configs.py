@@ -99,7 +99,7 @@ def handle_here(
         is_done_here,
         AlterConfigsResourceResponse,
         AlterConfigsResponse,
-        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version, context),
     )
 
 
