@@ -56,7 +56,7 @@ def heard(coordinator: Any, *indexes: int, version: int = 5) -> list[int]:
     topic = TxnOffsetCommitRequestTopic(name="t", partitions=entries)
     answers: list[Any] = []
     request = TxnOffsetCommitRequest(transactional_id="tx", group_id="g", topics=[topic])
-    commits.commit(request, version, answers.append)
+    commits.commit(request, version, lambda topic: ErrorCode.NONE, answers.append)
     [answer] = answers
     return [entry.error_code for topic in answer.topics for entry in topic.partitions]
 

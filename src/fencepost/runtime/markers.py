@@ -162,6 +162,19 @@ class MarkerWriter:
         )
 
 
+def refuse_markers(
+    request: WriteTxnMarkersRequest, error: ErrorCode, on_response: OnResponse
+) -> Pieces[None]:
+    """Answer a request with the error in every partition; in pieces of one topic."""
+    answers = _Answers(on_response)
+    for marker in request.markers:
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                answers.open(marker.producer_id, topic.name, index)(error)
+            yield None
+    answers.finish_one()
+
+
 def _newest_coordinator_epoch(image: ClusterImage) -> int:
     """Of all coordinators of the cluster; 0 if there are none, which is what tools say then."""
     topic = image.topics_by_name.get(TRANSACTIONS_TOPIC)

@@ -5,12 +5,12 @@ other: the transaction's coordinator is asked first, or, from v5 on, adds the pa
 (`runtime.transactional_writes`). Then the group's coordinator decides (`machines.group.commits`),
 and the offsets count when the transaction's marker is written there.
 
-Errors are told per partition, in this order: topics and partitions that do not exist; metadata that
-are not UTF-8, and could not be kept as they are (INVALID_REQUEST); no group id, or one that is not
-UTF-8; the group's coordinator is elsewhere, or loads; what the transaction's coordinator says; what
-the group's says. What goes wrong on the way to the transaction's coordinator is
-COORDINATOR_LOAD_IN_PROGRESS, which every client answers by asking again; before v2 it is
-COORDINATOR_NOT_AVAILABLE.
+Errors are told per partition, in this order: topics that the client may not read; topics and
+partitions that do not exist; metadata that are not UTF-8, and could not be kept as they are
+(INVALID_REQUEST); no group id, or one that is not UTF-8; the group's coordinator is elsewhere, or
+loads; what the transaction's coordinator says; what the group's says. What goes wrong on the way to
+the transaction's coordinator is COORDINATOR_LOAD_IN_PROGRESS, which every client answers by asking
+again; before v2 it is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ LOADING_FROM: Final = 2
 
 NO_SEQUENCE: Final = -1
 
+TopicRefusal = Callable[[str], ErrorCode]
+"""Why the client may not read the topic of that name; NONE if it may."""
 OnResponse = Callable[[TxnOffsetCommitResponse], None]
 
 
@@ -71,10 +73,14 @@ class TransactionalCommits:
         self._image = image
 
     def commit(
-        self, request: TxnOffsetCommitRequest, api_version: int, on_response: OnResponse
+        self,
+        request: TxnOffsetCommitRequest,
+        api_version: int,
+        topic_refusal: TopicRefusal,
+        on_response: OnResponse,
     ) -> None:
         """TxnOffsetCommit v0-5; answered once, perhaps before this returns."""
-        response, left = _resolve(self._image(), request)
+        response, left = _resolve(self._image(), request, topic_refusal)
 
         def finish(errors: ErrorCode | Sequence[ErrorCode]) -> None:
             if isinstance(errors, ErrorCode):
@@ -147,19 +153,40 @@ def _for_client(error: ErrorCode, api_version: int) -> ErrorCode:
     return FOR_CLIENTS.get(error, error)
 
 
+def refused_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The answer to a request of which every partition has the error."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=int(error)
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 def _resolve(
-    image: ClusterImage, request: TxnOffsetCommitRequest
+    image: ClusterImage, request: TxnOffsetCommitRequest, topic_refusal: TopicRefusal
 ) -> tuple[TxnOffsetCommitResponse, list[_Open]]:
     """The answer in the order of the request, and what of it is still open."""
     response, left = TxnOffsetCommitResponse(), []
     for topic in request.topics:
+        refusal = topic_refusal(topic.name)
         known = image.topics_by_name.get(topic.name)
         answers = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answers)
         for partition in topic.partitions:
             answer = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
             answers.partitions.append(answer)
-            if known is None or not 0 <= partition.partition_index < len(known.partitions):
+            if refusal:
+                answer.error_code = int(refusal)
+            elif known is None or not 0 <= partition.partition_index < len(known.partitions):
                 answer.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif isinstance(partition.committed_metadata, ReplacedText):
                 answer.error_code = int(ErrorCode.INVALID_REQUEST)

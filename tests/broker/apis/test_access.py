@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,10 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.metadata.host import MetadataHost
+from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.requests.access import Access, Client
 from fencepost.runtime.requests.parts import InternalTopicCreation
 from fencepost.runtime.requests.permissions import (
@@ -35,6 +37,7 @@ from fencepost.runtime.requests.permissions import (
     Permission,
     ResourceType,
 )
+from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api import request_class
@@ -52,43 +55,39 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from fencepost.wire.api.list_groups import ListedGroup
+from fencepost.wire.api.list_transactions import TransactionState
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
-from fencepost.wire.message import Message, Struct
+from fencepost.wire.message import Message
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 from fencepost.wire.types import Uuid
 
 from ..samples import sample
+from .authorizers import Rules, errors_in
 from .harness import Caller, answer_of, broker, send, served_versions, to_its_end, topic_id
 from .partitions import NOW_MS, PartitionNode
 
 apis.load_all()
 
-UNASKED = {17, 18, 36, 38, 39, 40, 41}
+UNASKED = {17, 18, 36, 38, 39, 40, 41, 68}
 """Login and versions are for every client; tokens are refused to every client that has not logged
-in."""
-NOT_ASKED_YET = {8, 9, 10, 15, 16, 22, 24, 27, 28, 42, 47, 65, 66, 68}
-"""Coordinators decide about these without the gate."""
+in, groups of KIP-848 to every client."""
 
 
-class Rules:
-    """An authorizer that refuses some permissions, or all, and notes what it is asked."""
+class Listed:
+    """Coordinators of which one has one group, or transactional id."""
 
-    def __init__(self, *refused: Permission, all_refused: bool = False) -> None:
-        self.refused = set(refused)
-        self.all_refused = all_refused
-        self.asked: set[Permission] = set()
-        self.logged: set[Permission] = set()
+    def __init__(self, topic: str, one: Any) -> None:
+        self.topic = topic
+        self.one = one
 
-    def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
-        assert client.client_host and client.principal.name == "ANONYMOUS"
-        self.asked.add(permission)
-        if not quiet:
-            self.logged.add(permission)
-        return not self.all_refused and permission not in self.refused
+    def coordinators(self) -> list[Any]:
+        return [self]
 
-    def allows_any(self, client: Client, permission: Permission) -> bool:
-        return self.allows(client, permission, "any", quiet=False)
+    def submit(self, decide: Any, on_reply: Any) -> None:
+        on_reply(ErrorCode.NONE, [self.one])
 
 
 @pytest.fixture
@@ -99,11 +98,17 @@ def node(tmp_path: Path) -> PartitionNode:
     appends = CombinedAppends(made.driver, made.ports, lambda _: None, lambda *_: True)
     made.others = {
         CombinedAppends: appends,
-        GroupCoordinators: None,
+        # No refused request gets as far as to use these, but for listings.
+        GroupCoordinators: Listed(OFFSETS_TOPIC, ListedGroup(group_id="group")),
+        TransactionCoordinators: Listed(
+            TRANSACTIONS_TOPIC, TransactionState(transactional_id="sample")
+        ),
+        FaultHandler: None,
         InternalTopicCreation: None,
-        TransactionCoordinators: None,
-        FaultHandler: None,  # no refused request gets as far as to use these
+        MarkerWriter: None,
         MetadataHost: None,
+        ProducerIds: None,
+        TransactionalCommits: None,
         TransactionalWrites: None,
     }
     return made
@@ -128,36 +133,30 @@ def ask(
     return None if caller.closed_because else answer_of(context)
 
 
-def errors_in(struct: Any) -> Iterator[int]:
-    """The error codes of a response, but for 0, in their order."""
-    for descriptor in type(struct).fields:
-        value = getattr(struct, descriptor.name)
-        if descriptor.name.endswith("error_code") and value:
-            yield int(value)
-        for one in value if isinstance(value, list) else (value,):
-            if isinstance(one, Struct):
-                yield from errors_in(one)
-
-
 def test_every_api_says_what_it_asks_for():
     assert {row.api_key for row in SERVED if not row.asks} == UNASKED
 
 
 DENIED: dict[tuple[str, int], set[int]] = {
     **{(BROKER, key): {31} for key in (29, 30, 31, 34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64)},
-    **{(BROKER, key): {31} for key in (74, 80, 81, 94)},
+    **{(BROKER, key): {31} for key in (22, 27, 74, 80, 81, 94)},
     **{(BROKER, key): {29} for key in (0, 1, 2, 3, 19, 20, 21, 23, 32, 33, 37, 44, 61)},
     **{(CONTROLLER, key): {31} for key in (1, 29, 30, 31, 43, 45, 46, 49, 50, 51, 52, 53, 54, 55)},
-    **{(CONTROLLER, key): {31} for key in (56, 57, 58, 59, 60, 62, 63, 64, 67, 70)},
-    **{(CONTROLLER, key): {31} for key in (73, 80, 81, 82, 94)},
+    **{
+        (CONTROLLER, key): {31}
+        for key in (56, 57, 58, 59, 60, 62, 63, 64, 67, 70, 73, 80, 81, 82, 94)
+    },
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
-    **{(BROKER, key): {30} for key in (11, 12, 13, 14)},
-    **{(BROKER, key): {53} for key in (25, 26)},
-    (BROKER, 60): set(),
+    **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47)},
+    **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
+    (BROKER, 24): {53},
+    **{(BROKER, key): set() for key in (16, 60, 66)},
 }
-"""The errors that a client without any permission is answered with, at every version: those of the
-cluster and of topics. DescribeCluster of a broker is for every client."""
+"""The errors that a client without any permission is answered with, at every version. Listings
+leave out what it may not see, and DescribeCluster of a broker is for every client."""
+FROM_BROKERS = {(BROKER, 24): range(4, 6)}
+"""Versions that are for brokers alone: CLUSTER_AUTHORIZATION_FAILED."""
 
 
 def test_the_table_of_refusals_has_every_api_that_asks():
@@ -165,7 +164,7 @@ def test_the_table_of_refusals_has_every_api_that_asks():
         (kind, row.api_key)
         for kind in (BROKER, CONTROLLER)
         for row in SERVED_BY_KIND[kind].values()
-        if row.asks and row.api_key not in NOT_ASKED_YET
+        if row.asks
     }
     assert asking == DENIED.keys()
 
@@ -187,7 +186,8 @@ def test_a_client_without_permissions_is_refused(node: PartitionNode, kind: str,
         answer = ask(node, request, version, listener)
         is_told = version not in WITHOUT_ERROR.get((kind, api_key), ())
         errors = set() if answer is None else set(errors_in(answer))
-        assert errors == (DENIED[kind, api_key] if is_told else set()), f"v{version}: {answer}"
+        denied = {31} if version in FROM_BROKERS.get((kind, api_key), ()) else DENIED[kind, api_key]
+        assert errors == (denied if is_told else set()), f"v{version}: {answer}"
         assert authorizer.asked <= set(row.asks), f"v{version} asks for more than its row says"
         assert authorizer.asked or (kind, api_key) == (BROKER, 60), f"v{version} asks for nothing"
     assert node.image is before

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fencepost.broker.apis import list_transactions
+from fencepost.runtime.requests.access import Access
 from fencepost.wire.api.list_transactions import ListTransactionsRequest, TransactionState
 from fencepost.wire.errors import ErrorCode
 
@@ -39,6 +40,7 @@ def test_coordinators_are_asked_one_after_the_other() -> None:
     pieces: Any = list_transactions.handle(
         None,  # type: ignore[arg-type]
         ListTransactionsRequest(),
+        access=Access(),
         clocks=None,  # type: ignore[arg-type]
         transactions=host,  # type: ignore[arg-type]
     )

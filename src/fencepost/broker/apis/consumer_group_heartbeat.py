@@ -1,10 +1,10 @@
 """ConsumerGroupHeartbeat (key 68) v0-1: refused, since groups of KIP-848 are not offered.
 
-It is answered with UNSUPPORTED_VERSION, as Kafka does where `group.version` is 0, and so it is in
-the list of ApiVersions. Were it not there, a consumer with `group.protocol=consumer` could send
-nothing at all: librdkafka (2.16) then looks for a coordinator for ever and tells nobody, and the
-broker cannot know. This way librdkafka and the Java client end with an error that says what to do,
-and the log names the client, once.
+It is answered with UNSUPPORTED_VERSION, as Kafka does where `group.version` is 0, before it asks
+what the client may do; and so it is in the list of ApiVersions. Were it not there, a consumer with
+`group.protocol=consumer` could send nothing at all: librdkafka (2.16) then looks for a coordinator
+for ever and tells nobody, and the broker cannot know. This way librdkafka and the Java client end
+with an error that says what to do, and the log names the client, once.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The first request has the topic created that groups (`__consumer_offsets`) or transactional ids
 (`__transaction_state`) live in, and is not answered later for that. COORDINATOR_NOT_AVAILABLE
 means: ask again, there is no such topic yet, or the partition has no leader that this client can
-reach. v4 and later ask for several keys at once. Share groups are not offered: INVALID_REQUEST.
+reach. v4 and later ask for several keys at once. A client is told of groups and transactional ids
+that it may describe. Share groups are not offered: INVALID_REQUEST, from v6 on to brokers alone.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.net.registry import handles
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.leader_hints import endpoint_of
+from fencepost.runtime.requests.permissions import (
+    CLUSTER_ACTION,
+    DESCRIBE_GROUP,
+    DESCRIBE_TRANSACTIONAL_ID,
+)
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
@@ -27,6 +34,7 @@ from fencepost.wire.api.find_coordinator import (
 from fencepost.wire.errors import ErrorCode
 
 BATCHED_FROM: Final = 4
+SHARE_GROUPS_FROM: Final = 6
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
 NOT_OFFERED: Final = "coordinators of groups and transactions are offered, not of share groups"
@@ -47,6 +55,7 @@ def handle(
     context: RequestContext,
     request: FindCoordinatorRequest,
     *,
+    access: Access,
     metadata: MetadataCache,
     groups: GroupCoordinators,
     transactions: TransactionCoordinators,
@@ -57,21 +66,33 @@ def handle(
     keys = request.coordinator_keys if batched else [request.key]
     host: GroupCoordinators | TransactionCoordinators
     if request.key_type == GROUP_KEY_TYPE:
-        host = groups
+        host, permission = groups, DESCRIBE_GROUP
     elif request.key_type == TRANSACTION_KEY_TYPE:
-        host = transactions
+        host, permission = transactions, DESCRIBE_TRANSACTIONAL_ID
     else:
-        refused = _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
-        return _response(context, keys, [refused] * len(keys))
-    if keys and host.topic not in metadata.image.topics_by_name:
-        topic_creation.create([host.topic])
-        return _response(context, keys, [_no_topic(host.topic)] * len(keys))
+        return _response(context, keys, [_share_group_refused(access, context)] * len(keys))
+    is_missing = host.topic not in metadata.image.topics_by_name
     found = []
     for key in keys:
-        partition = host.partition_of(key)
-        found.append(_find(metadata.image, host.topic, partition, context.listener_name))
+        if refusal := access.refusal(context, permission, key):
+            found.append(_Found(refusal))
+        elif is_missing:
+            found.append(_no_topic(host.topic))
+        else:
+            partition = host.partition_of(key)
+            found.append(_find(metadata.image, host.topic, partition, context.listener_name))
         yield None
+    if is_missing and any(one.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE for one in found):
+        topic_creation.create([host.topic])
     return _response(context, keys, found)
+
+
+def _share_group_refused(access: Access, context: RequestContext) -> _Found:
+    if context.api_version >= SHARE_GROUPS_FROM and (
+        refusal := access.refusal(context, CLUSTER_ACTION)
+    ):
+        return _Found(refusal)
+    return _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
 
 
 def _find(

@@ -1,14 +1,16 @@
 """ListTransactions (key 66) v0-2: the transactional ids that this node coordinates.
 
 While a coordinator loads, the answer is COORDINATOR_LOAD_IN_PROGRESS: a list that lacks ids would
-be taken for the whole. State names that are none are told; v1 filters by duration (KIP-994), v2 by
-a pattern of the id (KIP-1152), which is offered where `id_pattern` can match it.
+be taken for the whole. Ids that the client may not describe are left out. State names that are none
+are told; v1 filters by duration (KIP-994), v2 by a pattern of the id (KIP-1152), which is offered
+where `id_pattern` can match it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from fencepost.broker.net.registry import handles
@@ -17,7 +19,9 @@ from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.listing import filters_for
 from fencepost.machines.transaction.shard import Decision
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import DESCRIBE_TRANSACTIONAL_ID
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.list_transactions import (
     ListTransactionsRequest,
@@ -27,7 +31,7 @@ from fencepost.wire.api.list_transactions import (
 from fencepost.wire.errors import ErrorCode
 
 MATCHED_IN_ONE_PIECE: Final = 20
-"""Ids that a pattern is held against before others have their turn."""
+"""Ids that a pattern is held against, or an authorizer asked about, in one go."""
 
 
 @handles(ListTransactionsRequest)
@@ -35,6 +39,7 @@ def handle(
     context: RequestContext,
     request: ListTransactionsRequest,
     *,
+    access: Access,
     clocks: Clocks,
     transactions: TransactionCoordinators,
 ) -> Pieces:
@@ -75,6 +80,9 @@ def handle(
         return ListTransactionsResponse(error_code=failure, unknown_state_filters=unknown)
     if matches is not None:
         listed = yield from _matching(listed, matches)
+    if access.authorizer is not None:
+        may_see = partial(access.allows, context, DESCRIBE_TRANSACTIONAL_ID, quiet=True)
+        listed = yield from _matching(listed, may_see)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
 

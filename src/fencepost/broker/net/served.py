@@ -61,8 +61,8 @@ class Served(Struct, frozen=True):
     """A lower minimum to advertise than is served (Produce, KAFKA-18659)."""
     asks: tuple[Permission, ...] = ()
     """The permissions that Kafka asks a client for, each for the resources that the request is
-    about; empty: the API is for every client. A handler asks `runtime.requests.access` for no
-    others. Those of offsets and listings of groups, and some of transactions, do not ask yet."""
+    about; empty: every client is answered the same. A handler asks `runtime.requests.access` for no
+    others."""
     unstable: int | None = None
     """The version behind `versions`, which Kafka may still change: it is served with
     `unstable.api.versions.enable` alone."""
@@ -197,7 +197,7 @@ SERVED: Final = (
     Served(65, "describe_transactions", "0", asks=(DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC)),
     Served(66, "list_transactions", _LIST_TRANSACTIONS, asks=(DESCRIBE_TRANSACTIONAL_ID,)),
     Served(67, "allocate_producer_ids", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
-    Served(68, "consumer_group_heartbeat", "0-1", asks=(READ_GROUP, DESCRIBE_TOPIC)),
+    Served(68, "consumer_group_heartbeat", "0-1"),
     Served(70, "controller_registration", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
     Served(73, "assign_replicas_to_dirs", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
     Served(74, "list_config_resources", "0-1", asks=(DESCRIBE_CLUSTER_CONFIGS,)),

@@ -2,11 +2,13 @@
 
 Up to v3 a producer asks for one transaction; from v4 on leaders ask for many at once, each to be
 added to (version 2 of transactions) or only to be looked at (`VerifyOnly`). A leader whose node has
-the coordinator calls `add_partitions` without sending a request. Kafka lets only brokers send v4
-and later (CLUSTER_ACTION); there is no authorizer here.
+the coordinator calls `add_partitions` without sending a request. v4 and later are for brokers alone
+(CLUSTER_ACTION); a producer needs WRITE to its transactional id and to each topic, and where there
+is an authorizer no client can write to an internal topic.
 
-All partitions of a transaction must exist: those that do not are UNKNOWN_TOPIC_OR_PARTITION, the
-others OPERATION_NOT_ATTEMPTED then, and nothing is added. An id that is named twice has one result.
+All partitions of a transaction must be writable to the producer and exist: those that are not have
+TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION, the others OPERATION_NOT_ATTEMPTED then,
+and nothing is added. An id that is named twice has one result.
 
 A transaction may have as many partitions as the cluster, so one transaction is work in pieces, too:
 what is looked up and what is answered is made along with it, some hundred partitions at a time.
@@ -17,6 +19,7 @@ already (`machines.transaction.partition_set`), and, if it is refused, one error
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from fencepost.machines.image import ClusterImage
@@ -24,8 +27,15 @@ from fencepost.machines.transaction.model import TopicPartition
 from fencepost.machines.transaction.partition_set import PartitionSet
 from fencepost.machines.transaction.partitions import AddPartitions
 from fencepost.runtime import cooperative
+from fencepost.runtime.internal_topics import INTERNAL_TOPICS
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
+from fencepost.runtime.requests.permissions import (
+    CLUSTER_ACTION,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -47,22 +57,58 @@ FENCED_FROM: Final = 2
 PARTITIONS_PER_PIECE: Final = 250
 """Partitions looked up before others have their turn."""
 
+TopicRefusal = Callable[[str], ErrorCode]
+"""Why the producer may not write to the topic of that name; NONE if it may."""
 OnResponse = Callable[[AddPartitionsToTxnResponse], None]
 _Outcome = Mapping[TopicPartition, ErrorCode] | ErrorCode
 """An error for each partition, or one for all."""
+
+
+def _may_write(topic: str) -> ErrorCode:
+    """The `TopicRefusal` of brokers, and of producers where there is no authorizer."""
+    return ErrorCode.NONE
 
 
 def add_partitions_to_txn(
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
     *,
+    access: Access,
     metadata: ClusterMetadata,
     transactions: TransactionCoordinators,
 ) -> Pieces:
     """Have the coordinators decide; answer when all have."""
-    version = context.api_version
-    yield from add_partitions(transactions, metadata.image, request, version, context.reply)
+    version, topic_refusal = context.api_version, _may_write
+    if version >= BATCHED_FROM:
+        if refusal := access.refusal(context, CLUSTER_ACTION):
+            return AddPartitionsToTxnResponse(error_code=int(refusal))
+    elif access.authorizer is not None:
+        id_ = request.v3_and_below_transactional_id
+        if refusal := access.refusal(context, WRITE_TRANSACTIONAL_ID, id_):
+            return (yield from _refused(request, refusal))
+        topic_refusal = partial(_topic_refusal, access, context)
+    yield from add_partitions(
+        transactions, metadata.image, request, version, context.reply, topic_refusal
+    )
     return None
+
+
+def _topic_refusal(access: Access, context: RequestContext, topic: str) -> ErrorCode:
+    """Why the producer may not write to the topic; NONE if it may."""
+    if topic in INTERNAL_TOPICS:
+        return WRITE_TOPIC.refusal
+    return access.refusal(context, WRITE_TOPIC, topic)
+
+
+def _refused(
+    request: AddPartitionsToTxnRequest, error: ErrorCode
+) -> cooperative.Pieces[AddPartitionsToTxnResponse]:
+    """The answer of up to v3 with the error in every partition."""
+    results = _Results(error)
+    for topic, indexes in _some_at_a_time(request.v3_and_below_topics):
+        results.open(topic, indexes)
+        yield None
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=list(results.topics.values()))
 
 
 def add_partitions(
@@ -71,12 +117,13 @@ def add_partitions(
     request: AddPartitionsToTxnRequest,
     api_version: int,
     on_response: OnResponse,
+    topic_refusal: TopicRefusal = _may_write,
 ) -> cooperative.Pieces[None]:
     """Answer when every transaction is decided; in pieces."""
     transactions = request.transactions if api_version >= BATCHED_FROM else [_single(request)]
     gathered = _Gathered(api_version, on_response)
     for one in transactions:
-        yield from _ask(coordinators, image, one, api_version, gathered)
+        yield from _ask(coordinators, image, one, api_version, topic_refusal, gathered)
         yield None
     gathered.finish_one()
 
@@ -103,16 +150,18 @@ def _ask(
     image: ClusterImage,
     one: AddPartitionsToTxnTransaction,
     api_version: int,
+    topic_refusal: TopicRefusal,
     gathered: _Gathered,
 ) -> cooperative.Pieces[None]:
     """Have a coordinator decide about one transaction."""
     results = gathered.results_of(one.transactional_id)
     wanted: set[TopicPartition] = set()
     topics: dict[str, PartitionsSchema] = {}
-    unknown: set[TopicPartition] = set()
+    failed: dict[TopicPartition, ErrorCode] = {}
     for number, (name, indexes) in enumerate(_some_at_a_time(one.topics)):
         if number:
             yield None
+        refusal = topic_refusal(name)
         topic = image.topics_by_name.get(name)
         count = 0 if topic is None else len(topic.partitions)
         # The image's own string: the transactions of one topic share its name.
@@ -123,16 +172,14 @@ def _ask(
             if partition not in wanted:
                 wanted.add(partition)
                 of_topic.partition_ids.append(index)
-            if not 0 <= index < count:
-                unknown.add(partition)
+            if refusal:
+                failed[partition] = refusal
+            elif not 0 <= index < count:
+                failed[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         results.open(shared, indexes)
     on_outcome = gathered.taker(results, wanted)
-    if unknown:
-        outside, others = (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.OPERATION_NOT_ATTEMPTED,
-        )
-        on_outcome({p: outside if p in unknown else others for p in wanted})
+    if failed:
+        on_outcome({p: failed.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in wanted})
         return
 
     def on_reply(error: ErrorCode, reply: _Outcome | None) -> None:
@@ -164,9 +211,10 @@ def _some_at_a_time(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterator[tuple
 
 
 class _Results:
-    """The answer about one transaction: no error for any partition, until one is set."""
+    """The answer about one transaction: one error for all partitions, until another is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        self._error = int(error)
         self.topics: dict[str, AddPartitionsToTxnTopicResult] = {}
         self._partitions: dict[TopicPartition, AddPartitionsToTxnPartitionResult] = {}
 
@@ -177,7 +225,9 @@ class _Results:
             found = self.topics[topic] = AddPartitionsToTxnTopicResult(name=topic)
         for index in indexes:
             if (topic, index) not in self._partitions:
-                result = AddPartitionsToTxnPartitionResult(partition_index=index)
+                result = AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=self._error
+                )
                 self._partitions[topic, index] = result
                 found.results_by_partition.append(result)
 

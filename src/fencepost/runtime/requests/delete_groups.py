@@ -7,7 +7,9 @@ from typing import Any
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import DELETE_GROUP
 from fencepost.wire.api.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -17,9 +19,14 @@ from fencepost.wire.errors import ErrorCode
 
 
 def delete_groups(
-    context: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinators
+    context: RequestContext,
+    request: DeleteGroupsRequest,
+    *,
+    access: Access,
+    groups: GroupCoordinators,
 ) -> Pieces:
-    """Ask each group's coordinator; answer when all have answered."""
+    """Ask the coordinator of each group that the client may delete; answer when all have
+    answered."""
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
         return DeleteGroupsResponse()
@@ -38,7 +45,10 @@ def delete_groups(
             if outstanding == 0:
                 context.reply(DeleteGroupsResponse(results=list(results.values())))
 
-        groups.submit(group_id, decide, on_reply)
+        if refusal := access.refusal(context, DELETE_GROUP, group_id):
+            on_reply(refusal, None)
+        else:
+            groups.submit(group_id, decide, on_reply)
 
     for group_id in group_ids:
         ask(group_id)

@@ -12,7 +12,7 @@ from fencepost.machines.group.shard import Decision
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
-from fencepost.runtime.requests.permissions import ResourceType
+from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, ResourceType
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -30,7 +30,8 @@ def describe_groups(
     access: Access,
     groups: GroupCoordinators,
 ) -> Pieces:
-    """Ask each group's coordinator; answer when all have answered."""
+    """Ask the coordinator of each group that the client may describe; answer when all have
+    answered."""
     if not request.groups:
         return DescribeGroupsResponse()
     answers: list[DescribedGroup | None] = [None] * len(request.groups)
@@ -58,7 +59,10 @@ def describe_groups(
                 groups = [answer for answer in answers if answer is not None]
                 context.reply(DescribeGroupsResponse(groups=groups))
 
-        groups.submit(group_id, decide, on_reply)
+        if refusal := access.refusal(context, DESCRIBE_GROUP, group_id):
+            on_reply(refusal, None)
+        else:
+            groups.submit(group_id, decide, on_reply)
 
     for position, group_id in enumerate(request.groups):
         ask(position, group_id)

@@ -1,7 +1,8 @@
 """OffsetCommit (key 8) v2-10: keep a group's positions.
 
-Topics and partitions that do not exist are refused here, per partition: UNKNOWN_TOPIC_OR_PARTITION,
-from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id without a topic. So is text
+Topics that the client may not read are refused here, per partition, and then what does not exist:
+UNKNOWN_TOPIC_OR_PARTITION, from v10 on, where topics go by their ids, UNKNOWN_TOPIC_ID for an id
+without a topic, which is the answer to every client that may read the group. Refused is also text
 that is not UTF-8, which could not be kept as it is: a group id is INVALID_GROUP_ID, metadata
 INVALID_REQUEST. The coordinator decides about the rest. A committed offset names the topic's id, so
 that a later topic of the same name does not inherit it.
@@ -16,8 +17,10 @@ from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage, TopicImage
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
+from fencepost.runtime.requests.permissions import READ_GROUP, READ_TOPIC
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -35,16 +38,24 @@ def offset_commit(
     context: RequestContext,
     request: OffsetCommitRequest,
     *,
+    access: Access,
     clocks: Clocks,
     groups: GroupCoordinators,
     metadata: ClusterMetadata,
 ) -> OffsetCommitResponse | None:
-    """Refuse what does not exist; have the group's coordinator decide about the rest."""
+    """Refuse what does not exist or is not for the client; have the coordinator decide about the
+    rest."""
     answers = _Answers(request)
+    refusal = access.refusal(context, READ_GROUP, request.group_id)
+    if not refusal and isinstance(request.group_id, ReplacedText):
+        refusal = ErrorCode.INVALID_GROUP_ID
+    if refusal:
+        answers.refuse_all(refusal)
+        return answers.response()
     asked = [
         topic
         for position, topic in enumerate(request.topics)
-        if _resolve(metadata.image, context.api_version, request.group_id, position, topic, answers)
+        if _resolve(access, context, metadata.image, position, topic, answers)
     ]
     if not asked:
         return answers.response()
@@ -82,6 +93,12 @@ class _Answers:
         ]
         self._open: list[OffsetCommitResponsePartition] = []
 
+    def refuse_all(self, error: ErrorCode) -> None:
+        """Answer every partition."""
+        for topic in self._topics:
+            for answer in topic.partitions:
+                answer.error_code = int(error)
+
     def refuse(self, position: int, index: int, error: ErrorCode) -> None:
         """Answer one partition (by its place) of the topic at `position`."""
         self._topics[position].partitions[index].error_code = int(error)
@@ -107,23 +124,27 @@ class _Answers:
 
 
 def _resolve(
+    access: Access,
+    context: RequestContext,
     image: ClusterImage,
-    api_version: int,
-    group_id: str,
     position: int,
     topic: OffsetCommitRequestTopic,
     answers: _Answers,
 ) -> bool:
-    """Fill in the topic's name and id, drop partitions that do not exist; whether any is left."""
+    """Fill in the topic's name and id, drop partitions that are refused; whether any is left."""
     known: TopicImage | None
-    if api_version >= TOPIC_IDS_FROM:
+    by_id = context.api_version >= TOPIC_IDS_FROM
+    if by_id:
         known, unknown = image.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     else:
         known, unknown = image.topics_by_name.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refusal = ErrorCode.NONE
+    if known is not None or not by_id:
+        refusal = access.refusal(context, READ_TOPIC, topic.name if known is None else known.name)
     existing = []
     for index, partition in enumerate(topic.partitions):
-        if isinstance(group_id, ReplacedText):
-            answers.refuse(position, index, ErrorCode.INVALID_GROUP_ID)
+        if refusal:
+            answers.refuse(position, index, refusal)
         elif isinstance(partition.committed_metadata, ReplacedText):
             answers.refuse(position, index, ErrorCode.INVALID_REQUEST)
         elif known is None:

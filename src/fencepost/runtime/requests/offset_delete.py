@@ -1,4 +1,7 @@
-"""OffsetDelete (key 47) v0: forget positions in topics that the group does not read (KIP-496)."""
+"""OffsetDelete (key 47) v0: forget positions in topics that the group does not read (KIP-496).
+
+A topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
+from fencepost.runtime.requests.permissions import DELETE_GROUP, READ_TOPIC
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -24,13 +29,18 @@ def offset_delete(
     context: RequestContext,
     request: OffsetDeleteRequest,
     *,
+    access: Access,
     groups: GroupCoordinators,
     metadata: ClusterMetadata,
 ) -> OffsetDeleteResponse | None:
-    """Refuse partitions that do not exist; have the coordinator decide about the rest."""
+    """Refuse partitions that do not exist or are not for the client; have the coordinator decide
+    about the rest."""
+    if refusal := access.refusal(context, DELETE_GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=int(refusal))
     if not request.group_id:
         return OffsetDeleteResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
-    asked, refused = _split(metadata.image, request.topics)
+    refusals = [access.refusal(context, READ_TOPIC, topic.name) for topic in request.topics]
+    asked, refused = _split(metadata.image, request.topics, refusals)
     request.topics = asked
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -48,12 +58,12 @@ def offset_delete(
 
 
 def _split(
-    image: ClusterImage, topics: list[OffsetDeleteRequestTopic]
+    image: ClusterImage, topics: list[OffsetDeleteRequestTopic], refusals: list[ErrorCode]
 ) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
-    """What exists, and the answers for what does not."""
+    """What exists and is for the client, and the answers for the rest."""
     asked, refused = [], []
-    for topic in topics:
-        known = image.topics_by_name.get(topic.name)
+    for topic, refusal in zip(topics, refusals, strict=True):
+        known = None if refusal else image.topics_by_name.get(topic.name)
         count = 0 if known is None else len(known.partitions)
         there = [one for one in topic.partitions if 0 <= one.partition_index < count]
         missing = [one for one in topic.partitions if not 0 <= one.partition_index < count]
@@ -63,7 +73,7 @@ def _split(
             answers = [
                 OffsetDeleteResponsePartition(
                     partition_index=one.partition_index,
-                    error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    error_code=int(refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 )
                 for one in missing
             ]

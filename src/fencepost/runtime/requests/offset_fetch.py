@@ -2,8 +2,9 @@
 
 One group up to v7, several from v8 on, each perhaps with another coordinator; from v10 on topics go
 by their ids, and an id without a topic is answered UNKNOWN_TOPIC_ID in each of its partitions. No
-topics at all (null, from v2 on) means all that the group has offsets for. In v1 the error of a
-group is in each partition.
+topics at all (null, from v2 on) means all that the group has offsets for, but for topics that the
+client may not describe. Named ones of those are TOPIC_AUTHORIZATION_FAILED, known or not. In v1 the
+error of a group is in each partition.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
+from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -44,13 +47,18 @@ def offset_fetch(
     context: RequestContext,
     request: OffsetFetchRequest,
     *,
+    access: Access,
     coordinators: GroupCoordinators,
     metadata: ClusterMetadata,
 ) -> Pieces:
     """Ask each group's coordinator, some partitions at a time; answer when all have answered."""
     groups = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
-    job = _FetchJob(coordinators, metadata, context, groups)
+    job = _FetchJob(access, coordinators, metadata, context, groups)
     for position, group in enumerate(groups):
+        if refusal := access.refusal(context, DESCRIBE_GROUP, group.group_id):
+            job.refuse(position, refusal)
+            yield None
+            continue
         for part in _parts_of(group):
             job.ask(position, part, request.require_stable)
             yield None
@@ -104,11 +112,13 @@ class _FetchJob:
 
     def __init__(
         self,
+        access: Access,
         coordinators: GroupCoordinators,
         metadata: ClusterMetadata,
         context: RequestContext,
         groups: list[OffsetFetchRequestGroup],
     ) -> None:
+        self._access = access
         self._coordinators = coordinators
         self._metadata = metadata
         self._context = context
@@ -119,18 +129,21 @@ class _FetchJob:
 
     def ask(self, position: int, part: OffsetFetchRequestGroup, require_stable: bool) -> None:
         """Have the group's coordinator look up these offsets of it."""
-        unknown: list[OffsetFetchResponseTopics] = []
-        if self._by_id and part.topics is not None:
-            part, unknown = _resolve(self._metadata.image, part)
+        refused: list[OffsetFetchResponseTopics] = []
+        shows_all = part.topics is None
+        if not shows_all:
+            part, refused = self._resolve(part)
 
         def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
             return coordinator.decide_offset_fetch(part, require_stable, token)
 
         def on_reply(error: ErrorCode, answer: OffsetFetchResponseGroup | None) -> None:
             if answer is None:
-                self._refuse(position, _FOR_CLIENTS.get(error, error))
+                self.refuse(position, _FOR_CLIENTS.get(error, error))
             else:
-                answer.topics += unknown
+                if shows_all:
+                    answer.topics = [one for one in answer.topics if self._may_see(one.name)]
+                answer.topics += refused
                 if self._by_id:
                     _name_by_id(self._metadata.image, answer)
                 self._add(position, answer)
@@ -138,6 +151,27 @@ class _FetchJob:
 
         self._outstanding += 1
         self._coordinators.submit(part.group_id, decide, on_reply)
+
+    def _may_see(self, topic: str) -> bool:
+        return self._access.allows(self._context, DESCRIBE_TOPIC, topic, quiet=True)
+
+    def _resolve(
+        self, part: OffsetFetchRequestGroup
+    ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+        """The topics to look up, all with their names, and the answers about the others."""
+        wanted, refused = [], []
+        for topic in part.topics or ():
+            if self._by_id:
+                found = self._metadata.image.topics_by_id.get(topic.topic_id)
+                if found is None:
+                    refused.append(_no_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                    continue
+                topic.name = found.name
+            if refusal := self._access.refusal(self._context, DESCRIBE_TOPIC, topic.name):
+                refused.append(_no_offsets(topic, refusal))
+            else:
+                wanted.append(topic)
+        return OffsetFetchRequestGroup(group_id=part.group_id, topics=wanted), refused
 
     def _add(self, position: int, answer: OffsetFetchResponseGroup) -> None:
         """Add the answer to a part of the group; a topic may go on in it."""
@@ -157,7 +191,7 @@ class _FetchJob:
         if self._outstanding == 0:
             self._context.reply(self._response())
 
-    def _refuse(self, position: int, error: ErrorCode) -> None:
+    def refuse(self, position: int, error: ErrorCode) -> None:
         """A part's error is that of the whole group, and the first one counts."""
         group, before = self._groups[position], self._answers[position]
         if before is None or not before.error_code:
@@ -190,21 +224,6 @@ class _FetchJob:
                 for topic in answer.topics
             ],
         )
-
-
-def _resolve(
-    image: ClusterImage, group: OffsetFetchRequestGroup
-) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """The group with the names of its topics filled in, and the answers for ids without a topic."""
-    known, unknown = [], []
-    for topic in group.topics or ():
-        found = image.topics_by_id.get(topic.topic_id)
-        if found is None:
-            unknown.append(_no_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-        else:
-            topic.name = found.name
-            known.append(topic)
-    return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), unknown
 
 
 def _name_by_id(image: ClusterImage, answer: OffsetFetchResponseGroup) -> None:
