@@ -17,12 +17,14 @@ from fencepost.sim import options as options_of_seeds
 from fencepost.sim.boot import directory_of
 from fencepost.sim.brokers.checkpoints import checkpoints_of
 from fencepost.sim.by_hand import ByHand
+from fencepost.sim.clients.committer import Asked
 from fencepost.sim.options import Options, draw_options, with_brokers
 from fencepost.sim.partition_oracle import Checkpoints
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, Run, run_seed
 from fencepost.sim.tape import Tape
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
 SMALL = Options(
     voters=1,
@@ -85,6 +87,32 @@ def test_offsets_of_groups_are_committed_and_told() -> None:
     ]
     known = {group for coordinator in coordinators for group in coordinator.machine.groups}
     assert known == {one.group_id for one in committers}
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+def test_a_client_commits_again_what_the_coordinator_does_not_know_yet(
+    version: int, error: ErrorCode
+) -> None:
+    """Its coordinator's metadata may be behind those of the broker that it has the topic from."""
+    hand = ByHand(Options(voters=1, brokers=1, committers=1))
+    hand.start()
+    hand.wait(6_000)
+    (committer,) = hand.world.clients.committers
+    broker, key = hand.world.brokers[101], (Uuid(b"not known so far"), 0)
+    assert broker.accepts
+    answers: list[Any] = []
+    broker.receive(committer.commit_request(key, "t", 7), answers.append, committer.id, version)
+    (answer,) = answers
+    assert answer.topics[0].partitions[0].error_code == error
+    committer.unfinished = asked = Asked(key, "t", 7)
+    outcomes: list[str] = []
+    committer.on_outcome = outcomes.append
+    committer._answered(asked, key, answer)
+    assert outcomes == [error.name]
+    assert committer.unfinished is asked
 
 
 def test_members_of_a_group_share_partitions_and_commit() -> None:

@@ -16,8 +16,7 @@ from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.log import MetadataLogSettings, open_metadata
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
 from fencepost.sim.options import Options
-from fencepost.sim.oracle import Entry
-from fencepost.sim.ports import entry_of
+from fencepost.sim.oracle import Entry, entry_of
 from fencepost.sim.surroundings import Process
 from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.types import Uuid

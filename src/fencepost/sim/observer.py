@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
-from fencepost.machines.image import RECOVERING, ClusterImage, diff
+from fencepost.machines.effects import Buffer
+from fencepost.machines.image import RECOVERING, ClusterImage, ImageDelta, diff
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.cleaned_batches import LogLook
+from fencepost.sim.committed_images import CommittedImages
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
-from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
+from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle, entry_of
 from fencepost.sim.partition_oracle import (
     BrokerBegun,
     Checkpoints,
@@ -31,8 +33,7 @@ class Observer:
         self.oracle = Oracle()
         self._trace = trace
         self._has_brokers = has_brokers
-        self.committed_image = ClusterImage()
-        """The newest that anybody has had, in a world with brokers."""
+        self._committed = CommittedImages()
         self.checks = load_checks()
         self._stepped = self._those_with("stepped")
         self._state_written = self._those_with("state_written")
@@ -51,6 +52,11 @@ class Observer:
             for check in self.checks
             if getattr(type(check), name) is not getattr(Check, name)
         ]
+
+    @property
+    def committed_image(self) -> ClusterImage:
+        """The newest that a node has had, in a world with brokers."""
+        return self._committed.newest
 
     def stepped(self, view: NodeView) -> None:
         """A node looks different from before."""
@@ -76,17 +82,27 @@ class Observer:
             check.state_read(self.oracle, node_id, state)
         self.oracle.acknowledged_end_written(node_id, state.acknowledged_end)
 
+    def metadata_appended(self, node_id: int, data: Buffer) -> None:
+        """A batch of a node's metadata log is in the page cache."""
+        entry = entry_of(data)
+        self.oracle.appended(node_id, entry)
+        if self._has_brokers:
+            self._committed.appended(entry, data)
+
     def image_moved(self, node_id: int, image: Any) -> None:
         """A node has a new image."""
         for check in self._image_moved:
             check(self.oracle, node_id, image)
-        if self._has_brokers and image.offset > self.committed_image.offset:
-            self._cluster_changed(image)
+        before = self.committed_image
+        if not self._has_brokers or image.offset <= before.offset:
+            return
+        entries = self.oracle.disks[node_id].between(before.offset + 1, image.offset)
+        for committed in self._committed.advance(image, entries):
+            self._cluster_changed(diff(before, committed), committed)
+            before = committed
 
-    def _cluster_changed(self, image: ClusterImage) -> None:
-        """There is a committed image that nobody has had before."""
-        delta = diff(self.committed_image, image)
-        self.committed_image = image
+    def _cluster_changed(self, delta: ImageDelta, image: ClusterImage) -> None:
+        """A batch is committed that no node has known to be committed before."""
         for broker_id, _, broker in delta.brokers:
             for check in self.checks:
                 check.broker_changed(self.oracle, broker_id, broker)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fencepost.batch.header import read_header
+from fencepost.machines.effects import Buffer
 from fencepost.sim.group_oracle import GroupOracle
 from fencepost.sim.log_contents import LogContents, position
 from fencepost.sim.partition_oracle import PartitionOracle
@@ -42,6 +44,12 @@ class Entry(NamedTuple):
     next_offset: int
     epoch: int
     crc: int
+
+
+def entry_of(batch: Buffer) -> Entry:
+    """What the oracle keeps of a batch."""
+    header = read_header(batch)
+    return Entry(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
 
 
 class NodeView(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.batch.header import read_header
 from fencepost.machines.effects import (
     Append,
     DropPrefix,
@@ -20,18 +19,11 @@ from fencepost.machines.effects import (
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.ports import MachinePorts
-from fencepost.sim.oracle import Entry
 from fencepost.sim.surroundings import Process
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.sim.queue import Event
-
-
-def entry_of(batch: Any) -> Entry:
-    """What the oracle keeps of a batch."""
-    header = read_header(batch)
-    return Entry(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
 
 
 class NodeTimer:
@@ -152,12 +144,13 @@ class SimPorts(MachinePorts):
 
     def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
         """As the product does it; the observer notes what went in."""
-        oracle = self._node.world.observer.oracle
-        oracle.disks[self._node.id].on_their_way = len(work.batches)
+        observer = self._node.world.observer
+        disk = observer.oracle.disks[self._node.id]
+        disk.on_their_way = len(work.batches)
         end_offset = super().append(key, work, wall_ms)
         for batch in work.batches:
-            oracle.appended(self._node.id, entry_of(batch.data))
-        oracle.disks[self._node.id].on_their_way = 0
+            observer.metadata_appended(self._node.id, batch.data)
+        disk.on_their_way = 0
         return end_offset
 
     def truncate(self, key: Hashable, work: Truncate) -> None:

@@ -492,6 +492,17 @@ def test_a_gap_is_not_served():
     assert world.host.log.start_offset > offset, "a snapshot stands for it"
 
 
+def test_a_batch_whose_header_is_lost_is_not_served():
+    world = world_of_segments()
+    offset = world.host.log.segment_base_offsets[2]
+    bounds = inputs.FetchBounds(ErrorCode.NONE, 1, 1, offset, world.host.log.end_offset)
+    bounds = replace(bounds, max_bytes=1 << 20)
+    assert world.host.read(bounds)
+    misplace(world, 2, bytes(100))
+    assert world.host.read(bounds) is None
+    assert world.host.log.start_offset > offset, "a snapshot stands for it"
+
+
 def test_an_answer_that_waited_until_a_snapshot_took_the_batches_place_is_empty():
     """It ends no node: whoever takes answers slowly could end every leader that way."""
     world = world_of_segments()

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -282,19 +282,28 @@ class MetadataHost:
             found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
         except OffsetOutOfRange:
             return []
-        expected = bounds.offset
-        for buffer in found.buffers:
-            view = memoryview(buffer)
-            for position, header in iter_headers(view):
-                is_next = header.base_offset <= expected
-                if not is_next or not self._rules.is_intact(view, position, header):
-                    probe("metadata.damage.served")
-                    damaged_at = header.base_offset if is_next else expected
-                    log.error("CRC mismatch at offset %d of the metadata log", damaged_at)
-                    self._feed(LogDamaged(damaged_at, "it is missing, or its CRC does not match"))
-                    return None
-                expected = header.next_offset
+        damaged_at = self._first_refused(found.buffers, bounds.offset)
+        if damaged_at is not None:
+            probe("metadata.damage.served")
+            log.error("corrupt batch at offset %d of the metadata log", damaged_at)
+            self._feed(LogDamaged(damaged_at, "it is missing, or no valid batch"))
+            return None
         return found.buffers
+
+    def _first_refused(self, buffers: Iterable[Buffer], expected: int) -> int | None:
+        """Where the first batch begins that a follower which fetches from `expected` would refuse;
+        None if there is no such."""
+        try:
+            for buffer in buffers:
+                view = memoryview(buffer)
+                for position, header in iter_headers(view):
+                    is_next = header.base_offset <= expected
+                    if not is_next or not self._rules.is_intact(view, position, header):
+                        return header.base_offset if is_next else expected
+                    expected = header.next_offset
+        except BatchError:
+            return expected
+        return None
 
     def read_snapshot(self, bounds: SnapshotBounds) -> bytes | None:
         """A piece of a snapshot that the machine lets a follower read; None if there is no such.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.machines.driver import Driver
@@ -72,9 +72,6 @@ from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 from fencepost.wire.message import Message
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

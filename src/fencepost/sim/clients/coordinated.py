@@ -22,8 +22,11 @@ RETRIABLE: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+"""The last two say that the coordinator does not know a topic yet: OffsetCommit from version 10 on,
+which has topic ids, and before."""
 
 
 class GroupClient(Client):
