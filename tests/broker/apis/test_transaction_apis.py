@@ -78,6 +78,7 @@ def test_ids_are_listed_by_all_coordinators_or_by_none(
         list_transactions.handle,
         ListTransactionsRequest(),
         1,
+        access=Access(),
         clocks=clocks,
         transactions=Shards(*said),
     )
@@ -90,6 +91,7 @@ def listed_by(pattern: str, *ids: str) -> Any:
         list_transactions.handle,
         ListTransactionsRequest(transactional_id_pattern=pattern),
         2,
+        access=Access(),
         clocks=SimpleNamespace(wall_ms=lambda: 0),
         transactions=Shards(list(ids), ["other"]),
     )
@@ -145,6 +147,7 @@ def test_others_have_their_turn_while_ids_are_matched() -> None:
     pieces = list_transactions.handle(
         SimpleNamespace(api_version=2),  # type: ignore[arg-type]
         ListTransactionsRequest(transactional_id_pattern="1.*"),
+        access=Access(),
         clocks=SimpleNamespace(wall_ms=lambda: 0),  # type: ignore[arg-type]
         transactions=Shards(ids),  # type: ignore[arg-type]
     )
