@@ -2,7 +2,7 @@
 
 `ask` is for handlers that answer from what the node knows. The node is a `StillNode`: it has a
 configuration, an image of the cluster, and a controller whose decisions are committed at once (or,
-held back, when the test says so). Partitions have no logs there; see `test_on_a_served_node` for
+held back, when the test says so). Partitions have no logs there; see `test_served` for
 those.
 """
 

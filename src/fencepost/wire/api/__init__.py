@@ -3,7 +3,8 @@
 `from fencepost.wire.api import FetchRequest` imports only the module it needs, and so do
 `request_class` and `response_class`, which go by API key. `dir(fencepost.wire.api)` names every
 request and response, `API_NAMES` every API; `help(FetchRequest)` says what its fields are. The
-structs inside of a message are in the API's module. Adding an API is a module and a row here.
+structs inside of a message are in the API's module. Adding an API is a
+module, a row here with its twin for type checkers, and a row of `facts`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Names, types, bounds and update modes are those of Apache Kafka 4.3; an interop test compares them
 with Kafka's own classes. A key is one of three kinds:
 
-* `honoured`: it does here what it does in Kafka.
+* `honoured`: it does here what it does in Kafka; also the keys that only Fencepost has.
 * `unused`: it is checked, stored and shown, and changes nothing; a node that has such keys set says
   so in one log line.
 * `default_only`: another value than Kafka's default would promise something that is not offered
@@ -69,7 +69,7 @@ def honoured(
     *,
     internal: bool = False,
 ) -> BrokerConfigDef:
-    """A key that does here what it does in Kafka."""
+    """A key that does here what it does in Kafka, or one that only Fencepost has."""
     return BrokerConfigDef(name, kind, default, doc, validator, (), internal, mode)
 
 
