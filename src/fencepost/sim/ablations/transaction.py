@@ -68,6 +68,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         patched((Shard, "write_again", always(None))),
         "S79",
         faults=("partition",),
+        searched=False,
     ),
     # A transaction begins, or ends another way, while the markers of the last are written.
     "begins-before-it-has-ended": in_transactions(
