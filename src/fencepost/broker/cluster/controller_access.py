@@ -107,7 +107,7 @@ class Permitted(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Who asks for something, and what is needed to know whether it may."""
+    """The client of a request, and what is needed to know whether it may send it."""
 
     access: Access
     client: Client

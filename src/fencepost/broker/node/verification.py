@@ -1,6 +1,6 @@
 """What asks coordinators of transactions before a broker writes something in one (KIP-890).
 
-Loaded and made when somebody has to be asked, see `broker.node.late_parts`.
+Loaded and made when a coordinator has to be asked, see `broker.node.late_parts`.
 """
 
 from __future__ import annotations

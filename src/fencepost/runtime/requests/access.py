@@ -36,7 +36,7 @@ from fencepost.wire.types import Uuid
 
 
 class Client(Protocol):
-    """Who asks: a request's context, or the connection that requests arrive on."""
+    """The sender of requests: the context of one, or the connection that they arrive on."""
 
     @property
     def principal(self) -> Principal:

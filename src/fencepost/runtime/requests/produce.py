@@ -76,7 +76,7 @@ WORK_S = 10.0
 """Batches of a request that are not begun after so long are 7 REQUEST_TIMED_OUT: they come again
 with the client's retry."""
 RECOMPRESSION_FACTOR = 4
-"""How many times as long a batch takes that is compressed anew, too."""
+"""How many times as long a batch takes that is compressed again, too."""
 AT_ONCE_S = 0.002
 """How long batches are looked at before the rest of the request is done in pieces."""
 PLAIN_BYTES_MAX = 2 * 1024 * 1024
@@ -370,7 +370,7 @@ class _ProduceJob:
                 self._append_permitted(one, permission, asking)
             held.clear()
             decompression.release(reserved_bytes)
-            if is_later:  # nobody reads who would see to it
+            if is_later:  # no bytes are being read, whose reader would settle it
                 self._parts.appends.settle()
             self.finish_one()
 

@@ -63,9 +63,9 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S28",
         searched=False,
     ),
-    # A reassignment ends as soon as one is in sync that stays, whoever is still to come.
+    # A reassignment ends as soon as one target replica is in sync, without the other ones.
     "ends-moves-early": in_brokers(
-        "a reassignment takes away who is in sync before somebody else is",
+        "a reassignment takes in-sync replicas away before the new ones are in sync",
         controller(may_end_move=lambda _, adding, before, after, min_isr: bool(after)),
         "S28",
         searched=False,
@@ -96,7 +96,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # An unclean election leaves no trace of it in the metadata (before KIP-704).
     "loses-in-silence": in_brokers(
-        "nobody is told that a partition may have lost records",
+        "a partition may have lost records, and no log or metric says so",
         patched((_Draft, "write_recovery_state", _lose_in_silence)),
         "S14",
         "S33",

@@ -27,14 +27,14 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # A follower's fetch says neither its leader epoch nor its last one (before KIP-320).
     "followers-name-no-epochs": in_brokers(
-        "a follower that missed two elections keeps what nobody else has",
+        "a follower that missed two elections keeps what no other replica has",
         fetcher(named_epochs=lambda _, leader_epoch, last_epoch: (-1, -1)),
         "S06",
         searched=False,
     ),
     # A fetch that is repeated, or overtaken, is one like any other (KIP-227).
     "takes-repeated-fetches": in_brokers(
-        "a broker that nobody hears from is in sync, for what it asked for long ago",
+        "a broker that has gone silent is in sync, for what it asked for long ago",
         fetch(is_next=always(True)),
         "S30",
         searched=False,

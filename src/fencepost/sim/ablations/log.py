@@ -151,7 +151,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         patched((producers, "SEQUENCE_MAX", (1 << 32) - 1)),
         "S68",
     ),
-    # Compaction removes tombstones, and markers that nobody needs, as soon as it meets them.
+    # Compaction removes tombstones, and markers that no reader needs, as soon as it meets them.
     "tombstones-go-at-once": in_transactions(
         "who has read a record before it was deleted never hears of that (KIP-534)",
         patched((BatchFilter, "_has_passed", always(True))),

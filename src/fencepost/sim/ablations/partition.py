@@ -147,7 +147,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # The first batch of a transaction is appended whatever its coordinator knows of it.
     "appends-unverified": in_transactions(
-        "a batch that comes late begins a transaction that nobody ends",
+        "a batch that comes late begins a transaction that no producer ends",
         partition(asks_coordinator=always(False), is_verified=always(True)),
         "S59",
     ),
@@ -260,7 +260,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # What a coordinator has agreed to is appended also behind the marker that came meanwhile.
     "takes-old-answers": in_transactions(
-        "a batch that comes late begins a transaction that nobody ends",
+        "a batch that comes late begins a transaction that no producer ends",
         partition(is_verified=always(True)),
         "S59",
         searched=False,

@@ -223,7 +223,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     "leads-though-removed": ablation(
         "a removed leader leads on", quorum(must_step_down=always(False)), "S47", searched=False
     ),
-    # S38: a leader that nobody fetches from goes on leading (KAFKA-15489).
+    # S38: a leader that no voter fetches from goes on leading (KAFKA-15489).
     "leads-without-majority": ablation(
         "a leader without a majority does not resign",
         quorum(majority_deadline_ms=lambda _, heard_ms, timeout_ms, now_ms: now_ms + timeout_ms),
@@ -240,9 +240,9 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S38",
         searched=False,
     ),
-    # S41: a follower goes on with the snapshot it began, whoever leads, and whether it is there.
+    # S41: a follower goes on with the snapshot it began, under any leader, and whether it is there.
     "never-gives-up-a-snapshot": ablation(
-        "a follower asks for ever for a snapshot that nobody has any more",
+        "a follower asks for ever for a snapshot that no voter has any more",
         patched(
             (SnapshotFetching, "begin", _begin_snapshot),
             (Following, "follower_request", _ask_for_the_snapshot),
@@ -310,7 +310,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     ),
     # S39: a refused connection to the leader is a lost message like any other.
     "waits-for-a-dead-leader": ablation(
-        "nobody leads for a fetch timeout after the leader's process has ended",
+        "no voter leads for a fetch timeout after the leader's process has ended",
         quorum(may_stand_early=always(False)),
         "S39",
         searched=False,

@@ -55,7 +55,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S64",
         "S78",
     ),
-    # Who asks for an end of a transaction that is over hears that it is done, whatever it came to.
+    # A producer that ends a transaction which is over hears that it is done, however it has ended.
     "agrees-with-any-end": in_transactions(
         "a producer believes that a transaction is committed which has timed out",
         transactions(has_ended_so=always(True)),

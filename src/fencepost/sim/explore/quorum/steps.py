@@ -123,8 +123,8 @@ class Steps(NodeSteps[Cell, View, Outcome]):
     def _forget_counts(self, cell: Cell) -> None:
         """Counters of whom to ask next would grow for ever; only their remainders matter.
 
-        Voters ask nobody in turn. One that is removed begins with its leader or, if it has none,
-        with the first in its order.
+        Voters ask no other node in turn. One that is removed begins with its leader or, if it has
+        none, with the first in its order.
         """
         machine, body = cell.machine, cell.machine.node.role_state
         around = lcm(*range(1, len(self.bounds.ids) + 1))
