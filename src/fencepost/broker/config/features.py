@@ -1,8 +1,7 @@
 """The cluster features this node can run, with the range of levels of each.
 
-Only what is implemented is listed: the consumer groups of KIP-848 (`group.version`), share and
-streams groups are not served, so a cluster must not finalize them. `kraft.version` 1 is voters that
-come and go (KIP-853), `eligible.leader.replicas.version` 1 the eligible leader replicas of KIP-966.
+Only what is implemented is listed. `kraft.version` 1 is voters that come and go (KIP-853),
+`eligible.leader.replicas.version` 1 the eligible leader replicas of KIP-966.
 """
 
 from __future__ import annotations
@@ -34,18 +33,26 @@ TRANSACTION_VERSION = Feature("transaction.version", 0, 2)
 """1: the coordinator's records can have tags (KIP-915); 2: every transaction has an epoch of its
 own, and leaders add partitions to it (KIP-890)."""
 
+GROUP_VERSION = Feature("group.version", 0, 1)
+"""1: consumer groups (KIP-848)."""
+
+SHARE_VERSION = Feature("share.version", 0, 2)
+"""1: share groups (KIP-932); 2: their dead letters (KIP-1191)."""
+
+STREAMS_VERSION = Feature("streams.version", 0, 1)
+"""1: streams groups (KIP-1071)."""
+
 SUPPORTED_FEATURES: tuple[Feature, ...] = (
     ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
 
 NEW_CLUSTER_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        **{feature.name: feature.max_level for feature in SUPPORTED_FEATURES},
-        METADATA_VERSION.name: 30,
-    }
+    {feature.name: feature.max_level for feature in SUPPORTED_FEATURES}
 )
-"""The levels of a new cluster if nothing else is said: the newest, but of `metadata.version` 30
-(4.3-IV0), so that nodes of Apache Kafka 4.3 can join it."""
+"""The levels of a new cluster if nothing else is said: those that Apache Kafka 4.4.0 formats."""

@@ -34,6 +34,9 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
         METADATA_VERSION_FEATURE: (7, 33),
         "kraft.version": (0, 1),
         ELR_FEATURE: (0, 1),
+        "group.version": (0, 1),
+        "share.version": (0, 2),
+        "streams.version": (0, 1),
         "transaction.version": (0, 2),
     }
 )

@@ -19,6 +19,7 @@ from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.offsets import OffsetStore
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.rules import RULES, GroupRules
+from fencepost.machines.group.settings import ConsumerSettings, ShareSettings, StreamsSettings
 from fencepost.machines.image import ClusterImage
 
 Decision = CoordinatorDecision[GroupRecord]
@@ -71,6 +72,18 @@ class Shard:
     def image(self) -> ClusterImage:
         """The cluster's metadata: topics, their partitions and racks, configs of groups."""
         return self._image()
+
+    def consumer_settings(self, group_id: str) -> ConsumerSettings:
+        """What holds for the consumer group now; it need not exist."""
+        return ConsumerSettings()
+
+    def share_settings(self, group_id: str) -> ShareSettings:
+        """What holds for the share group now; it need not exist."""
+        return ShareSettings()
+
+    def streams_settings(self, group_id: str) -> StreamsSettings:
+        """What holds for the streams group now; it need not exist."""
+        return StreamsSettings()
 
     def group_of(self, group_id: str, cls: type[G]) -> G | None:
         """The group, if it is there and of that class."""
