@@ -164,7 +164,7 @@ def test_static_voters_are_not_in_the_snapshot(run, tmp_path):
     ],
 )
 def test_features_are_of_the_release(release, levels):
-    """Each release has what the one before it has, and more (Kafka 4.4.0's Feature.defaultLevel)."""
+    """Each release has what the one before it has, and more, as in Kafka 4.4.0."""
     before = default_levels(level_of(release) - 1)
     now = default_levels(level_of(release))
     assert now.pop("metadata.version") == before.pop("metadata.version") + 1
