@@ -24,17 +24,28 @@ from ..waiting import DEADLINE_S
 from .maven import JarSet
 
 KAFKA_VERSION = "4.4.0"
+OLDER_VERSION = "4.3.1"
+"""A release before, which clusters of today may still have brokers of."""
 CLUSTER_ID = "fencepostInteropTestsQ"
 HOST = "127.0.0.1"
-KAFKA = JarSet(
-    f"kafka-{KAFKA_VERSION}",
-    (
-        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-        "org.slf4j:slf4j-simple:1.7.36",
-    ),
-)
-SHELL = JarSet(f"kafka-shell-{KAFKA_VERSION}", (f"org.apache.kafka:kafka-shell:{KAFKA_VERSION}",))
+
+
+def kafka_of(version: str) -> JarSet:
+    """The jars of a release: brokers and tools."""
+    return JarSet(
+        f"kafka-{version}",
+        (
+            f"org.apache.kafka:kafka_2.13:{version}",
+            f"org.apache.kafka:kafka-tools:{version}",
+            "org.slf4j:slf4j-simple:1.7.36",
+        ),
+    )
+
+
+KAFKA = kafka_of(KAFKA_VERSION)
+OLDER_KAFKA = kafka_of(OLDER_VERSION)
+# Maven Central has no kafka-shell of 4.4.0.
+SHELL = JarSet(f"kafka-shell-{OLDER_VERSION}", (f"org.apache.kafka:kafka-shell:{OLDER_VERSION}",))
 TOOLS = {
     "acls": "org.apache.kafka.tools.AclCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -147,10 +158,14 @@ class ClassArchive:
 
 
 def run_tool(
-    tool: str, *arguments: str, stdin: str | None = None, check: bool = True
+    tool: str,
+    *arguments: str,
+    stdin: str | None = None,
+    check: bool = True,
+    jars: JarSet = KAFKA,
 ) -> ToolOutput:
     """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
-    return _run(TOOLS[tool], arguments, KAFKA, stdin, check)
+    return _run(TOOLS[tool], arguments, jars, stdin, check)
 
 
 def consume(servers: str, topic: str, count: int, *more: str) -> list[str]:
@@ -208,7 +223,7 @@ class ApacheBroker:
 
 @contextlib.contextmanager
 def apache_broker(
-    directory: Path, *, tuned_jvm: bool = False, **overrides: str
+    directory: Path, *, tuned_jvm: bool = False, jars: JarSet = KAFKA, **overrides: str
 ) -> Iterator[ApacheBroker]:
     """Format `directory` and run Apache Kafka's broker on it until the block ends.
 
@@ -234,24 +249,28 @@ def apache_broker(
     config = directory / "server.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (data_dir / "meta.properties").exists():
-        run_tool("storage", "format", "-t", CLUSTER_ID, "-c", str(config))
+        run_tool("storage", "format", "-t", CLUSTER_ID, "-c", str(config), jars=jars)
     jvm = BROKER_JVM if tuned_jvm else QUICK_JVM
-    with run_broker(config, client_port, data_dir, jvm) as broker:
+    with run_broker(config, client_port, data_dir, jvm, jars) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def run_broker(
-    config: Path, port: int, data_dir: Path, jvm: tuple[str, ...] = QUICK_JVM
+    config: Path,
+    port: int,
+    data_dir: Path,
+    jvm: tuple[str, ...] = QUICK_JVM,
+    jars: JarSet = KAFKA,
 ) -> Iterator[ApacheBroker]:
     """Start the broker of `config`, wait until its client port answers, stop it afterwards."""
-    archive = ClassArchive(BROKER)
+    archive = ClassArchive(BROKER, jars)
     if jvm == QUICK_JVM:
         jvm += archive.options(is_written=True)
     started = time.monotonic()
     with (config.parent / "broker.log").open("wb") as log:
         process = subprocess.Popen(
-            java_command(BROKER, str(config), jvm=jvm), stdout=log, stderr=log
+            java_command(BROKER, str(config), jvm=jvm, jars=jars), stdout=log, stderr=log
         )
     try:
         while not listens(port):
