@@ -223,7 +223,7 @@ class ApacheBroker:
 
 @contextlib.contextmanager
 def apache_broker(
-    directory: Path, *, tuned_jvm: bool = False, jars: JarSet = KAFKA, **overrides: str
+    directory: Path, *, tuned_jvm: bool = False, **overrides: str
 ) -> Iterator[ApacheBroker]:
     """Format `directory` and run Apache Kafka's broker on it until the block ends.
 
@@ -249,28 +249,24 @@ def apache_broker(
     config = directory / "server.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (data_dir / "meta.properties").exists():
-        run_tool("storage", "format", "-t", CLUSTER_ID, "-c", str(config), jars=jars)
+        run_tool("storage", "format", "-t", CLUSTER_ID, "-c", str(config))
     jvm = BROKER_JVM if tuned_jvm else QUICK_JVM
-    with run_broker(config, client_port, data_dir, jvm, jars) as broker:
+    with run_broker(config, client_port, data_dir, jvm) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def run_broker(
-    config: Path,
-    port: int,
-    data_dir: Path,
-    jvm: tuple[str, ...] = QUICK_JVM,
-    jars: JarSet = KAFKA,
+    config: Path, port: int, data_dir: Path, jvm: tuple[str, ...] = QUICK_JVM
 ) -> Iterator[ApacheBroker]:
     """Start the broker of `config`, wait until its client port answers, stop it afterwards."""
-    archive = ClassArchive(BROKER, jars)
+    archive = ClassArchive(BROKER)
     if jvm == QUICK_JVM:
         jvm += archive.options(is_written=True)
     started = time.monotonic()
     with (config.parent / "broker.log").open("wb") as log:
         process = subprocess.Popen(
-            java_command(BROKER, str(config), jvm=jvm, jars=jars), stdout=log, stderr=log
+            java_command(BROKER, str(config), jvm=jvm), stdout=log, stderr=log
         )
     try:
         while not listens(port):
