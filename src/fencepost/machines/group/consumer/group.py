@@ -138,6 +138,8 @@ class ConsumerGroup:
         """The group epoch for which a target is being computed elsewhere."""
         self.resolving_since_ms: int | None = None
         """When the search for topics of regular expressions began, which is under way elsewhere."""
+        self.last_pass_ms = 0
+        """When the last search was over, in ms of the wall clock."""
         self.newest_topics_at = -1
         """The metadata offset up to which topics may have been created that no search has seen."""
 
@@ -267,6 +269,14 @@ class ConsumerGroup:
         """Whether a member subscribes to the topic."""
         return topic in self.topic_users or any(
             topic in self.regexes[regex].topics
+            for regex in self.regex_users
+            if regex in self.regexes
+        )
+
+    def reads_any(self, topics: set[str]) -> bool:
+        """Whether a member subscribes to one of the topics."""
+        return not self.topic_users.keys().isdisjoint(topics) or any(
+            not self.regexes[regex].topics.isdisjoint(topics)
             for regex in self.regex_users
             if regex in self.regexes
         )

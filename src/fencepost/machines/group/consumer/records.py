@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from fencepost.machines.group.consumer.group import ResolvedRegex
 from fencepost.machines.group.consumer.member import Partitions, Progress, Subscription
@@ -89,7 +89,3 @@ def member_tombstones(group_id: str, member_id: str) -> Iterator[GroupRecord]:
     yield ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
 
 
-def regex_tombstones(group_id: str, regexes: Iterable[str]) -> Iterator[GroupRecord]:
-    """The end of regular expressions that no member uses any more."""
-    for regex in regexes:
-        yield regex_record(group_id, regex, None)
