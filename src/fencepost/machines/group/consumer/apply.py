@@ -83,16 +83,12 @@ def _apply_member(shard: Shard, group: ConsumerGroup, key: Any, value: Any) -> N
     if before is not None:
         _drop_names(shard, group, before.topic_names)
     _count_bytes(shard, group, size)
-    _move(shard, group.regex_users, before and before.regex, after and after.regex)
-    _move(
-        shard,
-        group.assignor_users,
-        before and before.server_assignor,
-        after and after.server_assignor,
-    )
-    if before is not None and before.instance_id is not None:
-        if group.static_members.get(before.instance_id) == member_id:
-            undo_log.pop(group.static_members, before.instance_id)
+    old, new = before or Subscription(), after or Subscription()
+    _move(shard, group.regex_users, old.regex, new.regex)
+    _move(shard, group.assignor_users, old.server_assignor, new.server_assignor)
+    old_instance_id = old.instance_id
+    if old_instance_id and group.static_members.get(old_instance_id) == member_id:
+        undo_log.pop(group.static_members, old_instance_id)
     if after is None:
         undo_log.pop(group.members, member_id)
         return

@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-Every record of the group has its place: `members` (5), `epoch` and `metadata_hash` (3), `target` (7),
-`target_epoch` (6), `progress` (8), `regexes` (16), so that they may come in any order. What is
-looked up with every heartbeat is kept beside them as sums over members, so that nothing is O(members)
-in a group at rest: who is which instance, how many subscribe to a topic or to an expression, how
-many are in which epoch, how many hold a partition. Sums do not depend on the order of records
-either; while a partition is loaded a sum may be 2 for a moment where the end has 1.
+Every record of the group has its place, so that records may come in any order: `members` (5),
+`epoch` and `metadata_hash` (3), `target` (7), `target_epoch` (6), `progress` (8), `regexes` (16).
+What is looked up with every heartbeat is kept beside them as sums over members, so that no heartbeat
+of a group at rest goes through its members: who is which instance, how many subscribe to a topic or
+to an expression, how many are in which epoch, how many hold a partition. Sums do not depend on the
+order of records either; while a partition is loaded one may be 2 for a moment where the end has 1.
 
 Invariant: a partition has one holder at most, assigned or pending revocation.
 
-In memory alone are `is_check_due`, `assigning_epoch` and `resolving_since_ms`: they say what is under
-way or to be done with the next heartbeat. Decisions bring them along as `Note`s.
+In memory alone is what is under way elsewhere, or to be done with the next heartbeat. Decisions
+bring it along as `Note`s.
 """
 
 from __future__ import annotations

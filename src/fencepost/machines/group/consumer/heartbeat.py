@@ -94,6 +94,7 @@ class Heartbeats:
         """
         decision = Decision()
         try:
+            self._check_assignor(request.server_assignor)
             if request.member_epoch < JOINS:
                 response = leave(self._shard, decision, request)
             else:
@@ -105,6 +106,15 @@ class Heartbeats:
             )
         decision.reply(caller.token, response)
         return decision
+
+    def _check_assignor(self, name: str | None) -> None:
+        offered = self._shard.config.consumer_assignors
+        if name is not None and name not in offered:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {name} is not supported. Supported assignors: "
+                f"{', '.join(offered)}.",
+            )
 
     def _stay(
         self,
@@ -123,9 +133,7 @@ class Heartbeats:
             self._admit(group, changed)
             decision.records.append(member_record(group.group_id, member_id, said))
         regex_change = self._regexes.update(decision, group, changed, may_describe, wall_ms)
-        names_changed = known is None or said.topic_names != known.topic_names
-        if known is None and not said.topic_names:
-            names_changed = False
+        names_changed = said.topic_names != (frozenset() if known is None else known.topic_names)
         epoch = self._raise_epoch(
             decision, group, changed, names_changed or regex_change is RegexChange.RESOLVED
         )
@@ -142,9 +150,7 @@ class Heartbeats:
             member_epoch=after.epoch,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
         )
-        if _is_full(request) or (
-            after is not before and _indexes(after) != _indexes(before)
-        ):
+        if _is_full(request) or (after is not before and _indexes(after) != _indexes(before)):
             response.assignment = _assignment(after)
         return response
 
@@ -171,7 +177,7 @@ class Heartbeats:
     def _raise_epoch(
         self, decision: Decision, group: ConsumerGroup, changed: Changed, is_changed: bool
     ) -> int:
-        """The group epoch from now on: one more if subscriptions, the assignor or topics changed."""
+        """The group epoch, one higher if subscriptions, the assignor or topics have changed."""
         default = self._shard.config.consumer_assignors[0]
         said, known = changed.after, changed.before
         if (said and said.server_assignor) != (known and known.server_assignor):

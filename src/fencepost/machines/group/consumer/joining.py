@@ -133,9 +133,7 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> No
     """The instance id is known, and the member's. RefusedError."""
     holder = group.static_members.get(instance_id)
     if holder is None:
-        raise RefusedError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
-        )
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder != member_id:
         raise RefusedError(
             ErrorCode.FENCED_INSTANCE_ID,
@@ -163,8 +161,7 @@ def _is_within(owned: Partitions | None, progress: Progress) -> bool:
     if owned is None:
         return False
     return all(
-        indexes <= progress.assigned.get(topic_id, {}).keys()
-        for topic_id, indexes in owned.items()
+        indexes <= progress.assigned.get(topic_id, {}).keys() for topic_id, indexes in owned.items()
     )
 
 

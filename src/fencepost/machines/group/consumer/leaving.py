@@ -57,9 +57,7 @@ def _leave_for_a_while(decision: Decision, group: ConsumerGroup, member_id: str)
     decision.records.append(progress_record(group.group_id, member_id, progress))
 
 
-def remove_member(
-    shard: Shard, decision: Decision, group: ConsumerGroup, member_id: str
-) -> None:
+def remove_member(shard: Shard, decision: Decision, group: ConsumerGroup, member_id: str) -> None:
     """Take a member out of its group: what it had is free, and the group epoch rises.
 
     With the last member the target is of the new epoch at once (KAFKA-20442), and the next member

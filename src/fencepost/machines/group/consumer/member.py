@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from sys import getsizeof
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -119,14 +120,17 @@ class Subscription(Struct, frozen=True):
         return size
 
 
+_NOTHING: Final[Held] = MappingProxyType({})
+
+
 class Progress(NamedTuple):
     """How far a member has come to its target assignment."""
 
     epoch: int = JOINS
     previous_epoch: int = JOINS
     state: MemberState = MemberState.STABLE
-    assigned: Held = {}
-    pending: Held = {}
+    assigned: Held = _NOTHING
+    pending: Held = _NOTHING
     """What it was told to give up, and may still read."""
 
     @classmethod

@@ -76,7 +76,9 @@ def _unsubscribe(before: Progress, subscribed: Container[Uuid], heard: Heard) ->
     """Take topics away at once that the member itself has unsubscribed from; the rest waits."""
     if not heard.subscription_changed:
         return before
-    gone = {topic_id: held for topic_id, held in before.assigned.items() if topic_id not in subscribed}
+    gone = {
+        topic_id: held for topic_id, held in before.assigned.items() if topic_id not in subscribed
+    }
     if not gone:
         return before
     kept = {topic_id: held for topic_id, held in before.assigned.items() if topic_id in subscribed}
@@ -84,9 +86,7 @@ def _unsubscribe(before: Progress, subscribed: Container[Uuid], heard: Heard) ->
     for topic_id, epochs in gone.items():
         pending.setdefault(topic_id, {}).update(epochs)
     if may_own(pending, heard.owned):
-        return Progress(
-            before.epoch, before.epoch, MemberState.UNREVOKED_PARTITIONS, kept, pending
-        )
+        return Progress(before.epoch, before.epoch, MemberState.UNREVOKED_PARTITIONS, kept, pending)
     return Progress(before.epoch, before.epoch, before.state, kept, before.pending)
 
 

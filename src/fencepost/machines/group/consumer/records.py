@@ -87,5 +87,3 @@ def member_tombstones(group_id: str, member_id: str) -> Iterator[GroupRecord]:
     yield ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
     yield ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
     yield ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-
-
