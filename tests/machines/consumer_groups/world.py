@@ -131,7 +131,7 @@ class ConsumerWorld(GroupWorld):
         """The answer to a heartbeat."""
         return self.replies[self.ask_beat(member, epoch, **said)]
 
-    def join(self, member: str = "a", topics: Iterable[str] = ("t",), **said: Any) -> Any:  # type: ignore[override]
+    def enter(self, member: str = "a", topics: Iterable[str] = ("t",), **said: Any) -> Any:
         """The answer to the first heartbeat of a member that subscribes to topics by name."""
         said = {"rebalance_ms": 60_000, "owned": {}, "topics": topics, **said}
         return self.beat(member, 0, **said)
