@@ -129,7 +129,7 @@ def test_a_static_consumer_comes_back_to_its_partitions(node: Any, client: Any) 
     try:
         poll_until(lambda: assigned(again) == had, again, other)
         (described,) = describe(node, "static")
-        assert described.group_epoch == epoch, "nothing was assigned anew"
+        assert described.group_epoch == epoch, "the target stays"
         assert {one.instance_id for one in described.members} == {"one", None}
     finally:
         again.close()
@@ -153,9 +153,7 @@ def test_a_coordinator_that_starts_again_goes_on_with_its_members(node_factory: 
         poll_until(lambda: b"after" in read, consumer, read=read)
         assert read.count(b"after") == 1
         (after,) = describe(running, "restarted")
-        assert [one.member_id for one in after.members] == [
-            one.member_id for one in before.members
-        ]
+        assert [one.member_id for one in after.members] == [one.member_id for one in before.members]
         assert after.group_epoch == before.group_epoch
     finally:
         consumer.close()
