@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.classic.groups import ClassicGroups
+from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.codec import GroupCodec
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,

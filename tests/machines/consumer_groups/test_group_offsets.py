@@ -1,4 +1,4 @@
-"""Offsets of consumer groups: in which member epoch they are taken and given (KIP-848, KIP-1251)."""
+"""Offsets of consumer groups: in which member epochs they are taken and given (KIP-1251)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def world_of_epoch_4() -> ConsumerWorld:
-    """"a" is in epoch 4: partition 0 since epoch 2, partition 1 pending since 2, and 4 since 4."""
+    """ "a" is in epoch 4: partition 0 since epoch 2, partition 1 pending since 2, and 4 since 4."""
     world = ConsumerWorld()
     world.image = image_of(t=2)
     world.enter("a")
