@@ -10,7 +10,8 @@ waits for the others, and its generation is its own member epoch:
   what it owns, and goes a step towards its target. The answer leaves when the step is committed.
 * SyncGroup tells the member what it has after that step.
 * Heartbeat answers REBALANCE_IN_PROGRESS when there is a next step: a newer target, partitions that
-  the member is to give up, or partitions it waits for that are free now.
+  the member is to give up, or partitions it waits for that are free now; also when members or
+  topics have changed and only classic members are there, or no request would assign (unlike Kafka).
 
 A member that is told to join again has its rebalance timeout to do it, and then as long to sync;
 these timers and its session remove it. What it has given up it says as owned partitions of its next
@@ -314,6 +315,7 @@ class ClassicMembersOfConsumerGroups:
         decision.set_timer(session, said.classic.session_timeout_ms)
         if (
             progress.epoch < group.target_epoch
+            or _is_first_to_see(group)
             or progress.state is MemberState.UNREVOKED_PARTITIONS
             or _may_have_more(group, member_id, progress)
         ):
@@ -408,6 +410,16 @@ def _have_rejoin(
         decision.changes.append(Rejoining(group.group_id, member_id, is_told=True))
         timer = join_timer(group.group_id, member_id)
         decision.set_timer(timer, max(said.rebalance_timeout_ms, 0))
+
+
+def _is_first_to_see(group: ConsumerGroup) -> bool:
+    """Whether there is something to assign for, and no member that would have it assigned.
+
+    The next heartbeat of a member of the consumer protocol does it in a mixed group. In one that
+    may not become a classic group the next JoinGroup has to.
+    """
+    is_changed = group.is_check_due or group.epoch > group.target_epoch
+    return is_changed and group.classic_count == group.member_count
 
 
 def _may_have_more(group: ConsumerGroup, member_id: str, progress: Progress) -> bool:
