@@ -9,7 +9,7 @@ that the last try ended with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fencepost.machines.share.state_batch import ReadState, SharePartitionKey, StateBatch
 from fencepost.wire.errors import ErrorCode
@@ -20,6 +20,7 @@ OnSummary = Callable[[ErrorCode, str | None, int, int, int], None]
 """Takes the error, its message, the start offset, the leader epoch, the delivery complete count."""
 
 
+@runtime_checkable
 class SharePersister(Protocol):
     """See the module docstring."""
 

@@ -14,7 +14,7 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.groups import GroupCoordinators
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds
@@ -37,6 +37,7 @@ from fencepost.runtime.requests.permissions import (
     Permission,
     ResourceType,
 )
+from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
@@ -103,6 +104,7 @@ def node(tmp_path: Path) -> PartitionNode:
         TransactionCoordinators: Listed(
             TRANSACTIONS_TOPIC, TransactionState(transactional_id="sample")
         ),
+        ShareStateCoordinators: Listed(SHARE_STATE_TOPIC, None),
         FaultHandler: None,
         InternalTopicCreation: None,
         MarkerWriter: None,
@@ -140,6 +142,7 @@ def test_every_api_says_what_it_asks_for():
 DENIED: dict[tuple[str, int], set[int]] = {
     **{(BROKER, key): {31} for key in (29, 30, 31, 34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64)},
     **{(BROKER, key): {31} for key in (22, 27, 74, 80, 81, 94)},
+    **{(BROKER, key): {31} for key in (83, 84, 85, 86, 87)},
     **{(BROKER, key): {29} for key in (0, 1, 2, 3, 19, 20, 21, 23, 32, 33, 37, 44, 61)},
     **{(CONTROLLER, key): {31} for key in (1, 29, 30, 31, 43, 45, 46, 49, 50, 51, 52, 53, 54, 55)},
     **{

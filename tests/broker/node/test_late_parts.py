@@ -104,7 +104,7 @@ def test_every_maker_says_what_it_makes():
     [
         (AlterReplicaLogDirsRequest, {"moves"}),
         (FetchRequest, {"fetch_serving", "fetch_host", "leader_throttle", "cold_reads"}),
-        (FindCoordinatorRequest, {*COORDINATORS, "cold_reads", "channel"}),
+        (FindCoordinatorRequest, {*COORDINATORS, "share_states", "cold_reads", "channel"}),
         (ListOffsetsRequest, {"cold_reads", "log_reads"}),
         (MetadataRequest, {"encoded_topics"}),
     ],

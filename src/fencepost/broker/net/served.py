@@ -205,6 +205,11 @@ SERVED: Final = (
     Served(80, "add_raft_voter", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(81, "remove_raft_voter", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(83, "share_group_state", "0", asks=(CLUSTER_ACTION,)),
+    Served(84, "share_group_state", "0", asks=(CLUSTER_ACTION,)),
+    Served(85, "share_group_state", "0-1", asks=(CLUSTER_ACTION,)),
+    Served(86, "share_group_state", "0", asks=(CLUSTER_ACTION,)),
+    Served(87, "share_group_state", "0-1", asks=(CLUSTER_ACTION,)),
     Served(94, "unregister_controller", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
 )
 

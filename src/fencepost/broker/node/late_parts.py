@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from fencepost.runtime.log_dir_moves import LogDirMoves
     from fencepost.runtime.markers import MarkerWriter
     from fencepost.runtime.producer_ids import ProducerIds
-    from fencepost.runtime.requests.parts import LogReads
+    from fencepost.runtime.requests.parts import InternalTopicCreation, LogReads
+    from fencepost.runtime.share_persister import SharePersister
+    from fencepost.runtime.share_states import ShareStateCoordinators
     from fencepost.runtime.transactional_commits import TransactionalCommits
     from fencepost.runtime.transactional_writes import TransactionalWrites
     from fencepost.runtime.transactions import TransactionCoordinators
@@ -71,6 +73,11 @@ class Early(Protocol):
     decompression: Decompression
     producer_ids: ProducerIds
     writes: TransactionalWrites
+
+    @property
+    def topic_creation(self) -> InternalTopicCreation:
+        """Creates topics that coordinators keep their state in."""
+        ...
 
     @property
     def broker_epoch(self) -> int:
@@ -195,7 +202,7 @@ class LateParts:
 
     @late
     def coordinators(self) -> Coordinators:
-        """The coordinators of groups and of transactions."""
+        """The coordinators of groups, of transactions and of share partitions."""
         from fencepost.broker.node.coordinators import Coordinators
 
         early = self._early
@@ -207,6 +214,7 @@ class LateParts:
             early.producer_ids,
             self.channel,
             early.writes,
+            early.topic_creation,
         )
 
     @late
@@ -218,6 +226,16 @@ class LateParts:
     def transactions(self) -> TransactionCoordinators:
         """The coordinators of transactions."""
         return self.coordinators.transactions
+
+    @late
+    def share_states(self) -> ShareStateCoordinators:
+        """The coordinators of share partitions."""
+        return self.coordinators.share_states
+
+    @late
+    def share_persister(self) -> SharePersister:
+        """Asks the coordinators of share partitions, here or on other brokers."""
+        return self.coordinators.share_persister
 
     @late
     def markers(self) -> MarkerWriter:

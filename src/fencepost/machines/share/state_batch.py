@@ -6,7 +6,9 @@ delivery states are the bytes of Kafka's `RecordState`; ACQUIRED (1) is never st
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -39,6 +41,33 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
+class WireBatch(Protocol):
+    """A `StateBatch` as a message or record has it."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+W = TypeVar("W", bound=WireBatch)
+
+
+def batches_from(wire: Iterable[WireBatch]) -> tuple[StateBatch, ...]:
+    """The batches of a message or record; one that ends before it begins has no offsets and is
+    left out."""
+    return tuple(
+        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+        for one in wire
+        if one.first_offset <= one.last_offset
+    )
+
+
+def batches_to(make: Callable[..., W], batches: Iterable[StateBatch]) -> list[W]:
+    """The batches for a message or record, whose class of batches is `make`."""
+    return [make(**one._asdict()) for one in batches]
+
+
 class ReadState(NamedTuple):
     """What the share coordinator has stored of a share partition, or why it cannot say."""
 
@@ -47,3 +76,19 @@ class ReadState(NamedTuple):
     state_epoch: int
     start_offset: int
     batches: tuple[StateBatch, ...]
+
+
+def parse_share_partition_key(text: str) -> SharePartitionKey | None:
+    """The share partition that `coordinator_key` names; None for a text of another form."""
+    group_id, _, rest = text.rpartition(":")[0].rpartition(":")
+    index = text.rpartition(":")[2]
+    if not group_id.strip() or re.fullmatch(r"[+-]?[0-9]{1,10}", index, re.ASCII) is None:
+        return None
+    try:
+        topic_id = Uuid.from_string(rest)
+    except ValueError:
+        return None
+    partition = int(index)
+    if not -(1 << 31) <= partition < 1 << 31:
+        return None
+    return SharePartitionKey(group_id, topic_id, partition)
