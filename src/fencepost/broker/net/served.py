@@ -202,6 +202,8 @@ SERVED: Final = (
     Served(73, "assign_replicas_to_dirs", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
     Served(74, "list_config_resources", "0-1", asks=(DESCRIBE_CLUSTER_CONFIGS,)),
     Served(75, "describe_topic_partitions", "0", asks=(DESCRIBE_TOPIC,)),
+    Served(78, "share_consumers", "1-2", asks=(READ_GROUP, READ_TOPIC)),
+    Served(79, "share_consumers", "1-2", asks=(READ_GROUP, READ_TOPIC)),
     Served(80, "add_raft_voter", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(81, "remove_raft_voter", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),

@@ -1,0 +1,58 @@
+"""What a broker answers share consumers with: share sessions and share partitions.
+
+Loaded and made when the first share consumer comes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.node.core import NodeCore
+from fencepost.broker.node.fetch_serving import FetchServing
+from fencepost.machines.group.settings import ShareSettings
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.requests.parts import LogReads
+from fencepost.runtime.share_partitions import SharePartitions
+from fencepost.runtime.share_persister import SharePersister
+from fencepost.runtime.share_sessions import ShareSessionHost
+
+MAX_SESSIONS: Final = 2_000
+"""Kafka's default for `group.share.max.share.sessions`."""
+
+
+class ShareServing:
+    """See the module. From now on it hears of what moves in `replicas`, beside `fetches`, and of
+    connections of the `listener` that are gone."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        replicas: ReplicaManager,
+        listener: Listener,
+        fetches: FetchServing,
+        reads: LogReads,
+        persister: SharePersister,
+    ) -> None:
+        self.partitions = SharePartitions(
+            core.ports.timers,
+            core.ports,
+            core.ports.scheduler.lane(),
+            replicas,
+            reads,
+            persister,
+            lambda group_id: ShareSettings(),
+            None,
+        )
+        self.sessions = ShareSessionHost(self.partitions, lambda: MAX_SESSIONS)
+
+        def moved(hosted: HostedPartition, log_end_alone: bool) -> None:
+            fetches.host.moved(hosted, log_end_alone)
+            self.partitions.moved(hosted, log_end_alone)
+
+        replicas.on_moved = moved
+        listener.on_disconnected = self.sessions.disconnected
+
+    def close(self) -> None:
+        """Deliver nothing any more."""
+        self.partitions.close()
