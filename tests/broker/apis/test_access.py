@@ -13,6 +13,7 @@ from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.end_offsets import EndOffsets
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.markers import MarkerWriter
@@ -37,6 +38,7 @@ from fencepost.runtime.requests.permissions import (
     Permission,
     ResourceType,
 )
+from fencepost.runtime.share_persister import SharePersister
 from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
@@ -62,6 +64,7 @@ from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 from fencepost.wire.types import Uuid
 
@@ -93,7 +96,8 @@ class Listed:
 
 @pytest.fixture
 def node(tmp_path: Path) -> PartitionNode:
-    made = PartitionNode(directory=tmp_path).learn(broker(1))
+    shares = FeatureLevelRecord(name="share.version", feature_level=1)
+    made = PartitionNode(directory=tmp_path).learn(broker(1), shares)
     assert isinstance(made, PartitionNode)
     made.host("sample")
     appends = CombinedAppends(made.driver, made.ports, lambda _: None, lambda *_: True)
@@ -105,11 +109,13 @@ def node(tmp_path: Path) -> PartitionNode:
             TRANSACTIONS_TOPIC, TransactionState(transactional_id="sample")
         ),
         ShareStateCoordinators: Listed(SHARE_STATE_TOPIC, None),
+        EndOffsets: None,
         FaultHandler: None,
         InternalTopicCreation: None,
         MarkerWriter: None,
         MetadataHost: None,
         ProducerIds: None,
+        SharePersister: None,
         TransactionalCommits: None,
         TransactionalWrites: None,
     }
@@ -151,6 +157,7 @@ DENIED: dict[tuple[str, int], set[int]] = {
     },
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
+    **{(BROKER, key): {30} for key in (76, 77, 90, 91, 92)},
     **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},

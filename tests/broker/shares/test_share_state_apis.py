@@ -8,104 +8,32 @@ from typing import Any
 import pytest
 
 from fencepost.runtime.internal_topics import SHARE_STATE_TOPIC
-from fencepost.wire.api import (
-    delete_share_group_state as deleting,
-    initialize_share_group_state as initializing,
-    read_share_group_state as reading,
-    read_share_group_state_summary as summarizing,
-    write_share_group_state as writing,
-)
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.types import Uuid
 
 from ...waiting import eventually
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
+from ..topic_requests import make_topic
+from .share_state_requests import (
+    QUICK_SHARES,
+    delete,
+    initialize,
+    read,
+    share_coordinated,
+    stored,
+    summary,
+    write,
+)
 
 NodeFactory = Callable[..., RunningNode]
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    config = {
-        "share.coordinator.state.topic.num.partitions": "3",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
-    running = RunningNode(tmp_path_factory.mktemp("node") / "data", config)
+    running = RunningNode(tmp_path_factory.mktemp("node") / "data", QUICK_SHARES)
     yield running
     running.close()
-
-
-def share_coordinated(client: Client, topic_id: Uuid, group: str) -> None:
-    """Have the share coordinator of partition 0, and wait until it has loaded."""
-    key = f"{group}:{topic_id}:0"
-    request = FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
-    eventually(
-        lambda: client.ask(request, 6).coordinators[0].error_code == 0, "the share coordinator"
-    )
-    eventually(lambda: summary(client, topic_id, group).error_code == 0, "loading")
-
-
-def _row(answer: Any) -> Any:
-    (topic,) = answer.results
-    (row,) = topic.partitions
-    return row
-
-
-def initialize(client: Client, topic_id: Uuid, group: str, epoch: int, start: int) -> Any:
-    data = initializing.PartitionData(partition=0, state_epoch=epoch, start_offset=start)
-    topic = initializing.InitializeStateData(topic_id=topic_id, partitions=[data])
-    request = initializing.InitializeShareGroupStateRequest(group_id=group, topics=[topic])
-    return _row(client.ask(request, 0))
-
-
-def write(
-    client: Client, topic_id: Uuid, group: str, *batches: tuple[int, ...], **said: int
-) -> Any:
-    data = writing.PartitionData(
-        partition=0,
-        state_epoch=said.pop("state_epoch", 1),
-        leader_epoch=said.pop("leader_epoch", 0),
-        start_offset=said.pop("start_offset", 0),
-        delivery_complete_count=said.pop("count", 0),
-        state_batches=[
-            writing.StateBatch(
-                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
-            )
-            for first, last, state, count in batches
-        ],
-    )
-    assert not said
-    topic = writing.WriteStateData(topic_id=topic_id, partitions=[data])
-    return _row(client.ask(writing.WriteShareGroupStateRequest(group_id=group, topics=[topic]), 1))
-
-
-def read(client: Client, topic_id: Uuid, group: str, leader_epoch: int = 0) -> Any:
-    data = reading.PartitionData(partition=0, leader_epoch=leader_epoch)
-    topic = reading.ReadStateData(topic_id=topic_id, partitions=[data])
-    return _row(client.ask(reading.ReadShareGroupStateRequest(group_id=group, topics=[topic]), 0))
-
-
-def summary(client: Client, topic_id: Uuid, group: str) -> Any:
-    data = summarizing.PartitionData(partition=0, leader_epoch=0)
-    topic = summarizing.ReadStateSummaryData(topic_id=topic_id, partitions=[data])
-    request = summarizing.ReadShareGroupStateSummaryRequest(group_id=group, topics=[topic])
-    return _row(client.ask(request, 1))
-
-
-def delete(client: Client, topic_id: Uuid, group: str) -> Any:
-    data = deleting.PartitionData(partition=0)
-    topic = deleting.DeleteStateData(topic_id=topic_id, partitions=[data])
-    request = deleting.DeleteShareGroupStateRequest(group_id=group, topics=[topic])
-    return _row(client.ask(request, 0))
-
-
-def stored(row: Any) -> list[tuple[int, ...]]:
-    return [
-        (one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-        for one in row.state_batches
-    ]
 
 
 def test_a_state_is_written_and_read_until_it_is_deleted(client: Client, topic: Any) -> None:
@@ -128,13 +56,7 @@ def test_a_state_is_written_and_read_until_it_is_deleted(client: Client, topic: 
 
 
 def test_a_restart_keeps_the_state(node_factory: NodeFactory) -> None:
-    from ..topic_requests import make_topic
-
-    running = node_factory(
-        share_coordinator_state_topic_num_partitions=1,
-        share_coordinator_state_topic_replication_factor=1,
-        share_coordinator_state_topic_min_isr=1,
-    )
+    running = node_factory(**QUICK_SHARES)
     with running.connect() as client:
         topic = make_topic(client)
         share_coordinated(client, topic.topic_id, "kept")

@@ -23,6 +23,7 @@ from fencepost.machines.group.memory import GroupMemory
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
+from fencepost.runtime.share_persister import SharePersister
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class GroupHost(GroupCoordinators):
         metadata: MetadataHost,
         cold_reads: ColdReads,
         decompression: Decompression,
+        share_persister: SharePersister,
     ) -> None:
         self._threads = GroupThreads(ports.loop)
         self.memory = memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
@@ -53,7 +55,7 @@ class GroupHost(GroupCoordinators):
             elsewhere=self._threads.run,
             on_note=LimitedLog(log, "groups").info,
         )
-        super().__init__(config.node_id, ports, metadata, kind)
+        super().__init__(config.node_id, ports, metadata, kind, share_persister)
 
     def close(self) -> None:
         """Unload all coordinators, and begin no more work on threads."""
@@ -73,4 +75,6 @@ def group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_length=get("offset.metadata.max.bytes"),
         offsets_retention_ms=get("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_ms=get("offsets.retention.check.interval.ms"),
+        share_max_size=get("group.share.max.size"),
+        share_initialize_retry_interval_ms=get("group.share.initialize.retry.interval.ms"),
     )

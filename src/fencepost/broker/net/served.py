@@ -202,6 +202,8 @@ SERVED: Final = (
     Served(73, "assign_replicas_to_dirs", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
     Served(74, "list_config_resources", "0-1", asks=(DESCRIBE_CLUSTER_CONFIGS,)),
     Served(75, "describe_topic_partitions", "0", asks=(DESCRIBE_TOPIC,)),
+    Served(76, "share_groups", "1", asks=(READ_GROUP, DESCRIBE_TOPIC)),
+    Served(77, "share_groups", "1", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
     Served(78, "share_consumers", "1-2", asks=(READ_GROUP, READ_TOPIC)),
     Served(79, "share_consumers", "1-2", asks=(READ_GROUP, READ_TOPIC)),
     Served(80, "add_raft_voter", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
@@ -212,6 +214,9 @@ SERVED: Final = (
     Served(85, "share_group_state", "0-1", asks=(CLUSTER_ACTION,)),
     Served(86, "share_group_state", "0", asks=(CLUSTER_ACTION,)),
     Served(87, "share_group_state", "0-1", asks=(CLUSTER_ACTION,)),
+    Served(90, "share_groups", "0-1", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
+    Served(91, "share_groups", "0", asks=(READ_GROUP, READ_TOPIC)),
+    Served(92, "share_groups", "0", asks=(DELETE_GROUP, READ_TOPIC)),
     Served(94, "unregister_controller", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
 )
 

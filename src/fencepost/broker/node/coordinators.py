@@ -9,6 +9,7 @@ from __future__ import annotations
 from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.shares.end_offsets import LeaderEndOffsets
 from fencepost.broker.shares.share_state_host import (
     ShareStateHost,
     ShareStateLink,
@@ -46,7 +47,18 @@ class Coordinators:
     ) -> None:
         config, ports = core.config, core.ports
         self._core = core
-        self.groups = GroupHost(config, ports, core.metadata, cold_reads, decompression)
+        self.share_states = ShareStateHost(config, ports, core.metadata, cold_reads, decompression)
+        self.share_persister = share_state_client(
+            config,
+            ports,
+            core.metadata,
+            ShareStateLink(channel, ports, self.share_states),
+            lambda: topic_creation.create([SHARE_STATE_TOPIC]),
+        )
+        self.end_offsets = LeaderEndOffsets(config.node_id, replicas, channel, lambda: core.image)
+        self.groups = GroupHost(
+            config, ports, core.metadata, cold_reads, decompression, self.share_persister
+        )
         self.markers = MarkerWriter(
             ports,
             ports.scheduler.lane(),
@@ -64,14 +76,6 @@ class Coordinators:
             producer_ids,
             channel,
             self.markers.write,
-        )
-        self.share_states = ShareStateHost(config, ports, core.metadata, cold_reads, decompression)
-        self.share_persister = share_state_client(
-            config,
-            ports,
-            core.metadata,
-            ShareStateLink(channel, ports, self.share_states),
-            lambda: topic_creation.create([SHARE_STATE_TOPIC]),
         )
         self.commits = TransactionalCommits(ports, self.groups, writes, lambda: core.image)
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fencepost.broker.storage.cold_reads import ColdReads
     from fencepost.broker.storage.decompression import Decompression
     from fencepost.runtime.delayed_fetches import FetchHost
+    from fencepost.runtime.end_offsets import EndOffsets
     from fencepost.runtime.groups import GroupCoordinators
     from fencepost.runtime.log_dir_moves import LogDirMoves
     from fencepost.runtime.markers import MarkerWriter
@@ -264,6 +265,11 @@ class LateParts:
     def share_persister(self) -> SharePersister:
         """Asks the coordinators of share partitions, here or on other brokers."""
         return self.coordinators.share_persister
+
+    @late
+    def end_offsets(self) -> EndOffsets:
+        """Asks leaders where partitions end."""
+        return self.coordinators.end_offsets
 
     @late
     def markers(self) -> MarkerWriter:

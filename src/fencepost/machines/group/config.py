@@ -27,3 +27,5 @@ class GroupConfig(Struct, frozen=True):
     offset_metadata_max_length: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 7 * 24 * 60 * 60_000  # offsets.retention.minutes
     offsets_retention_check_ms: int = 600_000  # offsets.retention.check.interval.ms
+    share_max_size: int = 200  # group.share.max.size
+    share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms
