@@ -188,6 +188,7 @@ class LateParts:
             self.fetch_serving,
             self.log_reads,
             self.share_persister,
+            self.channel,
         )
 
     @late
