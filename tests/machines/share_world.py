@@ -89,8 +89,8 @@ class ShareWorld:
                     self.writes.append(effect)
                 case SendDeadLetters(letters=letters):
                     self.letters += letters
-                case Reply(token=token, value=value):
-                    self.replies.append((token, value))
+                case Reply(token=token, value=result):
+                    self.replies.append((token, result.error))
                 case SetTimer(name=name, deadline_ms=deadline_ms):
                     assert name == LOCKS_TIMER
                     self.timer_ms = deadline_ms

@@ -32,6 +32,7 @@ from fencepost.machines.share.inputs import (
     LOCKS_TIMER,
     Acknowledge,
     AcknowledgedBatch,
+    AcknowledgeResult,
     Acquire,
     Acquired,
     DeadLettersDone,
@@ -383,12 +384,12 @@ class SharePartitions:
         key: SharePartitionKey,
         member_id: str,
         batches: Iterable[AcknowledgedBatch],
-        done: Callable[[ErrorCode], None],
+        done: Callable[[AcknowledgeResult], None],
     ) -> None:
         """A member says what became of records; `done` is called with what came of that."""
         share = self._all.get(key)
         if share is None or share.machine is None:
-            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            done(AcknowledgeResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             return
         share.feed(Acknowledge(member_id, list(batches), done))
 
@@ -396,14 +397,14 @@ class SharePartitions:
         self,
         key: SharePartitionKey,
         member_id: str,
-        done: Callable[[ErrorCode], None] | None = None,
+        done: Callable[[AcknowledgeResult], None] | None = None,
     ) -> None:
         """The member's session has ended: it gives back what it holds."""
         share = self._all.get(key)
         if share is not None and share.machine is not None:
             share.feed(Release(member_id, done))
         elif done is not None:
-            done(ErrorCode.NONE)
+            done(AcknowledgeResult(ErrorCode.NONE))
 
     def leave_group(self, group_id: str) -> None:
         """No member of the group has a session here any more."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fencepost.machines.share.inputs import AcknowledgeResult
 from fencepost.machines.share.sessions import ShareSession, ShareSessions
 from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.runtime.share_partitions import SharePartitions
-from fencepost.wire.errors import ErrorCode
 
 
 class ShareSessionHost:
@@ -43,7 +43,7 @@ class ShareSessionHost:
         group_id, member_id = session.key
         left = len(session.partitions)
 
-        def released(error: ErrorCode) -> None:
+        def released(result: AcknowledgeResult) -> None:
             nonlocal left
             left -= 1
             if not left and done is not None:

@@ -316,7 +316,6 @@ def test_the_first_fetch_has_no_acknowledgements_and_only_a_fetch_opens(
     ("batches", "version", "error"),
     [
         ([(0, 0, [ACCEPT])], 2, 0),
-        ([], 2, 0),
         ([(1, 0, [ACCEPT])], 2, 42),
         ([(0, 0, [])], 2, 42),
         ([(0, 2, [ACCEPT, ACCEPT])], 2, 42),

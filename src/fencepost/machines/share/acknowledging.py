@@ -14,12 +14,25 @@ refuses all of them. In this order (groups of KIP-932, as Kafka 4.4 answers):
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from fencepost.machines.share.in_flight import Run
 from fencepost.machines.share.inputs import Acknowledge, AcknowledgedBatch, OffsetRange
 from fencepost.machines.share.part import ShareState, WriteUnderWay
 from fencepost.machines.share.records import AcknowledgeType, DeadLetterCause, RecordState
 from fencepost.wire.errors import ErrorCode
+
+NOT_FOUND: Final = "Batch record not found. The request batch offsets are not found in the cache."
+FIRST_PAST_END: Final = (
+    "Batch record not found. The first offset in request is past acquired records."
+)
+LAST_PAST_END: Final = (
+    "Batch record not found. The last offset in request is past acquired records."
+)
+NOT_ACQUIRED: Final = "The offset cannot be acknowledged. The offset is not acquired."
+OTHERS_BATCH: Final = "Member is not the owner of batch record"
+OTHERS_OFFSET: Final = "Member is not the owner of offset"
+RENEWAL_OFF: Final = "Renewing acquisition locks is not enabled for the group."
 
 Change = tuple[OffsetRange, AcknowledgeType]
 
@@ -31,32 +44,39 @@ def acknowledge(state: ShareState, said: Acknowledge, now_ms: int) -> None:
     for batch in said.batches:
         if batch.last < state.in_flight.start_offset:
             continue
-        error = _refusal(state, said.member_id, batch, end)
-        if error is not ErrorCode.NONE:
-            state.reply(said.token, error)
+        refusal = _refusal(state, said.member_id, batch, end)
+        if refusal is not None:
+            state.reply(said.token, *refusal)
             return
         changes += _by_type(batch, state.in_flight.start_offset)
         end = max(end, batch.last)
     _carry_out(state, said, changes, now_ms)
 
 
-def _refusal(state: ShareState, member_id: str, batch: AcknowledgedBatch, end: int) -> ErrorCode:
-    """Why the batch cannot be taken; NONE if it can. `end` is the last offset of those before."""
+def _refusal(
+    state: ShareState, member_id: str, batch: AcknowledgedBatch, end: int
+) -> tuple[ErrorCode, str] | None:
+    """Why the batch cannot be taken, with Kafka's text; None if it can. `end` is the last offset of
+    those before."""
     in_flight = state.in_flight
     if not len(in_flight):
-        return ErrorCode.INVALID_RECORD_STATE
+        return ErrorCode.INVALID_RECORD_STATE, NOT_FOUND
+    if batch.first > in_flight.end_offset:
+        return ErrorCode.INVALID_REQUEST, FIRST_PAST_END
     if batch.last > in_flight.end_offset:
-        return ErrorCode.INVALID_REQUEST
+        return ErrorCode.INVALID_REQUEST, LAST_PAST_END
     first = max(batch.first, in_flight.start_offset)
     if first <= end:
-        return ErrorCode.INVALID_RECORD_STATE
+        return ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED
     for run in in_flight.covering(first, batch.last):
-        is_held = run.state is RecordState.ACQUIRED and run.before is None
-        if not is_held or run.member_id != member_id:
-            return ErrorCode.INVALID_RECORD_STATE
+        if run.state is not RecordState.ACQUIRED or run.before is not None:
+            return ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED
+        if run.member_id != member_id:
+            text = OTHERS_BATCH if run.size == run.batch_records else OTHERS_OFFSET
+            return ErrorCode.INVALID_RECORD_STATE, text
     if not state.limits.renew_acknowledge_enable and AcknowledgeType.RENEW in batch.types:
-        return ErrorCode.INVALID_RECORD_STATE
-    return ErrorCode.NONE
+        return ErrorCode.INVALID_RECORD_STATE, RENEWAL_OFF
+    return None
 
 
 def _by_type(batch: AcknowledgedBatch, start_offset: int) -> Iterator[Change]:

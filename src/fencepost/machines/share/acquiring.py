@@ -10,7 +10,8 @@ Rules, in order (KIP-932, KIP-1206):
    smaller and smaller pieces, a single record on its last delivery.
 4. Then records behind the end, as many as the limit of locks leaves room for.
 5. `max_records` is a hard limit, or it is passed up to the end of the record batch that reaches it.
-   New records are acquired in pieces of about `batch_size`, which end where record batches end.
+   New records are acquired in pieces of about `batch_size`, which end where record batches end; in
+   one piece where the hard limit cuts them.
 """
 
 from __future__ import annotations
@@ -128,12 +129,15 @@ class Acquiring:
         most = min(self._left, room)
         if first > last or most <= 0:
             return
-        last = min(last, self._end_of(first, most))
+        end = self._end_of(first, most)
+        is_cut = wanted.is_record_limit and end < last
+        last = min(last, end)
+        batch_size = last - first + 1 if is_cut else max(wanted.batch_size, 1)
         for part, is_aborted in self._split(first, last):
             if is_aborted:
                 self._append(part.first, part.last, ARCHIVED)
                 continue
-            for piece in self._pieces(part, max(wanted.batch_size, 1)):
+            for piece in self._pieces(part, batch_size):
                 run = self._append(piece.first, piece.last, ACQUIRED)
                 run.delivery_count = 1
                 self._lock(run)

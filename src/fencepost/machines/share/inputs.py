@@ -63,8 +63,16 @@ class AcknowledgedBatch(NamedTuple):
     types: Sequence[int]
 
 
+class AcknowledgeResult(NamedTuple):
+    """The answer to `Acknowledge` and `Release`."""
+
+    error: ErrorCode
+    message: str | None = None
+    """What is wrong, for the client."""
+
+
 class Acknowledge(Struct, frozen=True):
-    """A member says what became of records it has acquired. Answered with an `ErrorCode`."""
+    """A member says what became of records it has acquired. Answered `AcknowledgeResult`."""
 
     member_id: str
     batches: Sequence[AcknowledgedBatch]

@@ -25,6 +25,7 @@ from fencepost.machines.effects import Reply, SetTimer
 from fencepost.machines.share.in_flight import InFlight, Run
 from fencepost.machines.share.inputs import (
     LOCKS_TIMER,
+    AcknowledgeResult,
     LetterRange,
     MayAcquire,
     OffsetRange,
@@ -80,10 +81,10 @@ class ShareState:
         self._last_ticket = 0
         self._armed_ms: int | None = None
 
-    def reply(self, token: Any, error: ErrorCode) -> None:
+    def reply(self, token: Any, error: ErrorCode, message: str | None = None) -> None:
         """Answer the request with that token, if one waits."""
         if token is not None:
-            self.effects.append(Reply(token, error))
+            self.effects.append(Reply(token, AcknowledgeResult(error, message)))
 
     def give_up(self, run: Run) -> RecordState:
         """The state of records that are not to be delivered again."""

@@ -2,13 +2,14 @@
 
 After the checks of `share_checks` the session is looked for: epoch 0 is 123, since only a fetch
 opens one, -1 closes it: then the acknowledgements are taken, what the member still holds becomes
-available, and the answer follows when both are stored. Every partition of the request has a row.
+available, and the answer follows when both are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fencepost.machines.share.inputs import AcknowledgeResult
 from fencepost.machines.share.sessions import (
     CLOSING_EPOCH,
     OPENING_EPOCH,
@@ -47,7 +48,7 @@ def share_acknowledge(
 
     def answer() -> None:
         if not context.answered:
-            context.reply(_response(parts, context, request, acknowledgements.errors.items()))
+            context.reply(_response(parts, context, request, acknowledgements.results.items()))
 
     def end_or_answer() -> None:
         if request.share_session_epoch == CLOSING_EPOCH:
@@ -70,7 +71,7 @@ def _response(
     parts: ShareParts,
     context: RequestContext,
     request: ShareAcknowledgeRequest,
-    errors: Iterable[tuple[TopicPartition, ErrorCode]],
+    results: Iterable[tuple[TopicPartition, AcknowledgeResult]],
 ) -> ShareAcknowledgeResponse:
     settings = parts.sessions.partitions.settings_of(request.group_id or "")
     response = ShareAcknowledgeResponse(
@@ -78,11 +79,11 @@ def _response(
     )
     leaders = Leaders(parts, context)
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
-    for partition, error in errors:
+    for partition, (error, message) in results:
         topic_id, index = partition
         if topic_id not in topics:
             topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id)
-        row = PartitionData(partition_index=index, error_code=int(error))
+        row = PartitionData(partition_index=index, error_code=int(error), error_message=message)
         leaders.name_leader(row.current_leader, partition, error)
         topics[topic_id].partitions.append(row)
     response.responses = list(topics.values())

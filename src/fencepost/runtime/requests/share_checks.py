@@ -6,7 +6,7 @@ Checks of a request, in this order: share groups are not offered (`share.version
 Acknowledgements of one partition, in this order: batches that are not valid (see `batches_of`): 42;
 an id that no topic has: 100; no right to read the topic: 29; no such partition: 3; led elsewhere: 6
 or 74, with the leader; nothing was acquired of the partition here: 3; what the share partition says
-(`machines.share.acknowledging`). A partition without batches is answered 0 if it is here.
+(`machines.share.acknowledging`). A partition without batches, and without error, is not answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from fencepost.machines.share.inputs import AcknowledgedBatch
+from fencepost.machines.share.inputs import AcknowledgedBatch, AcknowledgeResult
 from fencepost.machines.share.records import AcknowledgeType
 from fencepost.machines.share.sessions import TopicPartition
 from fencepost.machines.share.state_batch import SharePartitionKey
@@ -117,8 +117,8 @@ class Acknowledgements:
     """Those of one request, until all partitions have answered."""
 
     def __init__(self, parts: ShareParts, context: RequestContext, request: Any) -> None:
-        self.errors: dict[TopicPartition, ErrorCode] = {}
-        """What came of them, by partition, in the order of the request."""
+        self.results: dict[TopicPartition, AcknowledgeResult] = {}
+        """What came of them, by partition."""
         self._parts = parts
         self._context = context
         self._group_id: str = request.group_id
@@ -133,7 +133,6 @@ class Acknowledgements:
         self._left = 1
         for partition, ranges in named:
             self._left += 1
-            self.errors[partition] = ErrorCode.NONE
             self._take(partition, ranges, find)
         self._answered()
 
@@ -150,20 +149,20 @@ class Acknowledgements:
         ranges: Sequence[RangeOfRequest],
         find: Callable[[Uuid, int], HostedPartition | ErrorCode],
     ) -> None:
-        def answered(error: ErrorCode) -> None:
-            self.errors[partition] = error
+        def answered(result: AcknowledgeResult) -> None:
+            self.results[partition] = result
             self._answered()
 
         version = self._context.api_version
         batches = batches_of(ranges, version, is_renewal=self._is_renewal)
         if batches is None:
-            answered(ErrorCode.INVALID_REQUEST)
+            answered(AcknowledgeResult(ErrorCode.INVALID_REQUEST))
             return
         hosted = find(*partition)
         if isinstance(hosted, ErrorCode):
-            answered(hosted)
+            answered(AcknowledgeResult(hosted))
         elif not batches:
-            answered(ErrorCode.NONE)
+            self._answered()
         else:
             key = SharePartitionKey(self._group_id, *partition)
             share_partitions = self._parts.sessions.partitions

@@ -2,7 +2,7 @@
 
 After the checks of `share_checks`: a request that renews locks (KIP-1222) has no wait, bytes or
 records to fetch, else 42; the session (`machines.share.sessions`), where one too many is told after
-`max_wait_ms`; then acknowledgements are taken, and records are looked for at the same time, or not
+`max_wait_ms`; an acquire mode that does not exist: -1; then acknowledgements are taken, and records are looked for at the same time, or not
 at all if the session closes or locks are renewed. The answer leaves when both are through. It has
 rows for partitions with records, with an error, and for those of the request whose acknowledgements
 were taken.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fencepost.machines.share.inputs import AcknowledgeResult
 from fencepost.machines.share.sessions import (
     CLOSING_EPOCH,
     OPENING_EPOCH,
@@ -39,6 +40,8 @@ from fencepost.wire.api.share_fetch import (
 )
 from fencepost.wire.errors import ErrorCode
 
+ACQUIRE_MODE_FROM = 2
+BATCH_OPTIMIZED_MODE = 0
 RECORD_LIMIT_MODE = 1
 """`share_acquire_mode`: no more than `max_records` (KIP-1206)."""
 
@@ -58,6 +61,8 @@ def share_fetch(
     if session is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
         _refuse_later(parts, context, request.max_wait_ms)
         return None
+    if not isinstance(session, ErrorCode) and _has_unknown_mode(context, request):
+        session = ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(session, ErrorCode):
         return ShareFetchResponse(error_code=int(session))
     _ShareFetchAnswer(parts, context, request, session).begin(max_bytes)
@@ -69,6 +74,11 @@ def _renewal_refusal(context: RequestContext, request: ShareFetchRequest) -> Err
         return ErrorCode.NONE
     fetches = request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms
     return ErrorCode.INVALID_REQUEST if any(fetches) else ErrorCode.NONE
+
+
+def _has_unknown_mode(context: RequestContext, request: ShareFetchRequest) -> bool:
+    modes = (BATCH_OPTIMIZED_MODE, RECORD_LIMIT_MODE)
+    return context.api_version >= ACQUIRE_MODE_FROM and request.share_acquire_mode not in modes
 
 
 def _session(
@@ -190,7 +200,7 @@ class _ShareFetchAnswer:
         response = ShareFetchResponse(acquisition_lock_timeout_ms=settings.record_lock_duration_ms)
         leaders = Leaders(self._parts, self._context)
         topics: dict[object, ShareFetchableTopicResponse] = {}
-        for partition in dict.fromkeys((*self._acknowledgements.errors, *self._fetched)):
+        for partition in dict.fromkeys((*self._acknowledgements.results, *self._fetched)):
             topic_id, _ = partition
             if topic_id not in topics:
                 topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id)
@@ -200,10 +210,11 @@ class _ShareFetchAnswer:
         return response
 
     def _row(self, partition: TopicPartition, leaders: Leaders) -> PartitionData:
-        acknowledge_error = self._acknowledgements.errors.get(partition, ErrorCode.NONE)
+        result = self._acknowledgements.results.get(partition, AcknowledgeResult(ErrorCode.NONE))
         row = PartitionData(
             partition_index=partition[1],
-            acknowledge_error_code=int(acknowledge_error),
+            acknowledge_error_code=int(result.error),
+            acknowledge_error_message=result.message,
             records=(),
         )
         fetched = self._fetched.get(partition)
@@ -214,6 +225,6 @@ class _ShareFetchAnswer:
                 AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                 for first, last, count in fetched.acquired
             ]
-        leaders.name_leader(row.current_leader, partition, acknowledge_error)
+        leaders.name_leader(row.current_leader, partition, result.error)
         leaders.name_leader(row.current_leader, partition, row.error_code)
         return row
