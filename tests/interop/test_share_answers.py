@@ -228,3 +228,137 @@ def acquire(member: Member, **fields: Any) -> list[tuple[int, int, int]]:
         return [one for row in rows for one in row[2]] if isinstance(rows, list) else []
 
     return eventually(some)
+
+
+NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
+OTHERS = "Member is not the owner of batch record"
+PAST_LAST = "Batch record not found. The last offset in request is past acquired records."
+PAST_FIRST = "Batch record not found. The first offset in request is past acquired records."
+RENEWAL_OFF = "Renewing acquisition locks is not enabled for the group."
+NOTHING = dict.fromkeys(("max_wait_ms", "min_bytes", "max_bytes", "max_records"), 0)
+
+ACKNOWLEDGED: list[tuple[list[tuple[int, int, list[int]]], dict[str, Any], Any]] = [
+    ([(1, 0, [ACCEPT])], {}, ([42], [])),
+    ([(0, 0, [])], {}, ([42], [])),
+    ([(0, 3, [ACCEPT, ACCEPT])], {}, ([42], [])),
+    ([(0, 0, [5])], {}, ([42], [])),
+    ([(0, 0, [-1])], {}, ([42], [])),
+    ([(0, 0, [RENEW])], {}, ([42], [])),
+    ([(0, 0, [RENEW])], {"version": 1}, ([42], [])),
+    ([(2, 3, [ACCEPT]), (0, 1, [ACCEPT])], {}, ([42], [])),
+    ([(0, 1, [ACCEPT]), (1, 2, [ACCEPT])], {}, ([121], [NOT_ACQUIRED])),
+    ([(0, 99, [ACCEPT])], {}, ([42], [PAST_LAST])),
+    ([(90, 99, [ACCEPT])], {}, ([42], [PAST_FIRST])),
+    ([(4, 5, [ACCEPT])], {}, ([121], [OTHERS])),
+    ([(0, 0, [ACCEPT]), (4, 5, [ACCEPT])], {}, ([121], [OTHERS])),
+    ([], {}, ([], [])),
+    ([(0, 0, [ACCEPT])], {}, ([0], [])),
+    ([(0, 0, [ACCEPT])], {}, ([0], [])),  # in front of the start offset
+    ([(0, 1, [ACCEPT])], {}, ([0], [])),
+    ([(2, 2, [RELEASE])], {}, ([0], [])),
+    ([(2, 2, [RELEASE])], {}, ([121], [NOT_ACQUIRED])),
+    ([(3, 3, [REJECT])], {}, ([0], [])),
+    ([(0, 0, [ACCEPT])], {"share_session_epoch": 0}, (123, [])),
+    ([(0, 0, [ACCEPT])], {"share_session_epoch": 77}, (123, [])),
+    ([(0, 0, [ACCEPT])], {"group_id": None}, (42, [])),
+    ([(0, 0, [ACCEPT])], {"group_id": ""}, (122, [])),
+    ([(0, 0, [ACCEPT])], {"member_id": ""}, (42, [])),
+    ([(0, 0, [ACCEPT])], {"member_id": None}, (42, [])),
+    ([(0, 0, [ACCEPT])], {"member_id": "x" * 37}, (42, [])),
+    ([(0, 0, [ACCEPT])], {"member_id": "z"}, (122, [])),
+    ([(0, 0, [ACCEPT])], {"member_id": "z", "share_session_epoch": -1}, (122, [])),
+]
+"""Of member a, which has 0-3; member b has 4-7, one batch each: what a says, and the answer."""
+
+FETCHED: list[tuple[str, list[tuple[int, int, list[int]]], dict[str, Any], Any]] = [
+    ("a", [], {}, ([(0, 0, [(2, 2, 2)])], [])),
+    ("a", [(9, 0, [ACCEPT])], {}, ([(0, 42, [])], [])),
+    ("a", [(99, 99, [ACCEPT])], {}, ([(0, 42, [])], [PAST_FIRST])),
+    ("a", [(2, 2, [ACCEPT])], {}, ([(0, 0, [])], [])),
+    ("b", [(4, 4, [RENEW])], {"is_renew_ack": True, **NOTHING}, ([(0, 0, [])], [])),
+    ("b", [(4, 4, [RENEW])], {"is_renew_ack": True}, (42, [])),
+    ("b", [(4, 4, [RENEW])], {}, ([(0, 42, [])], [])),
+    ("b", [(4, 4, [ACCEPT])], {"share_session_epoch": 0}, (42, [])),
+    ("b", [], {"share_session_epoch": 99}, (123, [])),
+    ("b", [], {"group_id": None}, (42, [])),
+    ("b", [], {"group_id": ""}, (122, [])),
+    ("b", [], {"member_id": ""}, (42, [])),
+    ("b", [], {"member_id": "z"}, (122, [])),
+    ("b", [], {"max_records": 0}, ([], [])),
+    ("b", [], {"max_bytes": 0}, ([], [])),
+    ("b", [(4, 4, [ACCEPT])], {"share_session_epoch": -1}, ([(0, 0, [])], [])),
+    ("b", [], {"share_session_epoch": 5}, (122, [])),
+    ("a", [], {"max_wait_ms": 5_000}, ([(0, 0, [(5, 7, 2)])], [])),
+    ("a", [], {"share_acquire_mode": 7}, (-1, [])),
+    ("a", [], {}, (123, [])),  # the request that failed counts in the session
+]
+"""Behind `ACKNOWLEDGED`, in order: the member, its acknowledgements, fields, and the answer."""
+
+
+def test_what_two_members_are_answered(servers: str) -> None:
+    scene = Scene(servers)
+    members = {name: scene.member(name) for name in "ab"}
+    scene.produce(4)
+    scene.produce(4)
+    assert acquire(members["a"], max_records=1) == [(0, 3, 1)]
+    assert acquire(members["b"], max_records=1) == [(4, 7, 1)]
+    for batches, fields, expected in ACKNOWLEDGED:
+        rows, _, texts = members["a"].acknowledge(*batches, **fields)
+        assert (rows, texts) == expected, (batches, fields)
+    for name, batches, fields, expected in FETCHED:
+        rows, _, texts = members[name].fetch(*batches, **fields)
+        assert (rows, texts) == expected, (name, batches, fields)
+
+
+def test_pieces_and_isolation_of_what_was_delivered_often(servers: str) -> None:
+    scene = Scene(servers, **{"share.delivery.count.limit": "3"})
+    a = scene.member("a")
+    for _ in range(4):
+        scene.produce(10)
+    for count in (1, 2):
+        pieces = acquire(a, batch_size=10, max_wait_ms=1_000)
+        assert pieces == [(first, first + 9, count) for first in (0, 10, 20, 30)]
+        assert a.acknowledge((0, 39, [RELEASE]))[0] == [0]
+    for offset in range(3):
+        assert acquire(a) == [(offset, offset, 3)]
+
+
+def test_record_limit_mode(servers: str) -> None:
+    scene = Scene(servers)
+    a = scene.member("a")
+    for _ in range(4):
+        scene.produce(10)
+    exact = {"share_acquire_mode": 1}
+    assert acquire(a, batch_size=10, max_records=25, **exact) == [(0, 24, 1)]
+    assert acquire(a, batch_size=4, max_records=15, **exact) == [(25, 29, 1), (30, 39, 1)]
+
+
+def test_the_limit_of_locks(servers: str) -> None:
+    scene = Scene(servers, **{"share.partition.max.record.locks": "100"})
+    a, b = scene.member("a"), scene.member("b")
+    for _ in range(14):
+        scene.produce(10)
+    assert acquire(a, max_records=95, share_acquire_mode=1) == [(0, 94, 1)]
+    assert acquire(a, max_records=95) == [(95, 99, 1)]
+    assert a.fetch()[0] == []
+    assert a.acknowledge((50, 54, [RELEASE]))[0] == [0]
+    assert acquire(b) == [(50, 54, 2)]
+    assert a.acknowledge((0, 9, [ACCEPT]))[0] == [0]
+    assert acquire(b) == [(100, 109, 1)]
+
+
+def test_locks_that_run_out_and_renewal_that_is_off(servers: str) -> None:
+    scene = Scene(
+        servers,
+        **{"share.renew.acknowledge.enable": "false", "share.record.lock.duration.ms": "1000"},
+    )
+    a, b = scene.member("a"), scene.member("b")
+    scene.produce(10)
+    assert acquire(a, max_records=3, share_acquire_mode=1) == [(0, 2, 1)]
+    refused = a.acknowledge((0, 0, [RENEW]), is_renew_ack=True)
+    assert (refused[0], refused[2]) == ([121], [RENEWAL_OFF])
+    found = acquire(b, max_records=3, share_acquire_mode=1)
+    while found[0][2] == 1:  # those behind come first, until the lock of a has run out
+        found = acquire(b, max_records=3, share_acquire_mode=1, max_wait_ms=3_000)
+    assert found[0][0] == 0
+    assert a.acknowledge((0, 0, [ACCEPT]))[0] == [121]

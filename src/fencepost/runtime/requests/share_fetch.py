@@ -2,10 +2,10 @@
 
 After the checks of `share_checks`: a request that renews locks (KIP-1222) has no wait, bytes or
 records to fetch, else 42; the session (`machines.share.sessions`), where one too many is told after
-`max_wait_ms`; an acquire mode that does not exist: -1; then acknowledgements are taken, and records are looked for at the same time, or not
-at all if the session closes or locks are renewed. The answer leaves when both are through. It has
-rows for partitions with records, with an error, and for those of the request whose acknowledgements
-were taken.
+`max_wait_ms`; an acquire mode that does not exist: -1. Then acknowledgements are taken, and records
+are looked for at the same time, or not at all if the session closes or locks are renewed. The
+answer leaves when both are through. It has rows for partitions with records, with an error, and for
+those of the request whose acknowledgements were taken.
 """
 
 from __future__ import annotations
