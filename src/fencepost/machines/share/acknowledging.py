@@ -95,8 +95,9 @@ def _by_type(batch: AcknowledgedBatch, start_offset: int) -> Iterator[Change]:
 
 def _carry_out(state: ShareState, said: Acknowledge, changes: list[Change], now_ms: int) -> None:
     in_flight, written = state.in_flight, []
+    in_flight.cut_all([offsets for offsets, _ in changes])
     for (first, last), kind in changes:
-        for run in in_flight.cut(first, last):
+        for run in in_flight.covering(first, last):
             if kind is AcknowledgeType.RENEW:
                 run.deadline_ms = now_ms + state.limits.record_lock_duration_ms
                 continue

@@ -20,7 +20,7 @@ to what it was before.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fencepost.machines.share.records import TERMINAL, RecordState
 
@@ -127,6 +127,25 @@ class InFlight:
         self._cut_at(last + 1)
         return self.covering(first, last)
 
+    def cut_all(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Cut the runs where one of the ranges begins or ends; they are in order, and apart. One
+        pass, however many there are."""
+        if not ranges:
+            return
+        begin = max(bisect_right(self._firsts, ranges[0][0]) - 1, 0)
+        end = bisect_right(self._firsts, ranges[-1][1])
+        bounds = [bound for first, last in ranges for bound in (first, last + 1)]
+        place, cut = 0, []
+        for run in self._runs[begin:end]:
+            cut.append(run)
+            last = run.last
+            while place < len(bounds) and bounds[place] <= last:
+                if bounds[place] > cut[-1].first:
+                    cut.append(_split(cut[-1], bounds[place]))
+                place += 1
+        self._runs[begin:end] = cut
+        self._firsts[begin:end] = [run.first for run in cut]
+
     def append(self, run: Run) -> None:
         """Let the run follow at the end."""
         assert run.first == self.end_offset + 1 and run.last >= run.first, "runs have no holes"
@@ -196,16 +215,22 @@ class InFlight:
         run = self._runs[place]
         if not run.first < offset <= run.last:
             return
-        rest = Run(
-            offset,
-            run.last,
-            run.state,
-            run.delivery_count,
-            run.member_id,
-            run.deadline_ms,
-            run.batch_records,
-            run.before,
-        )
-        run.last = offset - 1
+        rest = _split(run, offset)
         self._runs.insert(place + 1, rest)
         self._firsts.insert(place + 1, offset)
+
+
+def _split(run: Run, offset: int) -> Run:
+    """Take the offsets from `offset` on out of the run, into another one."""
+    rest = Run(
+        offset,
+        run.last,
+        run.state,
+        run.delivery_count,
+        run.member_id,
+        run.deadline_ms,
+        run.batch_records,
+        run.before,
+    )
+    run.last = offset - 1
+    return rest

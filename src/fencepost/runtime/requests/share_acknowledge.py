@@ -17,7 +17,7 @@ from fencepost.machines.share.sessions import (
     ShareSessionKey,
     TopicPartition,
 )
-from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.share_checks import Acknowledgements, Leaders, ShareParts, refusal
 from fencepost.wire.api.share_acknowledge import (
     NodeEndpoint,
@@ -31,14 +31,14 @@ from fencepost.wire.errors import ErrorCode
 
 def share_acknowledge(
     context: RequestContext, request: ShareAcknowledgeRequest, *, parts: ShareParts
-) -> ShareAcknowledgeResponse | None:
+) -> Pieces:
     """Take the acknowledgements, and answer when they are stored."""
     error = refusal(parts, context, request)
     session = error or _session(parts, request)
     if isinstance(session, ErrorCode):
         return ShareAcknowledgeResponse(error_code=int(session))
     acknowledgements = Acknowledgements(parts, context, request)
-    acknowledgements.begin(
+    yield from acknowledgements.begin(
         [
             ((topic.topic_id, one.partition_index), one.acknowledgement_batches)
             for topic in request.topics

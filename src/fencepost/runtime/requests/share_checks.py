@@ -11,7 +11,7 @@ or 74, with the leader; nothing was acquired of the partition here: 3; what the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.machines.share.inputs import AcknowledgedBatch, AcknowledgeResult
@@ -127,13 +127,16 @@ class Acknowledgements:
         self._left = 0
         self._done: Callable[[], None] | None = None
 
-    def begin(self, named: Sequence[tuple[TopicPartition, Sequence[RangeOfRequest]]]) -> None:
-        """Take the partitions' acknowledgements."""
+    def begin(
+        self, named: Sequence[tuple[TopicPartition, Sequence[RangeOfRequest]]]
+    ) -> Generator[None, None, None]:
+        """Take the partitions' acknowledgements, one in each piece."""
         find = leader_finder(self._parts, self._context)
         self._left = 1
         for partition, ranges in named:
             self._left += 1
             self._take(partition, ranges, find)
+            yield None
         self._answered()
 
     def when_done(self, done: Callable[[], None]) -> None:

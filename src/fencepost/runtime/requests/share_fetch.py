@@ -10,7 +10,7 @@ those of the request whose acknowledgements were taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from fencepost.machines.share.inputs import AcknowledgeResult
 from fencepost.machines.share.sessions import (
@@ -20,7 +20,7 @@ from fencepost.machines.share.sessions import (
     ShareSessionKey,
     TopicPartition,
 )
-from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.share_checks import (
     RENEWAL_FROM,
     Acknowledgements,
@@ -53,7 +53,7 @@ def share_fetch(
     max_bytes: int,
     *,
     parts: ShareParts,
-) -> ShareFetchResponse | None:
+) -> Pieces:
     """Answer with records, or wait for them. The session belongs to the `connection`; `max_bytes`
     bounds what an answer may have, whatever the client wants."""
     error = refusal(parts, context, request) or _renewal_refusal(context, request)
@@ -65,7 +65,7 @@ def share_fetch(
         session = ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(session, ErrorCode):
         return ShareFetchResponse(error_code=int(session))
-    _ShareFetchAnswer(parts, context, request, session).begin(max_bytes)
+    yield from _ShareFetchAnswer(parts, context, request, session).begin(max_bytes)
     return None
 
 
@@ -139,12 +139,12 @@ class _ShareFetchAnswer:
         self._fetched: dict[TopicPartition, FetchedPartition] = {}
         self._left = 2
 
-    def begin(self, max_bytes: int) -> None:
+    def begin(self, max_bytes: int) -> Generator[None, None, None]:
         """Take acknowledgements, and fetch."""
         request = self._request
         closes = request.share_session_epoch == CLOSING_EPOCH
         is_renewal = self._context.api_version >= RENEWAL_FROM and request.is_renew_ack
-        self._acknowledgements.begin([one for one in _named(request) if one[1]])
+        yield from self._acknowledgements.begin([one for one in _named(request) if one[1]])
         if closes:
             self._acknowledgements.when_done(
                 lambda: self._parts.sessions.end_session(self._session, self._part_done)
