@@ -271,6 +271,13 @@ _RECORDS = (
         "log.message.timestamp.after.max.ms",
     ),
     _define(
+        "errors.deadletterqueue.group.enable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether share groups may write their dead letters to the topic (KIP-1191).",
+    ),
+    _define(
         "compression.type",
         _STRING,
         "producer",
@@ -393,6 +400,7 @@ class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
     compression_type: str
     compression_zstd_level: int
     delete_retention_ms: int
+    errors_deadletterqueue_group_enable: bool
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int

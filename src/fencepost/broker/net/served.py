@@ -204,6 +204,8 @@ SERVED: Final = (
     Served(75, "describe_topic_partitions", "0", asks=(DESCRIBE_TOPIC,)),
     Served(76, "share_groups", "1", asks=(READ_GROUP, DESCRIBE_TOPIC)),
     Served(77, "share_groups", "1", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
+    Served(78, "share_consumers", "1-2", asks=(READ_GROUP, READ_TOPIC)),
+    Served(79, "share_consumers", "1-2", asks=(READ_GROUP, READ_TOPIC)),
     Served(80, "add_raft_voter", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(81, "remove_raft_voter", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),

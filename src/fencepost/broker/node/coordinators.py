@@ -57,7 +57,13 @@ class Coordinators:
         )
         self.end_offsets = LeaderEndOffsets(config.node_id, replicas, channel, lambda: core.image)
         self.groups = GroupHost(
-            config, ports, core.metadata, cold_reads, decompression, self.share_persister
+            config,
+            ports,
+            core.metadata,
+            cold_reads,
+            decompression,
+            self.share_persister,
+            core.settings,
         )
         self.markers = MarkerWriter(
             ports,
