@@ -91,7 +91,7 @@ class ShareStates(CoordinatorWorld):
             for key in keys
         ]
 
-    def write(self, key: SharePartitionKey = KEY, first: int = 0) -> list[Any]:  # type: ignore[override]
+    def write_state(self, key: SharePartitionKey = KEY, first: int = 0) -> list[Any]:
         batch = writing.StateBatch(
             first_offset=first, last_offset=first, delivery_state=2, delivery_count=1
         )
@@ -135,7 +135,7 @@ def test_rows_of_other_coordinators_are_refused() -> None:
         )
         != INDEX
     )
-    assert error_of(world.write(elsewhere)) in (
+    assert error_of(world.write_state(elsewhere)) in (
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     )
@@ -144,17 +144,19 @@ def test_rows_of_other_coordinators_are_refused() -> None:
 def test_a_write_of_a_lost_epoch_ends_and_is_not_in_the_state() -> None:
     """KAFKA-20635: the coordinator's answer does not wait for a commit that never comes."""
     world = begun(ShareStates(followers=1))
-    answers = world.write()
+    answers = world.write_state()
     assert answers == []
     world.follow(2)
     assert error_of(answers) is ErrorCode.NOT_COORDINATOR
-    assert error_of(world.write()) is ErrorCode.NOT_COORDINATOR or not world.runtime.get(INDEX)
+    assert error_of(world.write_state()) is ErrorCode.NOT_COORDINATOR or not world.runtime.get(
+        INDEX
+    )
 
 
 def test_what_is_appended_is_loaded_by_the_next_coordinator() -> None:
     world = begun(ShareStates())
     for first in range(7):
-        world.write(first=first)
+        world.write_state(first=first)
     world.commit()
     before = dict(world.machine_of_states.states)
     world.follow(2)
@@ -167,7 +169,7 @@ def test_what_is_appended_is_loaded_by_the_next_coordinator() -> None:
 def test_the_log_is_pruned_below_the_oldest_snapshot_that_is_needed() -> None:
     world = begun(ShareStates())
     for first in range(3):
-        world.write(first=first)
+        world.write_state(first=first)
     world.commit()
     world.advance(300_000)
     world.commit()
@@ -184,7 +186,7 @@ def test_pruning_that_was_decided_in_a_lost_epoch_deletes_nothing() -> None:
     """KAFKA-20710: another coordinator may have been loaded since."""
     world = begun(ShareStates())
     for first in range(5):
-        world.write(first=first)
+        world.write_state(first=first)
     world.commit()
     start_offset = world.log.start_offset
     world.states._prune(PruneLog(KEY, 1), leader_epoch=0)
@@ -204,7 +206,7 @@ def test_pruning_that_was_decided_in_a_lost_epoch_deletes_nothing() -> None:
 def test_timers_of_a_lost_epoch_do_not_fire() -> None:
     world = begun(ShareStates())
     for first in range(5):
-        world.write(first=first)
+        world.write_state(first=first)
     world.commit()
     world.follow(2)
     world.advance(1_000_000)
