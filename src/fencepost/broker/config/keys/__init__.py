@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.broker.config.keys import (
+    dead_letters,
     group,
     log,
     metrics,
@@ -45,6 +46,7 @@ _AREAS = (
     quorum,
     group,
     share,
+    dead_letters,
     transaction,
     metrics,
     remote,
