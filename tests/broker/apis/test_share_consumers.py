@@ -11,150 +11,25 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import read_records
-from fencepost.machines.share.state_batch import SharePartitionKey
-from fencepost.wire.api.share_acknowledge import (
-    AcknowledgementBatch as Acknowledged,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-)
 from fencepost.wire.api.share_fetch import (
-    AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ForgottenTopic,
-    ShareFetchRequest,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from ...waiting import eventually
 from ..conftest import RunningNode
-from ..topic_requests import batch, make_topic, produce
+from .share_members import STATE_TOPIC, Member, Share
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-
-
-class Share:
-    """A topic with one partition, read by members of one group over connections of their own."""
-
-    def __init__(self, running: RunningNode, group_id: str, *, start_offset: int = 0) -> None:
-        self.running = running
-        self.group_id = group_id
-        with running.connect() as client:
-            self.topic = make_topic(client)
-        self.topic_id = self.topic.topic_id
-        self.initialize(start_offset)
-
-    def initialize(self, start_offset: int, state_epoch: int = 1) -> None:
-        """What a group coordinator does for a member that subscribes to the topic."""
-        key = SharePartitionKey(self.group_id, self.topic_id, 0)
-        answers: list[ErrorCode] = []
-
-        def ask() -> None:
-            self.running.node.broker.late.share_persister.initialize(
-                key,
-                state_epoch=state_epoch,
-                start_offset=start_offset,
-                done=lambda error, message: answers.append(error),
-            )
-
-        self.running.call(ask)
-        eventually(lambda: answers)
-        assert answers == [ErrorCode.NONE]
-
-    def produce(self, *values: bytes) -> None:
-        """All in one batch."""
-        with self.running.connect() as client:
-            assert produce(client, self.topic, batch(*values)).error_code == 0
-
-
-class Member:
-    """One member with a connection and a session."""
-
-    def __init__(self, share: Share, member_id: str) -> None:
-        self.share = share
-        self.member_id = member_id
-        self.client = share.running.connect()
-        self.epoch = 0
-
-    def fetch_request(self, *acknowledged: tuple[int, int, list[int]], **fields: Any) -> Any:
-        batches = [
-            AcknowledgementBatch(first_offset=f, last_offset=n, acknowledge_types=t)
-            for f, n, t in acknowledged
-        ]
-        partition = FetchPartition(partition_index=0, acknowledgement_batches=batches)
-        names = not self.epoch or acknowledged
-        values = {
-            "group_id": self.share.group_id,
-            "member_id": self.member_id,
-            "share_session_epoch": self.epoch,
-            "max_wait_ms": 10_000,
-            "min_bytes": 1,
-            "max_records": 500,
-            "batch_size": 500,
-            "topics": [FetchTopic(topic_id=self.share.topic_id, partitions=[partition])]
-            if names
-            else [],
-        }
-        return ShareFetchRequest(**{**values, **fields})
-
-    def fetch(
-        self, *acknowledged: tuple[int, int, list[int]], version: int = 2, **fields: Any
-    ) -> Any:
-        answer = self.client.ask(self.fetch_request(*acknowledged, **fields), version)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
-
-    def rows(self, *acknowledged: tuple[int, int, list[int]], **fields: Any) -> list[Any]:
-        answer = self.fetch(*acknowledged, **fields)
-        assert answer.error_code == 0, answer
-        return [row for topic in answer.responses for row in topic.partitions]
-
-    def acquire(self, **fields: Any) -> list[tuple[int, int, int]]:
-        return [
-            (one.first_offset, one.last_offset, one.delivery_count)
-            for row in self.rows(**fields)
-            for one in row.acquired_records
-        ]
-
-    def acknowledge(
-        self, *acknowledged: tuple[int, int, list[int]], version: int = 2, **fields: Any
-    ) -> Any:
-        batches = [
-            Acknowledged(first_offset=f, last_offset=n, acknowledge_types=t)
-            for f, n, t in acknowledged
-        ]
-        partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
-        topic = AcknowledgeTopic(topic_id=self.share.topic_id, partitions=[partition])
-        values = {
-            "group_id": self.share.group_id,
-            "member_id": self.member_id,
-            "share_session_epoch": self.epoch,
-            "topics": [topic],
-        }
-        answer = self.client.ask(ShareAcknowledgeRequest(**{**values, **fields}), version)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
-
-    def acknowledged(self, *acknowledged: tuple[int, int, list[int]], **fields: Any) -> int:
-        answer = self.acknowledge(*acknowledged, **fields)
-        assert answer.error_code == 0
-        error: int = answer.responses[0].partitions[0].error_code
-        return error
-
-    def close(self) -> None:
-        self.client.close()
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     """One node whose share coordinators have one replica."""
-    keys = ("replication.factor", "min.isr", "num.partitions")
-    config = {f"share.coordinator.state.topic.{key}": "1" for key in keys}
-    running = RunningNode(tmp_path_factory.mktemp("node") / "data", config)
+    running = RunningNode(tmp_path_factory.mktemp("node") / "data", STATE_TOPIC)
     yield running
     running.close()
 
@@ -195,27 +70,17 @@ def test_records_are_acquired_once_accepted_and_gone(share: Share, members: list
 def test_a_fetch_waits_for_records(share: Share, members: list[Member]) -> None:
     a, b = members
     sent = a.client.send(a.fetch_request(), 2)
-    eventually(lambda: share.running.call(lambda: len(waiting_of(share))))
+    eventually(share.is_waited_for)
     share.produce(b"0")
     correlation, answer = a.client.receive(78, 2)
     assert correlation == sent and answer.responses[0].partitions[0].acquired_records
     assert answer.acquisition_lock_timeout_ms == 30_000
     a.epoch = 1
     sent = b.client.send(b.fetch_request(), 2)
-    eventually(lambda: share.running.call(lambda: len(waiting_of(share))))
+    eventually(share.is_waited_for)
     assert a.acknowledged((0, 0, [RELEASE])) == 0
     correlation, answer = b.client.receive(78, 2)
     assert answer.responses[0].partitions[0].acquired_records[0].delivery_count == 2
-
-
-def waiting_of(share: Share) -> list[Any]:
-    sessions = share.running.node.broker.late.share_sessions
-    return [
-        waiter
-        for one in sessions.partitions._all.values()
-        if one.key.group_id == share.group_id and one.machine is not None
-        for waiter in one.waiters
-    ]
 
 
 def test_a_connection_that_is_gone_releases_what_it_held(
@@ -252,8 +117,7 @@ def test_the_state_outlives_the_share_partition(share: Share, members: list[Memb
     assert a.acquire() == [(0, 3, 1)]
     assert a.acknowledged((1, 1, [ACCEPT])) == 0
     a.close()
-    partitions = share.running.node.broker.late.share_sessions.partitions
-    eventually(lambda: not [key for key in partitions._all if key.group_id == share.group_id])
+    eventually(lambda: share.hosted() is None)
     assert b.acquire() == [(0, 0, 2), (2, 3, 2)]
 
 
