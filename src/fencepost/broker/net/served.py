@@ -205,6 +205,14 @@ SERVED: Final = (
     Served(80, "add_raft_voter", "0-1", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(81, "remove_raft_voter", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(82, "update_raft_voter", "0", listeners=(CONTROLLER,), asks=(CLUSTER_ACTION,)),
+    Served(
+        88,
+        "streams_groups",
+        "0-1",
+        asks=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
+    ),
+    Served(89, "streams_groups", "0-1", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
+    Served(93, "streams_groups", "0", asks=(READ_GROUP,)),
     Served(94, "unregister_controller", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
 )
 

@@ -11,5 +11,6 @@ from typing import Final
 
 from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.group_type import GroupType
+from fencepost.machines.group.streams.groups import StreamsGroups
 
-GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (ClassicGroups,)
+GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (ClassicGroups, StreamsGroups)

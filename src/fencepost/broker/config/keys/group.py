@@ -185,12 +185,12 @@ _CONSUMER = (
         "Largest write buffer that a coordinator keeps for the next write.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "group.coordinator.rebalance.protocols",
         LIST,
         ("classic", "consumer", "streams"),
         each_of("consumer", "classic", "share", "streams", may_be_empty=False),
-        "Group protocols that may be used; here it is the classic one alone.",
+        "Group protocols that may be used; share groups are switched by their feature.",
     ),
     unused("group.coordinator.threads", INT, 4, at_least(1), "Threads of the group coordinator."),
     unused(
@@ -246,7 +246,9 @@ _STREAMS = (
         at_least(1),
         "Most a group may set as session timeout.",
     ),
-    unused("group.streams.max.size", INT, INT_MAX, at_least(1), "Most members of a streams group."),
+    honoured(
+        "group.streams.max.size", INT, INT_MAX, at_least(1), "Most members of a streams group."
+    ),
     unused(
         "group.streams.max.standby.replicas",
         INT,

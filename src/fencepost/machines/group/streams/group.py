@@ -20,7 +20,7 @@ from fencepost.machines.group.memory import group_bytes
 from fencepost.machines.group.offsets import CommittedOffset
 from fencepost.machines.group.rules import GroupRules
 from fencepost.machines.group.shard import Decision
-from fencepost.machines.group.streams import records, timers
+from fencepost.machines.group.streams import timers
 from fencepost.machines.group.streams.configuring import ConfiguredTopology
 from fencepost.machines.group.streams.describe import described_group
 from fencepost.machines.group.streams.member import (
@@ -38,8 +38,14 @@ from fencepost.wire.api.streams_group_describe import DescribedGroup
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.group_streams import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
 )
 
 INITIAL_EPOCH: Final = 1
@@ -160,7 +166,9 @@ class StreamsGroup:
         if self.epoch > target_epoch:
             return StreamsState.ASSIGNING
         nothing = NOTHING_ASSIGNED
-        if all(self.current.get(one, nothing).is_reconciled_to(target_epoch) for one in self.metadata):
+        if all(
+            self.current.get(one, nothing).is_reconciled_to(target_epoch) for one in self.metadata
+        ):
             return StreamsState.STABLE
         return StreamsState.RECONCILING
 
@@ -245,7 +253,7 @@ class StreamsGroup:
             undo_log.pop(self.targets, member_id)
         else:
             undo_log.put(self.targets, member_id, target)
-        self._count(undo_log, ((target or NO_TASKS).count - before.count) * TASK_BYTES)
+        self._count(undo_log, ((target or NO_TASKS).size - before.size) * TASK_BYTES)
 
     def set_topology(self, undo_log: UndoLog, topology: Topology | None) -> None:
         """Record 23."""
@@ -366,14 +374,14 @@ class StreamsGroup:
         group_id = self.group_id
         members = sorted({*self.metadata, *self.current, *self.targets})
         for member_id in members:
-            yield records.CurrentKey(group_id=group_id, member_id=member_id)
+            yield StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
         for member_id in members:
-            yield records.TargetKey(group_id=group_id, member_id=member_id)
-        yield records.TargetEpochKey(group_id=group_id)
+            yield StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+        yield StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)
         for member_id in members:
-            yield records.MemberKey(group_id=group_id, member_id=member_id)
-        yield records.GroupKey(group_id=group_id)
-        yield records.TopologyKey(group_id=group_id)
+            yield StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+        yield StreamsGroupMetadataKey(group_id=group_id)
+        yield StreamsGroupTopologyKey(group_id=group_id)
 
     def timers(self) -> Iterator[TimerName]:
         """Sessions, revocations, and the first assignment."""
@@ -417,6 +425,4 @@ def new_member(member_id: str) -> StreamsMember:
 
 
 def _held_count(current: CurrentAssignment) -> int:
-    return current.assigned.count + current.pending.count
-
-
+    return current.assigned.size + current.pending.size

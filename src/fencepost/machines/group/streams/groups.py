@@ -13,7 +13,7 @@ from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.streams import records, timers
 from fencepost.machines.group.streams.answers import HeartbeatReply
 from fencepost.machines.group.streams.group import StreamsGroup
-from fencepost.machines.group.streams.heartbeat import Heartbeat, find_released, refuse_unknown
+from fencepost.machines.group.streams.heartbeat import Heartbeat, refuse_unknown, static_member
 from fencepost.machines.group.streams.member import LEFT_FOR_NOW, StreamsMember
 from fencepost.machines.group.streams.reconciliation import MemberState, UnknownStateError
 from fencepost.machines.group.streams.refusals import (
@@ -36,11 +36,17 @@ from fencepost.wire.api.streams_group_heartbeat import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.group_streams import (
+    StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
     StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
 
@@ -81,25 +87,25 @@ class StreamsGroups:
 
     def _apply_to(self, group: StreamsGroup, key: Message, value: Message | None) -> None:
         undo_log = self._shard.undo_log
-        if isinstance(key, records.GroupKey):
+        if isinstance(key, StreamsGroupMetadataKey):
             assert value is None or isinstance(value, StreamsGroupMetadataValue)
             undo_log.set_attribute(group, "value", value)
-        elif isinstance(key, records.TargetEpochKey):
+        elif isinstance(key, StreamsGroupTargetAssignmentMetadataKey):
             assert value is None or isinstance(value, StreamsGroupTargetAssignmentMetadataValue)
             undo_log.set_attribute(group, "target_value", value)
-        elif isinstance(key, records.TopologyKey):
+        elif isinstance(key, StreamsGroupTopologyKey):
             assert value is None or isinstance(value, StreamsGroupTopologyValue)
             group.set_topology(undo_log, None if value is None else Topology(value))
-        elif isinstance(key, records.MemberKey):
+        elif isinstance(key, StreamsGroupMemberMetadataKey):
             assert value is None or isinstance(value, StreamsGroupMemberMetadataValue)
             said = None if value is None else records.metadata_of(value)
             group.set_member(undo_log, key.member_id, said)
-        elif isinstance(key, records.TargetKey):
+        elif isinstance(key, StreamsGroupTargetAssignmentMemberKey):
             assert value is None or isinstance(value, StreamsGroupTargetAssignmentMemberValue)
             target = None if value is None else records.target_of(value)
             group.set_target(undo_log, key.member_id, target)
         else:
-            assert isinstance(key, records.CurrentKey), key
+            assert isinstance(key, StreamsGroupCurrentMemberAssignmentKey), key
             assert value is None or isinstance(value, StreamsGroupCurrentMemberAssignmentValue)
             current = None if value is None else records.current_of(value)
             group.set_current(undo_log, key.member_id, current)
@@ -112,7 +118,7 @@ class StreamsGroups:
         for member_id in group.metadata:
             decision.set_timer(timers.session_timer(group.group_id, member_id), timeout_ms)
             member = group.member(member_id)
-            if member is not None and member.current.state is MemberState.UNREVOKED_TASKS:
+            if member is not None and _is_revoking(member):
                 timer = timers.rebalance_timer(group.group_id, member_id)
                 decision.set_timer(timer, max(0, member.metadata.rebalance_timeout_ms))
 
@@ -171,7 +177,7 @@ class StreamsGroups:
         ):
             decision.changes.append(SoftChange(group_id, shutdown_member_id=member_id))
         if instance_id is not None:
-            member = find_released(group, instance_id, member_id)
+            member = static_member(group, instance_id, member_id)
             if request.member_epoch == LEAVES_FOR_NOW:
                 leave_for_now(decision, group, member)
                 return
@@ -214,11 +220,19 @@ class StreamsGroups:
         if what == timers.SESSION:
             decision.notes.append(f"group {group_id}: the session of {member_id} expired")
             remove_member(decision, group, member_id)
-        elif member.current.state is MemberState.UNREVOKED_TASKS:
+        elif _is_revoking(member):
             assert what == timers.REBALANCE, name
-            decision.notes.append(f"group {group_id}: {member_id} did not give up its tasks in time")
+            decision.notes.append(
+                f"group {group_id}: {member_id} did not give up its tasks in time"
+            )
             remove_member(decision, group, member_id)
         return decision
+
+
+def _is_revoking(member: StreamsMember) -> bool:
+    """Whether it has been told to give up tasks. One that left for a while has a session alone."""
+    current = member.current
+    return current.state is MemberState.UNREVOKED_TASKS and current.member_epoch != LEFT_FOR_NOW
 
 
 def remove_member(decision: Decision, group: StreamsGroup, member_id: str) -> None:
@@ -251,3 +265,4 @@ def leave_for_now(decision: Decision, group: StreamsGroup, member: StreamsMember
         pending=NO_HELD_TASKS,
     )
     decision.records.append(records.current_record(group.group_id, member.member_id, left))
+    decision.set_timer(timers.rebalance_timer(group.group_id, member.member_id), None)

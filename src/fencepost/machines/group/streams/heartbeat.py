@@ -22,7 +22,7 @@ the epoch of endpoints can be seen, and is 0 here, too.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
@@ -47,10 +47,9 @@ from fencepost.machines.group.streams.member import (
 )
 from fencepost.machines.group.streams.reconciliation import (
     MemberState,
-    UnknownStateError,
     reconcile,
 )
-from fencepost.machines.group.streams.refusals import JOINS, HeartbeatRefusedError, refuse
+from fencepost.machines.group.streams.refusals import JOINS, refuse
 from fencepost.machines.group.streams.soft_changes import SoftChange
 from fencepost.machines.group.streams.target import (
     DELAYED_INITIALLY,
@@ -61,7 +60,6 @@ from fencepost.machines.group.streams.target import (
 )
 from fencepost.machines.group.streams.tasks import NO_TASKS, TaskId, Tasks, task_set
 from fencepost.machines.group.streams.topology import DuplicateSubtopologyError, Topology
-from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     TaskIds,
@@ -127,13 +125,12 @@ def _find_static(
     member_id = request.member_id
     known_id = group.static_members.get(instance_id)
     if request.member_epoch != JOINS:
-        known = find_released(group, instance_id, member_id)
+        known = static_member(group, instance_id, member_id)
         _check_epoch(known, request)
         return _Found(known)
     if known_id is None:
         return _Found(group.member(member_id) or new_member(member_id))
-    known = group.member(known_id)
-    assert known is not None, f"{instance_id} is {known_id}, who is no member"
+    known = static_member(group, instance_id, known_id)
     if known.current.member_epoch != LEFT_FOR_NOW:
         refuse(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -144,7 +141,7 @@ def _find_static(
     return _Found(StreamsMember(member_id, known.metadata, current), known_id)
 
 
-def find_released(group: StreamsGroup, instance_id: str, member_id: str) -> StreamsMember:
+def static_member(group: StreamsGroup, instance_id: str, member_id: str) -> StreamsMember:
     """The static member with that instance id, if the member is it. HeartbeatRefusedError."""
     known = group.member(group.static_members.get(instance_id, ""))
     if known is None:
@@ -158,7 +155,7 @@ def find_released(group: StreamsGroup, instance_id: str, member_id: str) -> Stre
     return known
 
 
-def refuse_unknown(group: StreamsGroup, member_id: str) -> None:
+def refuse_unknown(group: StreamsGroup, member_id: str) -> NoReturn:
     """There is no such member. HeartbeatRefusedError."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
     refuse(ErrorCode.UNKNOWN_MEMBER_ID, message)
@@ -289,9 +286,7 @@ class Heartbeat:
                 self.decision.set_timer(timer(group_id, old), None)
         if said == self._before.metadata:
             return False
-        self.decision.records.append(
-            records.member_record(group_id, self._request.member_id, said)
-        )
+        self.decision.records.append(records.member_record(group_id, self._request.member_id, said))
         return self._request.instance_id is None or self._before.metadata.needs_new_target(said)
 
     def _reconcile(self, member: StreamsMember, target: Target) -> StreamsMember:
@@ -337,7 +332,7 @@ class Heartbeat:
         known = soft.configured
         if known is not None and group.topology is not None and not soft.is_refresh_due:
             return known, group.metadata_hash
-        metadata_hash = required_topics_hash(topology, image)
+        metadata_hash = group_metadata_hash(image, topology.required_topics)
         is_same = group.topology is not None and metadata_hash == group.metadata_hash
         if known is not None and is_same:
             return known, metadata_hash
@@ -471,12 +466,6 @@ class Heartbeat:
             self.decision.changes.append(SoftChange(self._group.group_id, by_member, **changed))
 
 
-def required_topics_hash(topology: Topology, image: ClusterImage) -> int:
-    """Kafka's hash of those topics of the topology that exist."""
-    existing = [name for name in topology.required_topics if name in image.topics_by_name]
-    return group_metadata_hash(image, existing)
-
-
 def _check_partitions(tasks: TaskIds, task_count: int) -> None:
     for index in tasks.partitions:
         if not 0 <= index < task_count:
@@ -499,6 +488,3 @@ def _offsets_by_task(listed: list[TaskOffset]) -> dict[TaskId, int]:
             )
         offsets[task] = one.offset
     return offsets
-
-
-__all__ = ["Heartbeat", "HeartbeatRefusedError", "UnknownStateError"]

@@ -36,9 +36,7 @@ def refuse(error: ErrorCode, message: str | None = None) -> NoReturn:
 
 def refused(error: HeartbeatRefusedError) -> StreamsGroupHeartbeatResponse:
     """The answer."""
-    return StreamsGroupHeartbeatResponse(
-        error_code=int(error.error), error_message=error.message
-    )
+    return StreamsGroupHeartbeatResponse(error_code=int(error.error), error_message=error.message)
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:

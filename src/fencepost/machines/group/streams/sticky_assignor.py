@@ -6,9 +6,10 @@ A pure function of an immutable spec, which may run on another thread. In order:
   tasks / members, rounded up, and computed again for the others whenever a member is full; then it
   goes to a member that has or had a copy of it, if that is below its quota, and else to the least
   loaded member of the process with the least load (tasks per member);
-* each standby task of a subtopology with state goes to the member that had the task as active, then
-  to one that has or had a copy, while they are below the quota of all tasks, and else to the least
-  loaded process; never to a process that has the task already. What no process can take is left out.
+* each standby task of a subtopology with state goes to the member that had the task as active,
+  then to one that has or had a copy, while they are below the quota of all tasks, and else to the
+  least loaded process; never to a process that has the task already. What no process can take is
+  left out.
 
 Copies are ranked: standby tasks before those that a member only reported offsets of, then by the
 offset, the highest first. Ties are broken by ids here, in Kafka by the order of Java's hash maps.
@@ -137,8 +138,9 @@ class _Assignment:
             self._process_of[one.member_id] = process
             self._had_active.update(dict.fromkeys(one.active, one.member_id))
         self._had_copy = _ranked_copies(members)
-        active, stateful = spec.task_count, sum(
-            one.task_count for one in spec.subtopologies if one.is_stateful
+        active, stateful = (
+            spec.task_count,
+            sum(one.task_count for one in spec.subtopologies if one.is_stateful),
         )
         self._active_quota = _Quota(active, len(members))
         self._quota = _Quota(active + stateful * spec.standby_replicas, len(members))
@@ -261,7 +263,9 @@ class _Assignment:
 
 def _tasks(subtopologies: Iterable[SpecSubtopology]) -> list[TaskId]:
     return [
-        TaskId(one.subtopology_id, index) for one in subtopologies for index in range(one.task_count)
+        TaskId(one.subtopology_id, index)
+        for one in subtopologies
+        for index in range(one.task_count)
     ]
 
 

@@ -31,7 +31,7 @@ class Tasks(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many there are in all roles together."""
         return len(self.active) + len(self.standby) + len(self.warmup)
 
@@ -52,7 +52,7 @@ class HeldTasks(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many there are in all roles together."""
         return len(self.active) + len(self.standby) + len(self.warmup)
 
@@ -91,7 +91,9 @@ class TaskIdsOnWire(Protocol):
 
 def task_set(listed: Iterable[TaskIdsOnWire]) -> frozenset[TaskId]:
     """The tasks of such a list."""
-    return frozenset(TaskId(one.subtopology_id, index) for one in listed for index in one.partitions)
+    return frozenset(
+        TaskId(one.subtopology_id, index) for one in listed for index in one.partitions
+    )
 
 
 def by_subtopology(tasks: Iterable[TaskId]) -> list[tuple[str, list[int]]]:
