@@ -23,7 +23,7 @@ from fencepost.testing.ports import free_ports
 from ..waiting import DEADLINE_S
 from .maven import JarSet
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = "4.4.0"
 CLUSTER_ID = "fencepostInteropTestsQ"
 HOST = "127.0.0.1"
 KAFKA = JarSet(
