@@ -92,8 +92,9 @@ class PromptPorts:
         self.logs[key].finish_flush(job)
         self.driver.persisted(key, job.end_offset)
 
-    def truncate(self, key: Hashable, work: Truncate) -> None:
+    def truncate(self, key: Hashable, work: Truncate) -> int:
         self.logs[key].truncate_to(work.end_offset)
+        return self.logs[key].end_offset
 
     def write_state(self, key: Hashable, state: Any) -> None:
         raise AssertionError("partitions have no state of their own")
