@@ -149,6 +149,7 @@ DENIED: dict[tuple[str, int], set[int]] = {
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
     **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47)},
+    **{(BROKER, key): {30} for key in (88, 89, 93)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},
     **{(BROKER, key): set() for key in (16, 60, 66)},
