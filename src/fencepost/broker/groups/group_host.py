@@ -74,5 +74,8 @@ def group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_length=get("offset.metadata.max.bytes"),
         offsets_retention_ms=get("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_ms=get("offsets.retention.check.interval.ms"),
+        consumer_max_size=get("group.consumer.max.size"),
+        consumer_assignors=tuple(get("group.consumer.assignors")),
+        consumer_regex_refresh_interval_ms=get("group.consumer.regex.refresh.interval.ms"),
         streams_max_size=get("group.streams.max.size"),
     )
