@@ -57,6 +57,7 @@ from fencepost.wire.types import Uuid
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 BROKER_DEFAULT = -1  # partitions and replication factor as the broker's configuration says
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -77,10 +78,10 @@ CONFIG_SOURCES = {
 
 
 def described(resource_type: int, resource_name: str) -> str:
-    """Whose configs they are: a topic's, a broker's, or (of no name) those of all brokers."""
+    """Whose configs they are: a topic's, group's or broker's, or (no name) all brokers'."""
     if resource_type == BROKER_RESOURCE:
         return f"broker {resource_name}" if resource_name else "all brokers"
-    return f"topic {resource_name}"
+    return f"{'group' if resource_type == GROUP_RESOURCE else 'topic'} {resource_name}"
 
 
 class CreatedTopic(NamedTuple):
@@ -238,7 +239,7 @@ def describing_configs(
     resource_name: str,
     names: Iterable[str] | None = None,
 ) -> Conversation[list[ConfigEntry]]:
-    """Effective configs of a topic or broker, by name (None: all of them)."""
+    """Effective configs of a topic, group or broker, by name (None: all of them)."""
     resource = DescribeConfigsResource(
         resource_type=resource_type,
         resource_name=resource_name,
@@ -272,7 +273,7 @@ def altering_configs(
     *,
     validate_only: bool = False,
 ) -> Conversation[None]:
-    """Change some configs of a topic or broker and leave the others (KIP-339)."""
+    """Change some configs of a topic, group or broker and leave the others (KIP-339)."""
     resource = AlterConfigsResource(
         resource_type=resource_type,
         resource_name=resource_name,

@@ -37,7 +37,9 @@ class Coordinators:
     ) -> None:
         config, ports = core.config, core.ports
         self._core = core
-        self.groups = GroupHost(config, ports, core.metadata, cold_reads, decompression)
+        self.groups = GroupHost(
+            config, ports, core.metadata, cold_reads, decompression, core.settings
+        )
         self.markers = MarkerWriter(
             ports,
             ports.scheduler.lane(),

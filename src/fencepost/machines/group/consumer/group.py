@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 Every record of the group has its place, so that records may come in any order: `members` (5),
 `epoch` and `metadata_hash` (3), `target` (7), `target_epoch` (6), `progress` (8), `regexes` (16).
-What is looked up with every heartbeat is kept beside them as sums over members, so that no heartbeat
-of a group at rest goes through its members: who is which instance, how many subscribe to a topic or
-to an expression, how many are in which epoch, how many hold a partition. Sums do not depend on the
+What is looked up with every heartbeat is kept beside them as sums over members, so that none goes
+through the members of a group at rest: who is which instance, how many subscribe to a topic or to
+an expression, how many are in which epoch, how many hold a partition. Sums do not depend on the
 order of records either; while a partition is loaded one may be 2 for a moment where the end has 1.
 
 Invariant: a partition has one holder at most, assigned or pending revocation.

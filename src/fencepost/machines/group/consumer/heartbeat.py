@@ -39,7 +39,7 @@ from fencepost.machines.group.consumer.member import (
 )
 from fencepost.machines.group.consumer.reconciliation import Heard, reconcile
 from fencepost.machines.group.consumer.records import (
-    epoch_record,
+    epoch_records,
     member_record,
     progress_record,
 )
@@ -191,7 +191,7 @@ class Heartbeats:
             decision.changes.append(Note(group.group_id, "is_check_due", False))
         if not is_changed and metadata_hash == group.metadata_hash:
             return group.epoch
-        decision.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        decision.records += epoch_records(group, metadata_hash)
         return group.epoch + 1
 
     def _reconcile(

@@ -10,7 +10,7 @@ from fencepost.machines.group.consumer.joining import (
 )
 from fencepost.machines.group.consumer.member import LEAVES_FOR_A_WHILE, Held
 from fencepost.machines.group.consumer.records import (
-    epoch_record,
+    epoch_records,
     member_tombstones,
     progress_record,
     regex_record,
@@ -68,10 +68,8 @@ def remove_member(shard: Shard, decision: Decision, group: ConsumerGroup, member
     if said.regex and group.regex_users[said.regex] == 1 and said.regex in group.regexes:
         decision.records.append(regex_record(group_id, said.regex, None))
     names = subscribed_names(group, Changed(member_id, said, None))
-    epoch = group.epoch + 1
-    metadata_hash = group_metadata_hash(shard.image, names)
-    decision.records.append(epoch_record(group_id, epoch, metadata_hash))
+    decision.records += epoch_records(group, group_metadata_hash(shard.image, names))
     if group.member_count == 1:
-        decision.records.append(target_epoch_record(group_id, epoch, 0))
+        decision.records.append(target_epoch_record(group_id, group.epoch + 1, 0))
     decision.set_timer(session_timer(group_id, member_id), None)
     decision.set_timer(rebalance_timer(group_id, member_id), None)

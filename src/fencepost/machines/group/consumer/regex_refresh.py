@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from fencepost.machines.coordinator import WorkResult
 from fencepost.machines.group.consumer.group import ConsumerGroup, Note, ResolvedRegex
-from fencepost.machines.group.consumer.records import epoch_record, regex_record
+from fencepost.machines.group.consumer.records import epoch_records, regex_record
 from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.consumer.regexes import (
     InvalidRegexError,
@@ -203,7 +203,6 @@ class RegexRefresh:
     ) -> None:
         if is_changed:
             metadata_hash = group_metadata_hash(self._shard.image, names)
-            epoch = group.epoch + 1
-            decision.records.append(epoch_record(group.group_id, epoch, metadata_hash))
+            decision.records += epoch_records(group, metadata_hash)
             # Should the log take the expressions and not the epoch behind them, the hash tells.
             decision.changes.append(Note(group.group_id, "is_check_due", True))
