@@ -100,6 +100,14 @@ class Side:
             self.topic_ids[name] = found.topic_id
         return self.topic_ids[name]
 
+    def recognise(self, kind: str, value: Any, word: str) -> None:
+        """Observe a value of a kind that a broker or the test has chosen as this word."""
+        self._chosen[kind, value] = word
+
+    def word_for(self, kind: str, value: Any) -> Any:
+        """What stands for such a value in what is observed."""
+        return self._stand_in(kind, value)
+
     def start_history(self) -> None:
         """Forget what the last history kept, and its connection, whose requests have an order."""
         self.values.clear()
