@@ -8,7 +8,7 @@ never what is in one.
 
 What a broker chooses for itself (topic ids, producer ids, member ids, session ids) is compared by
 the order in which it appeared: the first producer id of one side stands for the first of the other.
-The order of topics and partitions in an answer is not compared.
+The order of topics, partitions and members in an answer is not compared.
 
 One kind of difference is not a finding: Apache Kafka answers UNKNOWN_SERVER_ERROR where a value
 made it fail in a way it did not foresee, and Fencepost names the error, or serves the request. What
@@ -45,7 +45,10 @@ SHOWN_CHARS_MAX = 700
 CHOSEN_BY_THE_BROKER = frozenset(
     ("topic_id", "producer_id", "member_id", "session_id", "leader_member_id", "cluster_id")
 )
-ORDERED_BY = ("name", "topic", "topic_id", "index", "partition_index", "partition")
+ORDERED_BY = (
+    *("name", "topic", "topic_name", "topic_id", "index", "partition_index", "partition"),
+    *("group_id", "member_id", "subtopology_id"),
+)
 NOT_COMPARED = frozenset(
     (
         "throttle_time_ms",  # by load

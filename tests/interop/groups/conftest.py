@@ -15,8 +15,8 @@ from .stage import Scene, Transcript, differences, play, warm_up
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    "offsets.topic.num.partitions": "2",
-    "share.coordinator.state.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.min.session.timeout.ms": "100",
@@ -82,7 +82,7 @@ def perform(
     def performed(name: str, scene: Scene) -> None:
         theirs = on_apache(name, scene)
         if request.param == "apache":
-            assert not theirs.failure, f"{name} on Apache Kafka: {theirs.failure}"
+            assert not theirs.failure, f"{name} on Apache Kafka: {theirs.failure}\n{theirs.last()}"
             return
         ours = play(side_of("fencepost"), name, scene)
         found = "\n".join(differences(theirs, ours))

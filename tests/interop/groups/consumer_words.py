@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fencepost.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -38,11 +39,44 @@ def beat(
     **said: Any,
 ) -> ConsumerGroupHeartbeatResponse:
     """A heartbeat with these fields; the others are absent ("unchanged")."""
-    partitions = None if owned is None else owned_of(stage, owned)
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=group, member_id=member, member_epoch=epoch, topic_partitions=partitions, **said
-    )
+    request = heartbeat(stage, group, member, epoch, owned=owned, **said)
     return stage.ask(request, version, error=error, by=by)
+
+
+def heartbeat(
+    stage: Stage,
+    group: str,
+    member: str,
+    epoch: int,
+    *,
+    owned: Owned | None = None,
+    **said: Any,
+) -> ConsumerGroupHeartbeatRequest:
+    """The request of `beat`."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=epoch,
+        topic_partitions=None if owned is None else owned_of(stage, owned),
+        **said,
+    )
+
+
+def beat_until_assigned(stage: Stage, group: str, member: str, epoch: int) -> Any:
+    """Heartbeats of a member until one brings an assignment, which alone is compared."""
+
+    def is_given(answer: ConsumerGroupHeartbeatResponse) -> bool:
+        request.member_epoch = answer.member_epoch or request.member_epoch
+        return answer.assignment is not None
+
+    request = heartbeat(stage, group, member, epoch)
+    return stage.until(request, is_given, "an assignment", LATEST)
+
+
+def wait_until(stage: Stage, group: str, is_wanted: Callable[[Any], bool], what: str) -> None:
+    """Describe the group until the description is as wanted."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group])
+    stage.until(request, lambda answer: is_wanted(answer.groups[0]), what, LATEST)
 
 
 def join(

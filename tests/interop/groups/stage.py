@@ -9,6 +9,7 @@ error is part of the scene: it fails on Apache Kafka if the scene is wrong, and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from fencepost.client.connection import Connection
 from fencepost.client.errors import UnsupportedApi
 from fencepost.client.protocol.in_flight import Token
+from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -29,6 +31,7 @@ from ..drawn.comparing import Side
 from ..topic_words import new, wait_for_leaders
 
 R = TypeVar("R", bound=Message)
+PROBES = itertools.count()
 MAIN = "main"
 """The connection of requests that name none."""
 COORDINATOR_ERRORS = frozenset(
@@ -83,7 +86,29 @@ class Stage:
         assert made.error_code == 0, made
         wait_for_leaders(self.side, name, partitions)
         self.topic_id(name)
+        self._wait_for_the_coordinator(name)
         return name
+
+    def _wait_for_the_coordinator(self, topic: str) -> None:
+        """Apache Kafka's coordinator hears of a topic a moment after its partitions have leaders.
+
+        There is one partition of groups, so what one group's members see the others see, too.
+        """
+
+        def is_assigned() -> bool:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="probe",
+                member_id=f"{topic}-{next(PROBES)}"[-36:],
+                rebalance_timeout_ms=1_000,
+                subscribed_topic_names=[topic],
+                topic_partitions=[],
+            )
+            answer = self.side.request(request, 1)
+            request.member_epoch = -1
+            self.side.request(request, 1)
+            return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+        eventually(is_assigned, f"the coordinator to know of {topic}")
 
     def topic_id(self, name: str) -> Uuid:
         """The topic's id on this broker."""
@@ -211,6 +236,14 @@ def first_error(answer: Any) -> int:
 Scene = Callable[[Stage], None]
 
 
+class Scenes(dict[str, Scene]):
+    """Scenes by name; decorate a function to make it one."""
+
+    def __call__(self, scene: Scene) -> Scene:
+        self[scene.__name__.replace("_", "-")] = scene
+        return scene
+
+
 @dataclass(frozen=True)
 class Transcript:
     """What one broker answered to a scene, and how the scene ended there."""
@@ -218,6 +251,11 @@ class Transcript:
     broker: str
     entries: tuple[Entry, ...]
     failure: str = ""
+
+    def last(self, count: int = 8) -> str:
+        """The last of its entries, for the report of a failure."""
+        lines = (f"  {one.request}\n    {one.observed}" for one in self.entries[-count:])
+        return "\n".join(lines)
 
 
 def play(side: Side, name: str, scene: Scene) -> Transcript:
