@@ -1,4 +1,4 @@
-"""Members of consumer groups in few words: heartbeats, descriptions, classic members beside them."""
+"""Members of consumer groups in few words: heartbeats, descriptions."""
 
 from __future__ import annotations
 
