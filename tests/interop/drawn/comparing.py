@@ -137,6 +137,8 @@ class Side:
             return sorted((self.observe(one, name) for one in value), key=_order)
         if name in CHOSEN_BY_THE_BROKER:
             return self._stand_in(name, value)
+        if name == "leader" and isinstance(value, str):
+            return self._stand_in("member_id", value)
         return value
 
     def _stand_in(self, name: str, value: Any) -> Any:
