@@ -97,9 +97,7 @@ def describe(stage: Stage, group: str, *, error: int | None = 0) -> Any:
     return stage.ask(request, VERSION, error=error).groups[0]
 
 
-def produce(
-    stage: Stage, topic: str, *values: bytes, partition: int = 0
-) -> int:
+def produce(stage: Stage, topic: str, *values: bytes, partition: int = 0) -> int:
     """Append these values as one batch; their first offset."""
     batch = build_batch([Record(value=value, timestamp=1_000) for value in values])
     row = PartitionProduceData(index=partition, records=batch)
@@ -265,9 +263,7 @@ def acquired(answer: Any) -> list[tuple[int, int, int]]:
     ]
 
 
-def ready_group(
-    stage: Stage, *labels: str, partitions: int = 1, **configs: str
-) -> tuple[str, str]:
+def ready_group(stage: Stage, *labels: str, partitions: int = 1, **configs: str) -> tuple[str, str]:
     """A topic and a share group that reads it from the beginning, with these members."""
     topic, group = stage.topic("t", partitions), stage.name("g")
     settings: dict[str, str | None] = {"share.auto.offset.reset": "earliest"}
@@ -311,13 +307,9 @@ def alter_offsets(
         )
         for name, partitions in topics.items()
     ]
-    return stage.ask(
-        AlterShareGroupOffsetsRequest(group_id=group, topics=rows), 0, error=error
-    )
+    return stage.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=rows), 0, error=error)
 
 
 def delete_offsets(stage: Stage, group: str, *topics: str, error: int | None = 0) -> Any:
     rows = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    return stage.ask(
-        DeleteShareGroupOffsetsRequest(group_id=group, topics=rows), 0, error=error
-    )
+    return stage.ask(DeleteShareGroupOffsetsRequest(group_id=group, topics=rows), 0, error=error)
