@@ -133,6 +133,8 @@ class Side:
             }
         if name == "records":
             return self._batches(value)
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return sorted(value)
         if isinstance(value, list):
             return sorted((self.observe(one, name) for one in value), key=_order)
         if name in CHOSEN_BY_THE_BROKER:
@@ -212,7 +214,7 @@ class Difference:
     def paths(self) -> list[tuple[str, Any, Any]]:
         """Where they differ, and both values there."""
         first, second = self.answers.values()
-        return list(_unlike("", first, second))
+        return list(unlike("", first, second))
 
     @property
     def is_unforeseen(self) -> bool:
@@ -241,14 +243,15 @@ def _has_failed(seen: Any) -> bool:
     return isinstance(seen, list) and any(map(_has_failed, seen))
 
 
-def _unlike(path: str, first: Any, second: Any) -> list[tuple[str, Any, Any]]:
+def unlike(path: str, first: Any, second: Any) -> list[tuple[str, Any, Any]]:
+    """The paths at which two observed answers differ, and both values there."""
     if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
         parts = [(f"{path}.{key}", first[key], second[key]) for key in first]
     elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         parts = [(f"{path}[{i}]", a, b) for i, (a, b) in enumerate(zip(first, second, strict=True))]
     else:
         return [] if first == second else [(path, first, second)]
-    return [one for part in parts for one in _unlike(*part)]
+    return [one for part in parts for one in unlike(*part)]
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,12 @@ from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
 from ...waiting import DEADLINE_S, eventually
-from ..drawn.comparing import Side
+from ..drawn.comparing import Side, unlike
 from ..topic_words import new, wait_for_leaders
 
 R = TypeVar("R", bound=Message)
+SHOWN_MAX = 4
+"""So many answers of a scene that differ are reported."""
 PROBES = itertools.count()
 MAIN = "main"
 """The connection of requests that name none."""
@@ -272,19 +274,29 @@ def play(side: Side, name: str, scene: Scene) -> Transcript:
 
 
 def differences(apache: Transcript, ours: Transcript) -> Iterator[str]:
-    """The first answer in which the brokers differ, in full, and failures that only ours had."""
+    """The answers in which the brokers differ, and failures that only ours had.
+
+    Of an answer the places that differ are named with both values, and then both answers in full.
+    """
+    found = 0
     for position, (theirs, mine) in enumerate(zip(apache.entries, ours.entries, strict=False)):
-        if theirs.observed != mine.observed:
-            expected = f"\n  expected      {mine.expected}" if mine.expected else ""
-            yield (
-                f"answer {position} differs\n  request       {mine.request}\n"
-                f"  {apache.broker:13} {theirs.observed}\n  {ours.broker:13} {mine.observed}"
-                f"{expected}"
-            )
+        if theirs.observed == mine.observed:
+            continue
+        found += 1
+        if found > SHOWN_MAX:
             return
+        expected = f"\n  expected      {mine.expected}" if mine.expected else ""
+        places = "\n".join(
+            f"  at {path or 'the answer'}: {apache.broker} {first!r}, {ours.broker} {second!r}"
+            for path, first, second in unlike("", theirs.observed, mine.observed)
+        )
+        yield (
+            f"answer {position} differs\n{places}\n  request       {mine.request}\n"
+            f"  {apache.broker:13} {theirs.observed}\n  {ours.broker:13} {mine.observed}{expected}"
+        )
     if bool(ours.failure) != bool(apache.failure):
         yield f"{ours.broker}: {ours.failure or 'no failure'}"
-    elif len(ours.entries) != len(apache.entries):
+    elif len(ours.entries) != len(apache.entries) and not found:
         yield f"{len(ours.entries)} answers of {ours.broker}, {len(apache.entries)} of Apache Kafka"
 
 
