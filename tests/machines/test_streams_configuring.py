@@ -16,7 +16,7 @@ from fencepost.machines.group.streams.configuring import (
     configure,
     creatable,
 )
-from fencepost.machines.group.streams.topology import DuplicateSubtopologyError, Topology
+from fencepost.machines.group.streams.topology import MalformedTopologyError, Topology
 from fencepost.wire.api.streams_group_heartbeat import Subtopology
 
 from .streams_groups.world import image_of, subtopology, topology
@@ -198,9 +198,12 @@ def test_a_topology_that_contradicts_itself_is_broken(subtopologies: list[Subtop
         configured(*subtopologies, **{"in": 1})
 
 
-def test_two_subtopologies_have_two_ids() -> None:
-    with pytest.raises(DuplicateSubtopologyError):
-        Topology.of_request(topology(subtopology("0"), subtopology("0")))
+@pytest.mark.parametrize(
+    "sent", [topology(subtopology("0"), subtopology("0")), topology(epoch=-1)], ids=["ids", "epoch"]
+)
+def test_subtopologies_have_ids_of_their_own_and_topologies_an_epoch(sent: Any) -> None:
+    with pytest.raises(MalformedTopologyError):
+        Topology.of_request(sent)
 
 
 def test_a_long_chain_in_the_worst_order_takes_no_longer_than_its_length() -> None:

@@ -85,10 +85,22 @@ def test_the_group_is_listed_and_is_no_classic_one() -> None:
         "streams",
         "Stable",
     )
+    for name, found in {"stable": 1, "NotReady": 0, "not_ready": 0, "Empty": 0}.items():
+        token = world.ask(lambda token, name=name: ask((name,), (), token))  # type: ignore[misc]
+        assert len(world.replies[token]) == found
     describe = world.coordinator.decide_describe_groups
     (answer,) = world.replies[world.ask(lambda token: describe(["g"], 6, token))]
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert answer.error_message == "Group g is not a classic group."
+
+
+@pytest.mark.parametrize("state", ["NotReady", "not_ready"])
+def test_a_group_that_is_not_ready_is_listed_by_either_name(state: str) -> None:
+    world = StreamsWorld()
+    world.beat(sent=STATEFUL)
+    ask = world.coordinator.decide_list_groups
+    (listed,) = world.replies[world.ask(lambda token: ask((state,), (), token))]
+    assert listed.group_state == "NotReady"
 
 
 def test_a_description_has_the_topology_and_the_members() -> None:

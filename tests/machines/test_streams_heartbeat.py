@@ -62,6 +62,10 @@ BY_ITSELF: dict[str, tuple[dict[str, Any], str]] = {
         {"active": {}, "standby": {}, "warmup": {"0": [0]}},
         "WarmupTasks must be empty when (re-)joining.",
     ),
+    "joining without saying what it owns": (
+        {"active": {}},
+        "StandbyTasks must be empty when (re-)joining.",
+    ),
     "leaving for a while without instance id": ({"epoch": -2}, "InstanceId can't be null."),
     "an epoch that does not exist": (
         {"epoch": -3},
@@ -90,8 +94,8 @@ def test_a_member_that_joins_brings_its_topology() -> None:
     from fencepost.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
     request = StreamsGroupHeartbeatRequest(
-        group_id="g", member_id="a", member_epoch=0, endpoint_information_epoch=0,
-        rebalance_timeout_ms=1,
+        group_id="g", member_id="a", member_epoch=0, rebalance_timeout_ms=1,
+        active_tasks=[], standby_tasks=[], warmup_tasks=[],
     )  # fmt: skip
     with pytest.raises(HeartbeatRefusedError) as raised:
         check_request(request)

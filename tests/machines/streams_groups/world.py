@@ -170,6 +170,8 @@ class StreamsWorld(GroupWorld):
         joins = epoch == 0
         if rebalance_ms is None:
             rebalance_ms = 30_000 if joins else -1
+        if joins and (active, standby, warmup) == (None, None, None):
+            active = standby = warmup = {}
         request = StreamsGroupHeartbeatRequest(
             group_id=group,
             member_id=member,

@@ -59,7 +59,7 @@ from fencepost.machines.group.streams.target import (
     assignment_configs,
 )
 from fencepost.machines.group.streams.tasks import NO_TASKS, TaskId, Tasks, task_set
-from fencepost.machines.group.streams.topology import DuplicateSubtopologyError, Topology
+from fencepost.machines.group.streams.topology import MalformedTopologyError, Topology
 from fencepost.wire.api.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     TaskIds,
@@ -317,7 +317,7 @@ class Heartbeat:
             return group.topology
         try:
             topology = Topology.of_request(sent)
-        except DuplicateSubtopologyError:
+        except MalformedTopologyError:
             refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         if group.topology is None:
             self.decision.records.append(records.topology_record(group.group_id, topology))

@@ -73,7 +73,7 @@ def _check_joining(
     if request.rebalance_timeout_ms == -1:
         _invalid("RebalanceTimeoutMs must be provided in first request.")
     for name, owned in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), tasks, strict=True):
-        if owned:
+        if owned is None or owned:
             _invalid(f"{name} must be empty when (re-)joining.")
     if request.topology is None:
         _invalid("Topology must be non-null when (re-)joining.")

@@ -24,28 +24,28 @@ OBJECT_BYTES: Final = 256
 """Allowance for the objects of a topic, a subtopology or a name."""
 
 
-class DuplicateSubtopologyError(Exception):
-    """Two subtopologies of a topology have one id."""
+class MalformedTopologyError(Exception):
+    """Two subtopologies of a topology have one id, or its epoch is negative."""
 
 
 class Topology:
     """See the module. Not changed once it is made."""
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
-        """DuplicateSubtopologyError."""
+        """MalformedTopologyError."""
         self.epoch = value.epoch
         self.subtopologies: dict[str, Subtopology] = {
             one.subtopology_id: one
             for one in sorted(value.subtopologies, key=lambda one: _order_of(one.subtopology_id))
         }
         """By id, in the order of the ids: "9" before "10"."""
-        if len(self.subtopologies) < len(value.subtopologies):
-            raise DuplicateSubtopologyError
+        if value.epoch < 0 or len(self.subtopologies) < len(value.subtopologies):
+            raise MalformedTopologyError
         self.value = value
 
     @classmethod
     def of_request(cls, topology: api.Topology) -> Topology:
-        """The topology in a heartbeat. DuplicateSubtopologyError."""
+        """The topology in a heartbeat. MalformedTopologyError."""
         subtopologies = [_subtopology(one) for one in topology.subtopologies]
         value = StreamsGroupTopologyValue(epoch=topology.epoch, subtopologies=subtopologies)
         return cls(value)
