@@ -20,7 +20,7 @@ from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.requests.access import Access, Client
-from fencepost.runtime.requests.parts import InternalTopicCreation
+from fencepost.runtime.requests.parts import InternalTopicCreation, StreamsTopicCreation
 from fencepost.runtime.requests.permissions import (
     ALTER_CLUSTER_CONFIGS,
     ALTER_GROUP_CONFIGS,
@@ -100,7 +100,7 @@ class Listed:
 def node(tmp_path: Path) -> PartitionNode:
     offered = [
         FeatureLevelRecord(name=name, feature_level=1)
-        for name in ("group.version", "share.version")
+        for name in ("group.version", "share.version", "streams.version")
     ]
     made = PartitionNode(directory=tmp_path).learn(broker(1), *offered)
     assert isinstance(made, PartitionNode)
@@ -121,6 +121,7 @@ def node(tmp_path: Path) -> PartitionNode:
         MetadataHost: None,
         ProducerIds: None,
         SharePersister: None,
+        StreamsTopicCreation: None,
         TransactionalCommits: None,
         TransactionalWrites: None,
     }
@@ -164,6 +165,7 @@ DENIED: dict[tuple[str, int], set[int]] = {
     (BROKER, 75): {29},
     **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69)},
     **{(BROKER, key): {30} for key in (76, 77, 90, 91, 92)},
+    **{(BROKER, key): {30} for key in (88, 89, 93)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},
     **{(BROKER, key): set() for key in (16, 60, 66)},

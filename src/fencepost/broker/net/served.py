@@ -215,9 +215,17 @@ SERVED: Final = (
     Served(85, "share_group_state", "0-1", asks=(CLUSTER_ACTION,)),
     Served(86, "share_group_state", "0", asks=(CLUSTER_ACTION,)),
     Served(87, "share_group_state", "0-1", asks=(CLUSTER_ACTION,)),
+    Served(
+        88,
+        "streams_groups",
+        "0-1",
+        asks=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
+    ),
+    Served(89, "streams_groups", "0-1", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
     Served(90, "share_groups", "0-1", asks=(DESCRIBE_GROUP, DESCRIBE_TOPIC)),
     Served(91, "share_groups", "0", asks=(READ_GROUP, READ_TOPIC)),
     Served(92, "share_groups", "0", asks=(DELETE_GROUP, READ_TOPIC)),
+    Served(93, "streams_groups", "0", asks=(READ_GROUP,)),
     Served(94, "unregister_controller", "0", listeners=BOTH, asks=(ALTER_CLUSTER,)),
 )
 
