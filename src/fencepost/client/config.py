@@ -22,6 +22,7 @@ from fencepost.client.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS, Secur
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+GROUP_PROTOCOLS = ("classic", "consumer")
 OFFSET_RESETS = ("earliest", "latest", "none")
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
@@ -57,6 +58,8 @@ class ClientConfig:
     max_partition_fetch_bytes: int = 8 * 1024 * 1024
     check_crcs: bool = True
     # member of a group; Spark reads without one
+    group_protocol: str = "classic"
+    group_remote_assignor: str | None = None
     group_instance_id: str | None = None
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -166,6 +169,13 @@ class ClientConfig:
                 "heartbeat.interval.ms",
                 self.heartbeat_interval_ms,
                 f"must be below session.timeout.ms={self.session_timeout_ms}",
+            )
+        if self.group_protocol not in GROUP_PROTOCOLS:
+            allowed = f"must be one of {', '.join(GROUP_PROTOCOLS)}"
+            raise ConfigError("group.protocol", self.group_protocol, allowed)
+        if self.group_remote_assignor is not None and self.group_protocol == "classic":
+            raise ConfigError(
+                "group.remote.assignor", self.group_remote_assignor, "needs group.protocol=consumer"
             )
         missing = self.security.missing()
         if missing is not None:
@@ -374,6 +384,8 @@ KNOWN: dict[str, _Property] = {
     "fetch.max.wait.ms": _Property("fetch_max_wait_ms", _integer(0)),
     "max.partition.fetch.bytes": _Property("max_partition_fetch_bytes", _integer(1)),
     "check.crcs": _Property("check_crcs", _boolean),
+    "group.protocol": _Property("group_protocol", _one_of(GROUP_PROTOCOLS, str.lower)),
+    "group.remote.assignor": _Property("group_remote_assignor", _text),
     "group.instance.id": _Property("group_instance_id", _text),
     "session.timeout.ms": _Property("session_timeout_ms", _integer(1)),
     "heartbeat.interval.ms": _Property("heartbeat_interval_ms", _integer(1)),
