@@ -23,6 +23,8 @@ from fencepost.client.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS, Secur
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 GROUP_PROTOCOLS = ("classic", "consumer")
+ACKNOWLEDGEMENT_MODES = ("implicit", "explicit")
+ACQUIRE_MODES = ("batch_optimized", "record_limit")
 OFFSET_RESETS = ("earliest", "latest", "none")
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
@@ -66,6 +68,10 @@ class ClientConfig:
     max_poll_interval_ms: int = 300_000
     assignors: tuple[str, ...] = tuple(ASSIGNORS)
     auto_offset_reset: str = "latest"
+    # member of a share group
+    share_acknowledgement_mode: str = "implicit"
+    share_acquire_mode: str = "batch_optimized"
+    max_poll_records: int = 500  # of share consumers; others are given what was fetched
     # producer
     acks: int = -1
     enable_idempotence: bool = True
@@ -170,9 +176,13 @@ class ClientConfig:
                 self.heartbeat_interval_ms,
                 f"must be below session.timeout.ms={self.session_timeout_ms}",
             )
-        if self.group_protocol not in GROUP_PROTOCOLS:
-            allowed = f"must be one of {', '.join(GROUP_PROTOCOLS)}"
-            raise ConfigError("group.protocol", self.group_protocol, allowed)
+        for key, value, allowed in (
+            ("group.protocol", self.group_protocol, GROUP_PROTOCOLS),
+            ("share.acknowledgement.mode", self.share_acknowledgement_mode, ACKNOWLEDGEMENT_MODES),
+            ("share.acquire.mode", self.share_acquire_mode, ACQUIRE_MODES),
+        ):
+            if value not in allowed:
+                raise ConfigError(key, value, f"must be one of {', '.join(allowed)}")
         if self.group_remote_assignor is not None and self.group_protocol == "classic":
             raise ConfigError(
                 "group.remote.assignor", self.group_remote_assignor, "needs group.protocol=consumer"
@@ -392,6 +402,11 @@ KNOWN: dict[str, _Property] = {
     "max.poll.interval.ms": _Property("max_poll_interval_ms", _integer(1)),
     "partition.assignment.strategy": _Property("assignors", _assignors),
     "auto.offset.reset": _Property("auto_offset_reset", _one_of(OFFSET_RESETS, str.lower)),
+    "share.acknowledgement.mode": _Property(
+        "share_acknowledgement_mode", _one_of(ACKNOWLEDGEMENT_MODES, str.lower)
+    ),
+    "share.acquire.mode": _Property("share_acquire_mode", _one_of(ACQUIRE_MODES, str.lower)),
+    "max.poll.records": _Property("max_poll_records", _integer(1)),
     "acks": _Property("acks", _acks),
     "enable.idempotence": _Property("enable_idempotence", _boolean),
     "compression.type": _Property("compression_type", _one_of(COMPRESSIONS, str.lower)),
