@@ -15,7 +15,8 @@ from fencepost.cli.times import now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import Consumer
-from fencepost.client.groups import CommittedOffset, GroupDescription
+from fencepost.client.group_descriptions import GroupDescription
+from fencepost.client.groups import CommittedOffset
 from fencepost.client.lag import PartitionLag
 from fencepost.client.metadata import TopicPartition
 from fencepost.views.groups import Progress, group_view

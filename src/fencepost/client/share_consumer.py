@@ -8,7 +8,7 @@
 
 Members of a share group read the same partitions side by side; each record goes to one of them. In
 implicit mode the next `poll` or `commit_sync` accepts everything that the last `poll` returned.
-With `share.acknowledgement.mode=explicit` each record is to be acknowledged, before the next `poll`:
+With `share.acknowledgement.mode=explicit` each record is to be acknowledged before the next `poll`:
 
             for record in consumer.poll():
                 try:

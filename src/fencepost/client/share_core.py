@@ -49,6 +49,9 @@ Results = dict[TopicPartition, ClientError | None]
 CommitCallback = Callable[[Mapping[TopicPartition, frozenset[int]], ClientError | None], Any]
 """Called with the offsets that were acknowledged, and why that failed, if it did."""
 
+Leading = tuple[ShareSession, dict[IdPartition, TopicPartition]]
+"""A session with a broker, and the assigned partitions that it leads."""
+
 
 class ShareConsumerCore:
     """See the module. One thread, or one event loop."""
@@ -197,7 +200,7 @@ class ShareConsumerCore:
 
     def _leading(
         self,
-    ) -> Conversation[list[tuple[ShareSession, dict[IdPartition, TopicPartition]]]]:
+    ) -> Conversation[list[Leading]]:
         """The sessions with the leaders of what is assigned, and what each leads; those without any
         partition keep theirs until they are asked to forget them."""
         assigned = self._member.assignment
@@ -378,7 +381,7 @@ class ShareConsumerCore:
 
     def _fetching_in_turn(
         self,
-        leading: list[tuple[ShareSession, dict[IdPartition, TopicPartition]]],
+        leading: list[Leading],
         max_wait_ms: float,
     ) -> Conversation[list[ShareRecord]]:
         """One broker after the other, so that no more than `max.poll.records` are acquired."""
@@ -392,12 +395,12 @@ class ShareConsumerCore:
 
     def _fetching(
         self,
-        leading: list[tuple[ShareSession, dict[IdPartition, TopicPartition]]],
+        leading: list[Leading],
         max_wait_ms: float,
     ) -> Conversation[list[ShareRecord]]:
         config = self.config
         is_exact = config.share_acquire_mode == "record_limit"
-        asked: list[tuple[ShareSession, Mapping[IdPartition, TopicPartition], Sent]] = []
+        asked: list[tuple[ShareSession, dict[IdPartition, TopicPartition], Sent]] = []
         exchanges: list[Exchange[ShareFetchResponse]] = []
         lowest = RENEWING_VERSION if is_exact else LOWEST_VERSION
         versions = [
@@ -424,9 +427,8 @@ class ShareConsumerCore:
             raise
         records: list[ShareRecord] = []
         hopeless: list[ClientError] = []
-        for (session, wanted, sent), response in zip(asked, responses, strict=True):
-            found = yield from self._taking(session, wanted, sent, response, hopeless)
-            records += found
+        for (session, wanted, acknowledged), response in zip(asked, responses, strict=True):
+            records += yield from self._taking(session, wanted, acknowledged, response, hopeless)
         if hopeless and not records:
             raise hopeless[0]
         return records

@@ -1,8 +1,8 @@
 """Records that a share group has acquired for a consumer, and what becomes of each; no I/O.
 
 A record that is handed out is locked for the consumer. It has to be acknowledged, with one of four
-types, before the lock runs out; else it is handed out again. `Delivered` keeps this of one partition
-in one share session:
+types, before the lock runs out; else it is handed out again. `Delivered` keeps this of one
+partition in one share session:
 
     handed out --say(ACCEPT, RELEASE, REJECT)--> said --sent--> done
                --say(RENEW)--> said --sent--> renewed --say(...)--> ...
@@ -139,6 +139,11 @@ class Said(NamedTuple):
         """The offsets of records, without gaps."""
         return frozenset(self.types)
 
+    @property
+    def renews(self) -> bool:
+        """Whether locks are to be renewed."""
+        return AcknowledgeType.RENEW in self.types.values()
+
     def batches(self) -> list[tuple[Range, list[int]]]:
         """As requests list them: stretches of offsets, with one type for all or one for each."""
         found = [(gap, [kind]) for gap, kind in self.unread]
@@ -200,7 +205,7 @@ def read_acquired(
             record = found[place]
             if record.offset > expected:
                 unread.append((Range(expected, record.offset - 1), GAP))
-            records.append(ShareRecord(*where, *record, one.delivery_count))
+            records.append(ShareRecord._make((*where, *record, one.delivery_count)))
             expected = record.offset + 1
             place += 1
         if expected <= at.last:

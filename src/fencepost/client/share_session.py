@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.consumer_membership import IdPartition
 from fencepost.client.metadata import Node, TopicPartition
-from fencepost.client.share_records import AcknowledgeType, Delivered, Said
+from fencepost.client.share_records import Delivered, Said
 from fencepost.wire.api.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -151,9 +151,7 @@ class ShareSession:
             group_id=self.group_id,
             member_id=self.member_id,
             share_session_epoch=CLOSING if closes else self.epoch,
-            is_renew_ack=any(
-                AcknowledgeType.RENEW in said.types.values() for said in sent.values()
-            ),
+            is_renew_ack=any(said.renews for said in sent.values()),
             topics=[
                 AcknowledgeTopic(topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in sorted(topics.items())
@@ -169,7 +167,7 @@ class ShareSession:
             self.fetched = self._asked
 
     def deliver(self, where: TopicPartition, topic_id: Uuid) -> Delivered:
-        """What was handed out of a partition; nothing at first, and of another topic of the name."""
+        """What was handed out of a partition: nothing yet of another topic of the same name."""
         known = self.delivered.get(where)
         if known is None or known.topic_id != topic_id:
             known = self.delivered[where] = Delivered(topic_id)

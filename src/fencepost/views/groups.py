@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
-from fencepost.client.groups import GroupDescription, GroupMember, ListedGroup, describing_group
+from fencepost.client.group_descriptions import GroupDescription, GroupMember, describing_group
+from fencepost.client.groups import ListedGroup
 from fencepost.client.lag import PartitionLag, finding_lag
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.views.view import View

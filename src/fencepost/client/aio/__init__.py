@@ -8,8 +8,8 @@
 * `share_consumer`: `AsyncShareConsumer`, a member of a share group.
 
 What is sent and what answers mean is decided in `client.protocol`, `client.asking`,
-`client.produce_core`, `client.accumulator`, `client.consumer_core` and `client.share_core`; here are transports, tasks
-and waits. Everything belongs to one event loop.
+`client.produce_core`, `client.accumulator`, `client.consumer_core` and `client.share_core`; here
+are transports, tasks and waits. Everything belongs to one event loop.
 """
 
 from fencepost.client.aio.admin import AsyncAdmin
