@@ -171,6 +171,15 @@ class Persisted(Struct, frozen=True):
     end_offset: int
 
 
+class TruncatedBelow(Struct, frozen=True):
+    """Input: a `Truncate` has ended the log at `end_offset`, below the offset that it named.
+
+    That offset lay in a batch, which goes as a whole. The machine hears of it before anything else.
+    """
+
+    end_offset: int
+
+
 class TimerFired(Struct, frozen=True):
     """Input: the timer `name` has reached its deadline."""
 

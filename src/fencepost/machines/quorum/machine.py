@@ -101,7 +101,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
+from fencepost.machines.effects import (
+    DiskFailed,
+    Effect,
+    Persisted,
+    TimerFired,
+    TruncatedBelow,
+)
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership, messages
 from fencepost.machines.quorum.component import Component
@@ -531,6 +537,7 @@ HANDLERS: dict[type[Any], Handler] = {
     inputs.Start: QuorumMachine._step_start,
     TimerFired: QuorumMachine._step_timer,
     Persisted: QuorumMachine._step_persisted,
+    TruncatedBelow: lambda machine, given: machine.log.ended_at(given.end_offset),
     DiskFailed: QuorumMachine._step_disk_failed,
     inputs.ImageFailed: QuorumMachine._step_image_failed,
     inputs.RequestFailed: QuorumMachine._step_request_failed,
