@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -26,6 +26,9 @@ from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
+
+REBALANCE_PROTOCOLS: Final = frozenset({"classic", "consumer", "streams"})
+"""By default; share groups are switched by their feature alone."""
 
 Decide = Callable[[GroupCoordinator, Any], Decision]
 """Decides about a request, given the coordinator and the token to decide with."""
@@ -46,6 +49,8 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         super().__init__(OFFSETS_TOPIC, node_id, ports, metadata, kind)
         self.new_member_suffix: Callable[[], str] = _random_suffix
         """Makes what makes the id of a new member unique; the simulator sets its own."""
+        self.rebalance_protocols: frozenset[str] = REBALANCE_PROTOCOLS
+        """What members may speak here (`group.coordinator.rebalance.protocols`)."""
         metadata.on_image(self._image_changed)
 
     # -- metadata --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
-from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.groups import REBALANCE_PROTOCOLS, GroupCoordinators
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.metadata.host import MetadataHost
@@ -61,6 +61,7 @@ from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 from fencepost.wire.types import Uuid
 
@@ -71,13 +72,15 @@ from .partitions import NOW_MS, PartitionNode
 
 apis.load_all()
 
-UNASKED = {17, 18, 36, 38, 39, 40, 41, 68}
+UNASKED = {17, 18, 36, 38, 39, 40, 41}
 """Login and versions are for every client; tokens are refused to every client that has not logged
-in, groups of KIP-848 to every client."""
+in."""
 
 
 class Listed:
     """Coordinators of which one has one group, or transactional id."""
+
+    rebalance_protocols = REBALANCE_PROTOCOLS
 
     def __init__(self, topic: str, one: Any) -> None:
         self.topic = topic
@@ -92,7 +95,8 @@ class Listed:
 
 @pytest.fixture
 def node(tmp_path: Path) -> PartitionNode:
-    made = PartitionNode(directory=tmp_path).learn(broker(1))
+    offered = FeatureLevelRecord(name="group.version", feature_level=1)
+    made = PartitionNode(directory=tmp_path).learn(broker(1), offered)
     assert isinstance(made, PartitionNode)
     made.host("sample")
     appends = CombinedAppends(made.driver, made.ports, lambda _: None, lambda *_: True)
@@ -148,7 +152,7 @@ DENIED: dict[tuple[str, int], set[int]] = {
     },
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
-    **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47)},
+    **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},
     **{(BROKER, key): set() for key in (16, 60, 66)},

@@ -54,6 +54,7 @@ class GroupHost(GroupCoordinators):
             on_note=LimitedLog(log, "groups").info,
         )
         super().__init__(config.node_id, ports, metadata, kind)
+        self.rebalance_protocols = frozenset(config.get("group.coordinator.rebalance.protocols"))
 
     def close(self) -> None:
         """Unload all coordinators, and begin no more work on threads."""
@@ -73,4 +74,7 @@ def group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_length=get("offset.metadata.max.bytes"),
         offsets_retention_ms=get("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_ms=get("offsets.retention.check.interval.ms"),
+        consumer_max_size=get("group.consumer.max.size"),
+        consumer_assignors=tuple(get("group.consumer.assignors")),
+        consumer_regex_refresh_interval_ms=get("group.consumer.regex.refresh.interval.ms"),
     )

@@ -27,3 +27,6 @@ class GroupConfig(Struct, frozen=True):
     offset_metadata_max_length: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 7 * 24 * 60 * 60_000  # offsets.retention.minutes
     offsets_retention_check_ms: int = 600_000  # offsets.retention.check.interval.ms
+    consumer_max_size: int = (1 << 31) - 1  # group.consumer.max.size
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms

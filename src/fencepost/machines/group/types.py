@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.machines.group.classic.groups import ClassicGroups
+from fencepost.machines.group.consumer.groups import ConsumerGroups
 from fencepost.machines.group.group_type import GroupType
 
-GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (ClassicGroups,)
+GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (ClassicGroups, ConsumerGroups)
