@@ -34,6 +34,7 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.records import Header
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.consumer_core import ConsumerCore, ConsumerRebalanceListener
+from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
 from fencepost.client.metadata import CommittedOffset, TopicPartition
@@ -405,6 +406,12 @@ class AsyncConsumer(ConsumerCore):
                     await self._rebalance()
         elif self._member is None and not self._by_hand:
             raise ClientError("no partitions: call subscribe or assign first")
+
+    def taking_on(self, partitions: Collection[TopicPartition]) -> Conversation[None]:
+        """See `member.Reader`; heartbeats leave from now on, also while the listener waits."""
+        if self._beats:
+            self._joined.set()
+        yield from super().taking_on(partitions)
 
     async def _rebalance(self) -> None:
         self._rebalancing = asyncio.current_task()
