@@ -49,7 +49,11 @@ def quick() -> Iterator[str]:
 @pytest.fixture
 def parts(quick: str, topic: str) -> list[TopicPartition]:
     """The partitions of a new topic, with three records each."""
-    with Cluster(quick) as cluster:
+    return filled(quick, topic)
+
+
+def filled(servers: str, topic: str) -> list[TopicPartition]:
+    with Cluster(servers) as cluster:
         Admin(cluster).create_topic(topic, PARTITIONS)
         Admin(cluster).wait_for_topic(topic)
         with Producer(cluster) as producer:
