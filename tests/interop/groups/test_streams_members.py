@@ -143,16 +143,6 @@ ROWS: list[tuple[str, dict[str, Any], int | None]] = [
         {**JOINING, "topology": topology(subtopology("0", "t"), subtopology("0", "u"))},
         None,
     ),
-    (
-        "copartition-index-out-of-range",
-        {
-            **JOINING,
-            "topology": topology(
-                subtopology("0", "t", copartition_groups=[CopartitionGroup(source_topics=[3])])
-            ),
-        },
-        None,
-    ),
     ("epoch-minus-2-dynamic", {"member_epoch": -2}, INVALID),
     ("epoch-minus-3", {"member_epoch": -3}, INVALID),
     ("epoch-1-of-unknown-group", {"member_epoch": 1}, E.GROUP_ID_NOT_FOUND),
