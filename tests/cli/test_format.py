@@ -265,7 +265,12 @@ def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
         (("--feature", "share.version=3"), STATIC, "controller", "0 to 2"),
         (("--feature", "metadata.version=99"), STATIC, "controller", "7 to 33"),
         (("--feature", "metadata.version"), STATIC, "controller", "NAME=LEVEL"),
-        (("--standalone", "--release-version", "3.7"), DYNAMIC, "controller", "3.9-IV0"),
+        (
+            ("-f", "eligible.leader.replicas.version=1", "-r", "3.9"),
+            STATIC,
+            "controller",
+            "4.0-IV1",
+        ),
         (("--release-version", "2.8"), STATIC, "controller", "2.8"),
         (
             ("--release-version", "4.0", "-f", "metadata.version=30"),

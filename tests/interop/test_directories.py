@@ -101,6 +101,7 @@ DIRECTORY = "JEXY6aqzQY-32P5TStzaFg"
         ("controller", DYNAMIC, f"--initial-controllers 1@127.0.0.1:9093:{DIRECTORY}"),
         ("controller", DYNAMIC, "--no-initial-controllers"),
         ("controller", DYNAMIC, "--standalone --feature group.version=0"),
+        ("controller", DYNAMIC, "--standalone --release-version 3.8"),
         ("broker", DYNAMIC, ""),
     ],
 )

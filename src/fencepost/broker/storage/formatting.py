@@ -48,8 +48,6 @@ from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.records.metadata import FeatureLevelRecord, encode_record
 from fencepost.wire.types import Uuid
 
-DYNAMIC_VOTERS_SINCE: Final = 21
-"""The `metadata.version` (3.9-IV0) that kraft.version 1 needs."""
 _RESERVED_IDS: Final = 100
 _VOTER: Final = r"([0-9]{1,10})@(.+):([A-Za-z0-9_-]{22})"
 
@@ -194,11 +192,6 @@ def choose_features(asked: Mapping[str, int], *, has_dynamic_voters: bool) -> di
             f"{KRAFT_VERSION.name}={levels[KRAFT_VERSION.name]} and the voters do not go together:"
             " 1 has them in the log (--standalone, --initial-controllers,"
             " --no-initial-controllers), 0 in the configuration"
-        )
-    if has_dynamic_voters and metadata_version < DYNAMIC_VOTERS_SINCE:
-        raise FormatError(
-            f"{KRAFT_VERSION.name}=1 needs {METADATA_VERSION.name} {name_of(DYNAMIC_VOTERS_SINCE)}"
-            f" or later, not {name_of(metadata_version)}"
         )
     return levels
 

@@ -5,7 +5,7 @@ only, so what is not there is not missed; what is there must be exact, or reads 
 
 An entry of the time index names the batch in which the largest timestamp so far first appeared. The
 last entry of a segment that is closed has the largest of all. An index that ends in the zeros of
-its reserved room is one of a segment that was not closed: so Kafka 4.4.0 leaves its metadata log
+its reserved room is of a segment that was not closed: so Kafka 4.4.0 leaves its metadata log, even
 when it stops in order.
 """
 
