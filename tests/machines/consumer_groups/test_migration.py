@@ -333,6 +333,25 @@ def test_one_that_waits_is_told_when_all_it_waits_for_is_free() -> None:
     assert world.heartbeat(a.member_id, a.generation) is AGAIN
 
 
+def test_one_that_unsubscribes_is_to_say_that_it_gave_up() -> None:
+    world = ConsumerWorld()
+    world.image = image_of(t=1, u=1)
+    world.enter("x", topics=("v",))
+    a = ClassicClient(world, ("t", "u"), is_cooperative=True)
+    a.settle(4)
+    world.advance(1_000)
+    world.beat("x", 2)
+    a.settle()
+    assert a.owned == {("t", 0), ("u", 0)}
+    token = world.join(a.member_id, protocols={"range": subscription(["t"], a.owned)})
+    assert world.replies[token].generation_id == a.generation == world.group.target_epoch
+    token = world.sync(a.member_id, a.generation)
+    assert partitions_in(bytes(world.replies[token].assignment)) == {("t", 0)}
+    assert world.heartbeat(a.member_id, a.generation) is AGAIN
+    world.join(a.member_id, protocols={"range": subscription(["t"], [("t", 0)])})
+    assert world.heartbeat(a.member_id, a.generation) is NONE
+
+
 @pytest.mark.parametrize("what", ["session", "join", "sync"])
 def test_timers_remove_a_classic_member(what: str) -> None:
     world, a = mixed(session_ms=10_000, rebalance_ms=20_000)
