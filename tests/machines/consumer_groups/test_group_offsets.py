@@ -83,7 +83,7 @@ def test_what_is_to_be_given_up_may_be_committed() -> None:
     assert world.commit_error(partition=3, generation=1, **said) is STALE
 
 
-def test_an_empty_group_takes_commits_of_anybody_and_none_of_members() -> None:
+def test_an_empty_group_takes_commits_without_a_member_and_none_of_members() -> None:
     world = ConsumerWorld()
     world.enter("a")
     world.beat("a", -1)

@@ -57,7 +57,7 @@ def test_it_comes_back_to_what_it_had(new_id: str) -> None:
     assert (copied[-1].rack_id, copied[-1].server_assignor) == ("r", "range")
     assert list(world.group.members) == [new_id]
     assert world.group.static_members == {"i": new_id}
-    assert world.group.epoch == 2, "nothing is assigned anew"
+    assert world.group.epoch == 2, "the target stays"
     assert world.group.state is ConsumerGroupState.STABLE
     world.restart()
     assert world.beat(new_id, 2, instance="i").error_code == NONE
@@ -82,7 +82,7 @@ def test_the_old_id_is_fenced_when_another_has_come() -> None:
     assert world.refusal("s", 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_nobody_takes_the_place_of_one_that_is_there() -> None:
+def test_a_member_that_is_there_keeps_its_instance_id() -> None:
     world = ConsumerWorld()
     world.enter("s", instance="i")
     assert world.enter("s2", instance="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID

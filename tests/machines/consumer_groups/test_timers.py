@@ -169,7 +169,7 @@ def test_deleted_topics_are_taken_away() -> None:
     assert owned_by(answer) == {"t": [0, 1, 2, 3], "u": [0, 1]}
 
 
-def test_topics_that_nobody_reads_change_nothing() -> None:
+def test_topics_that_no_member_reads_change_nothing() -> None:
     world = ConsumerWorld()
     world.enter("a")
     world.beat("a", 2)

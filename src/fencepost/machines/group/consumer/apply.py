@@ -154,7 +154,7 @@ def _stable_epoch(progress: Progress | None) -> int | None:
 def _count_holders(
     shard: Shard, group: ConsumerGroup, before: Progress | None, after: Progress | None
 ) -> None:
-    """Count anew who holds what is different between the two."""
+    """Bring the number of holders of each partition up to date, where the two are different."""
     had, has = _indexes(before), _indexes(after)
     for topic_id in had.keys() | has.keys():
         old, new = had.get(topic_id, frozenset()), has.get(topic_id, frozenset())

@@ -23,7 +23,7 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import Decision, TimerName, WorkName
-from fencepost.machines.group.consumer.describe import describe
+from fencepost.machines.group.consumer.describe import describe_member
 from fencepost.machines.group.consumer.member import (
     TOPIC_BYTES,
     Partitions,
@@ -74,8 +74,6 @@ class ConsumerGroupState(Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-    DEAD = "Dead"
-    """Only said of groups that do not exist."""
 
 
 class ResolvedRegex(NamedTuple):
@@ -223,7 +221,7 @@ class ConsumerGroup:
     def refuse_commit(self, committer: Committer, rules: GroupRules) -> ErrorCode | None:
         """Members commit in their epoch, or in an older one for what they have since then.
 
-        Anybody commits while there are no members; so does a transaction of before KIP-447.
+        Without members every client commits; so does a transaction of before KIP-447.
         """
         if committer.epoch < 0 and not self.members:
             return None
@@ -293,8 +291,19 @@ class ConsumerGroup:
     # Administration, and the end of the group
 
     def describe(self) -> DescribedGroup:
-        """As ConsumerGroupDescribe has it, but for names of topics, which the metadata have."""
-        return describe(self)
+        """As ConsumerGroupDescribe has it, but for the assignor and the names of topics."""
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            group_epoch=self.epoch,
+            assignment_epoch=self.target_epoch,
+            members=[
+                describe_member(
+                    member_id, said, self.progress_of(member_id), self.target_of(member_id)
+                )
+                for member_id, said in self.members.items()
+            ],
+        )
 
     def record_keys(self) -> Iterator[Message]:
         """All that may be in the log of it, in the order of their deletion."""

@@ -114,7 +114,7 @@ def _enter_instance(
         raise RefusedError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
-            f"because the instance id is owned by {old_id}.",
+            f"because the instance id is owned by {old_id} member.",
         )
     # Its timers are left to fire: should this be undone they are needed, and else they find
     # no member.
@@ -144,16 +144,21 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> No
 
 def _check_epoch(progress: Progress, epoch: int, owned: Partitions | None) -> None:
     """The epoch is the member's, or the one before of a member whose answer was lost."""
-    if epoch == JOINS or epoch == progress.epoch:
-        is_known = True
-    elif epoch > progress.epoch:
-        is_known = False
-    else:
-        is_known = epoch == progress.previous_epoch and _is_within(owned, progress)
-    if not is_known:
-        raise fenced(progress.epoch)
+    if epoch == JOINS:
+        return
+    if epoch > progress.epoch:
+        raise _fenced(
+            f"The consumer group member has a greater member epoch ({epoch}) than the one known "
+            f"by the group coordinator ({progress.epoch})."
+        )
+    is_lost_answer = epoch == progress.previous_epoch and _is_within(owned, progress)
+    if epoch < progress.epoch and not is_lost_answer:
+        raise _fenced(
+            f"The consumer group member has a smaller member epoch ({epoch}) than the one known "
+            f"by the group coordinator ({progress.epoch})."
+        )
     if progress.state is MemberState.UNKNOWN and (owned is None or owned):
-        raise fenced(progress.epoch)
+        raise _fenced("The consumer group member is in a unknown state.")
 
 
 def _is_within(owned: Partitions | None, progress: Progress) -> bool:
@@ -165,13 +170,10 @@ def _is_within(owned: Partitions | None, progress: Progress) -> bool:
     )
 
 
-def fenced(epoch: int) -> RefusedError:
-    """The member's epoch is not the one that the coordinator knows."""
-    return RefusedError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member's epoch is not the one known by the coordinator ({epoch}). "
-        "The member must abandon all its partitions and rejoin.",
-    )
+def _fenced(why: str) -> RefusedError:
+    """The member is not where the coordinator knows it to be."""
+    message = f"{why} The member must abandon all its partitions and rejoin."
+    return RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
 def group_not_found(message: str) -> RefusedError:
