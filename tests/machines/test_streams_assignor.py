@@ -75,6 +75,15 @@ CASES = {
         assign(member("a", active="0_0 0_1 0_2"), member("b"), member("c"), counts={"0": 5}),
         {"a": ("0_0 0_1", ""), "b": ("0_2 0_4", ""), "c": ("0_3", "")},
     ),
+    "a former owner keeps no more than what is left to the others": (
+        assign(
+            member("a", active="0_0 0_1"),
+            member("b", active="0_2 0_3"),
+            member("c"),
+            counts={"0": 4},
+        ),
+        {"a": ("0_0 0_1", ""), "b": ("0_2", ""), "c": ("0_3", "")},
+    ),
     "a former standby takes over from a member that is gone": (
         assign(member("a", active="0_0"), member("b", standby="0_1"), member("c"), counts={"0": 3}),
         {"a": ("0_0", ""), "b": ("0_1", ""), "c": ("0_2", "")},

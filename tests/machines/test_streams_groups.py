@@ -198,11 +198,32 @@ def test_static_members_leave_for_a_while_and_take_their_tasks_back() -> None:
     assert world.group.state is StreamsState.STABLE
 
 
+def test_a_static_member_that_left_may_commit_in_whatever_epoch_it_had() -> None:
+    world = StreamsWorld()
+    world.beat("a", instance="i")
+    world.beat("a", -2, instance="i")
+    left = world.group.current["a"]
+    assert (left.member_epoch, set(left.assigned.active.values())) == (-2, {0})
+
+
+def test_a_static_member_that_comes_back_is_told_of_its_own_endpoint_once() -> None:
+    world = StreamsWorld()
+    world.beat("a", instance="i", endpoint=("old", 1))
+    world.beat("a", -2, instance="i")
+    told = world.beat("b", instance="i", process="p-a", endpoint=("new", 2), endpoint_epoch=-1)
+    assert told.partitions_by_user_endpoint is not None
+    assert [one.user_endpoint.port for one in told.partitions_by_user_endpoint] == [2]
+
+
 def test_a_static_member_in_another_process_calls_for_a_new_target() -> None:
     world = StreamsWorld()
     world.beat("a", instance="i")
     world.beat("a", -2, instance="i")
+    size = len(world.log)
     answer = world.beat("c", instance="i", process="elsewhere")
+    written = [decode_key(key) for key, _ in world.log[size:]]
+    targets = [key.member_id for key in written if isinstance(key, TargetKey)]
+    assert targets == ["a", "c"], "its target is taken over, and is the same afterwards"
     assert (answer.member_epoch, world.group.epoch) == (3, 3)
     assert said(answer.active_tasks) == {"0": [0, 1, 2, 3]}
 
@@ -542,6 +563,21 @@ def test_epochs_that_are_missing_or_too_few_are_that_of_the_member() -> None:
     assert set(group.current["a"].assigned.active.values()) == {2}
 
 
+def test_a_topology_that_was_not_valid_when_it_was_written_is_validated_again() -> None:
+    world = StreamsWorld()
+    world.beat()
+    for place, (key, value) in enumerate(world.log):
+        decoded = decode_key(key)
+        if isinstance(decoded, GroupKey) and value is not None:
+            group: Any = decode_value(decoded, value)
+            group.validated_topology_epoch = -1
+            world.log[place] = key, encode_value(group, 0)
+    world.restart()
+    assert world.group.state is StreamsState.NOT_READY
+    assert world.beat(epoch=2).member_epoch == 3
+    assert world.group.state is StreamsState.STABLE
+
+
 def test_what_a_later_version_calls_the_state_is_unknown_and_ends_with_a_new_beginning() -> None:
     world = StreamsWorld()
     client = Client(world, "a")
@@ -570,6 +606,20 @@ def test_memory_is_counted_and_returned() -> None:
     delete = world.coordinator.decide_delete_groups
     world.ask(lambda token: delete(["g"], token))
     assert world.memory.used_bytes == 0
+
+
+def test_what_members_report_is_counted_and_returned() -> None:
+    world = StreamsWorld()
+    world.beat()
+    before = world.memory.used_bytes
+    world.beat(epoch=2, offsets={("0", 0): 1, ("0", 1): 2}, end_offsets={("0", 0): 3})
+    assert world.memory.used_bytes == world.group.counted_bytes > before
+    world.beat(epoch=2, offsets={}, end_offsets={})
+    assert world.memory.used_bytes == before
+    world.beat(epoch=2, offsets={("0", 0): 1})
+    world.beat(epoch=-1)
+    assert world.memory.used_bytes == world.group.counted_bytes < before
+    assert not world.group.offsets
 
 
 def test_what_members_say_is_bounded_by_the_size_of_a_group() -> None:

@@ -434,6 +434,13 @@ def test_the_interval_is_kept_between_two_targets() -> None:
     assert (first.active, second.active) == ({"0": [0, 1]}, {"0": [2, 3]})
 
 
+def test_without_an_interval_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+    world = StreamsWorld()
+    world.beat("a")
+    world.wall_ahead -= 1_000_000
+    assert statuses(world.beat("b")) == []
+
+
 def test_an_emptied_group_need_not_wait_for_the_interval() -> None:
     world = StreamsWorld(interval_ms=1_000)
     world.beat()

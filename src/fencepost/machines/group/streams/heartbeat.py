@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, NoReturn
 
+from fencepost.machines.group import member_epochs
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.group import Group, dissolve
@@ -105,10 +106,7 @@ def find_member(
     joins = request.member_epoch == JOINS
     is_known = member is not None or instance_id in group.static_members
     if joins and not is_known and group.member_count >= max_size:
-        refuse(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {max_size} members.",
-        )
+        refuse(*member_epochs.full_group(timers.STREAMS, max_size))
     if instance_id is not None:
         return _find_static(group, request, instance_id)
     if member is None:
@@ -132,33 +130,23 @@ def _find_static(
         return _Found(group.member(member_id) or new_member(member_id))
     known = static_member(group, instance_id, known_id)
     if known.current.member_epoch != LEFT_FOR_NOW:
-        refuse(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} cannot join the group"
-            f" because the instance id is owned by {known_id} member.",
-        )
+        refuse(*member_epochs.unreleased_instance(instance_id, member_id, known_id))
     current = known.current._replace(member_epoch=0, previous_member_epoch=0)
     return _Found(StreamsMember(member_id, known.metadata, current), known_id)
 
 
 def static_member(group: StreamsGroup, instance_id: str, member_id: str) -> StreamsMember:
     """The static member with that instance id, if the member is it. HeartbeatRefusedError."""
-    known = group.member(group.static_members.get(instance_id, ""))
-    if known is None:
-        refuse(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != member_id:
-        refuse(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member"
-            f" {known.member_id}.",
-        )
+    if refusal := member_epochs.other_instance(group.static_members, instance_id, member_id):
+        refuse(*refusal)
+    known = group.member(member_id)
+    assert known is not None, f"{instance_id} is {member_id}, which is no member"
     return known
 
 
 def refuse_unknown(group: StreamsGroup, member_id: str) -> NoReturn:
     """There is no such member. HeartbeatRefusedError."""
-    message = f"Member {member_id} is not a member of group {group.group_id}."
-    refuse(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    refuse(*member_epochs.unknown_member(group.group_id, member_id))
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
@@ -172,20 +160,17 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
     """The member is in the epoch that it names; or it was, and its owned tasks show that it is the
     one that did not get the answer. HeartbeatRefusedError."""
-    named, current = request.member_epoch, member.current
-    known = current.member_epoch
-    if named in (JOINS, known):
-        return
-    if named < known and named == current.previous_member_epoch:
+    current = member.current
+
+    def owns_what_it_has() -> bool:
         owned = owned_tasks(request)
-        if owned is not None and current.assigned.contains(owned):
-            return
-    refuse(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {'greater' if named > known else 'smaller'} member epoch"
-        f" ({named}) than the one known by the group coordinator ({known}). The member must abandon"
-        " all its partitions and rejoin.",
-    )
+        return owned is not None and current.assigned.contains(owned)
+
+    known, previous = current.member_epoch, current.previous_member_epoch
+    if refusal := member_epochs.other_epoch(
+        timers.STREAMS, request.member_epoch, known, previous, owns_what_it_has
+    ):
+        refuse(*refusal)
 
 
 class Heartbeat:

@@ -88,8 +88,8 @@ class Targets:
         if group.target_epoch >= epoch:
             return Target(group.target_epoch, present)
         settings = self._shard.streams_settings(group.group_id)
-        last_ms, interval_ms = group.target_timestamp_ms, settings.assignment_interval_ms
-        if last_ms and interval_ms and wall_ms < last_ms + interval_ms:
+        interval_ms = settings.assignment_interval_ms
+        if interval_ms and wall_ms < group.target_timestamp_ms + interval_ms:
             return Target(group.target_epoch, present, DELAYED_BY_INTERVAL)
         targets = self._assign(decision, group, epoch, configured, beat, wall_ms)
         if targets is None:
