@@ -77,7 +77,7 @@ def test_the_first_heartbeat_joins_and_says_everything():
     assert not member.may_commit
 
 
-def test_a_heartbeat_without_news_says_none():
+def test_a_heartbeat_leaves_out_what_has_not_changed():
     member = owning(0, 1)
     request = member.heartbeat()
     assert request == ConsumerGroupHeartbeatRequest(group_id="g", member_id="me", member_epoch=3)

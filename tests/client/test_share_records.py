@@ -120,7 +120,7 @@ def test_a_renewed_record_can_be_acknowledged_again():
     found.say(1, RENEW)
     assert found.renews
     said = found.take()
-    assert not found.say(1, ACCEPT)  # nobody knows yet whether it is locked
+    assert not found.say(1, ACCEPT)  # it may not be locked any more
     found.on_renewed(said)
     assert found.say(1, ACCEPT)
 

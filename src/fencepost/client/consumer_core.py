@@ -367,7 +367,7 @@ class ConsumerCore:
             self.positions[at] = FetchPosition(offset)
 
     def _brings_records(self, fetched: Fetched) -> bool:
-        """Whether there is something at the position, which nobody has moved meanwhile.
+        """Whether there is something at the position, which was not moved meanwhile.
 
         Where the leader's log parts from what was read before (KIP-320), reading goes on at the
         first offset that differs, as Kafka's consumer does.

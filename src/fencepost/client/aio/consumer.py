@@ -15,8 +15,8 @@ The methods have the names that users of aiokafka know, over the same `ConsumerC
 
 One task sends heartbeats, over a connection of its own. Rebalances take place in `getone`,
 `getmany` and `poll`, in the caller's time, so that between two of these calls the assignment and
-`consumer_group_metadata` are those of the records at hand. Whoever calls none of them for
-`max.poll.interval.ms` leaves the group and joins again at the next call (KIP-62).
+`consumer_group_metadata` are those of the records at hand. A consumer whose application calls none
+of them for `max.poll.interval.ms` leaves the group and joins again at the next call (KIP-62).
 """
 
 from __future__ import annotations
@@ -445,7 +445,7 @@ class AsyncConsumer(ConsumerCore):
                     await self._beat_once()
                 except BrokerError as error:
                     self._failure = error
-                except ClientError as error:  # of nobody that could be reached
+                except ClientError as error:  # no coordinator could be reached
                     log.warning("group %s: %s", self.config.group_id, error)
                 else:
                     continue
