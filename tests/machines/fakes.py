@@ -84,6 +84,8 @@ class MemoryLog:
     def _keep_below(self, end_offset: int) -> None:
         """Rebuild from the whole batches below `end_offset`; epochs begun before it stay."""
         kept = [b for b in self.batches if b[0].next_offset <= end_offset]
+        for header, _ in self.batches[len(kept) :]:
+            end_offset = min(end_offset, header.base_offset)  # a batch goes as a whole
         self.batches = []
         self.producers.clear(self.start_offset)
         self.end_offset = self.start_offset
@@ -151,8 +153,9 @@ class World:
         else:
             self.flush_wanted.add(key)
 
-    def truncate(self, key: Hashable, work: Truncate) -> None:
+    def truncate(self, key: Hashable, work: Truncate) -> int:
         self.logs[key].truncate(work)
+        return self.logs[key].end_offset
 
     def write_state(self, key: Hashable, state: Any) -> None:
         self.states[key] = state

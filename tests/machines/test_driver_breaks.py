@@ -61,7 +61,7 @@ class Shell:
     def request_flush(self, key: Any) -> None:
         pass
 
-    def truncate(self, key: Any, work: Truncate) -> None:
+    def truncate(self, key: Any, work: Truncate) -> int:
         raise LookupError("there is no such offset")
 
     def send(self, key: Any, to: Any, message: Any) -> None:

@@ -18,6 +18,7 @@ from fencepost.machines.effects import (
     SendAfterPersist,
     SnapshotId,
     Truncate,
+    TruncatedBelow,
 )
 
 from .test_driver_breaks import Obeying, Shell
@@ -31,11 +32,15 @@ class Listening(Obeying):
     def __init__(self) -> None:
         super().__init__()
         self.when_durable: list[Effect] = []
+        self.when_truncated: list[Effect] = []
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if isinstance(input_, Persisted):
             self.heard.append(input_)
             return self.when_durable
+        if isinstance(input_, TruncatedBelow):
+            self.heard.append(input_)
+            return self.when_truncated
         return super().step(input_, now_ms, wall_ms)
 
 
@@ -45,6 +50,7 @@ class Node(Shell):
     def __init__(self) -> None:
         super().__init__()
         self.end_offset = 0
+        self.batch_begins_at: int | None = None
         self.done: list[Any] = []
         self.flushes = 0
         self.refuses = False
@@ -60,8 +66,10 @@ class Node(Shell):
     def request_flush(self, key: Any) -> None:
         self.flushes += 1
 
-    def truncate(self, key: Any, work: Truncate) -> None:
-        self.end_offset = work.end_offset
+    def truncate(self, key: Any, work: Truncate) -> int:
+        begins_at, self.batch_begins_at = self.batch_begins_at, None
+        self.end_offset = work.end_offset if begins_at is None else begins_at
+        return self.end_offset
 
     def install_snapshot(self, key: Any, work: InstallSnapshot) -> None:
         pass
@@ -213,3 +221,16 @@ def test_what_waits_for_a_machine_is_stepped_before_it_is_removed() -> None:
     shell.driver.feed("metadata", [Reply("topic", "deleted")])
     assert partition.heard == [[Reply("waiting", "gone")]]
     assert shell.replies == ["deleted", "gone"]
+
+
+def test_a_machine_hears_at_once_of_a_cut_that_took_more_than_it_asked_for() -> None:
+    """The offset lay in a batch: nothing comes between, and what it answers is carried out."""
+    node = Node()
+    node.step(appending(5))
+    node.batch_begins_at = 3
+    node.machine.when_truncated = [Send(2, "it ends lower")]
+    node.driver.feed(KEY, [Persist(Truncate(4)), Send(1, "it is cut")])
+    assert node.machine.heard[-1] == TruncatedBelow(3)
+    assert node.sent == ["it is cut", "it ends lower"]
+    node.step(Persist(Truncate(2)))
+    assert node.machine.heard.count(TruncatedBelow(2)) == 0, "this one is where it was asked for"

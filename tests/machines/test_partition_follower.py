@@ -112,6 +112,20 @@ def test_what_does_not_continue_the_log_is_not_appended(answer: Fetched) -> None
     assert machine.log_end_offset == 20
 
 
+@pytest.mark.parametrize("answer", [Diverged(EPOCH, 3, 12), FetchedOutOfRange(EPOCH, 0, 12)])
+def test_a_batch_that_is_cut_in_its_middle_goes_and_counts_for_nothing(answer: Any) -> None:
+    """A leader's epoch ends in the middle of our batch if its log was compacted, ours was not."""
+    world, machine = follower(*LOG)
+    world.driver.feed("t", Fetched(EPOCH, 20, [], 12))
+    world.flush_at_once = False
+    world.driver.feed("t", answer)
+    assert machine.log_end_offset == machine.durable_offset == machine.high_watermark == 10
+    world.driver.feed("t", Fetched(EPOCH, 10, [final(10, 9, 5)], 10))
+    assert (machine.log_end_offset, machine.durable_offset) == (15, 10), "no flush has begun"
+    world.flush("t")
+    assert machine.durable_offset == 15
+
+
 def test_a_doubled_answer_is_appended_once() -> None:
     world, machine = follower(*LOG)
     answer = Fetched(EPOCH, 20, [final(20, 4)], 20)
@@ -134,7 +148,7 @@ def test_a_diverged_log_is_cut_and_forgets_the_rest() -> None:
     # Batches are whole: what the cut meets goes with it.
     assert machine.log_end_offset <= 12
     assert machine.high_watermark <= 12 and machine.durable_offset <= 12
-    assert world.logs["t"].epochs.latest_epoch() == 3
+    assert world.logs["t"].epochs.latest_epoch() == 1
 
 
 def test_several_elections_take_several_answers() -> None:

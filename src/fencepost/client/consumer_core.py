@@ -162,7 +162,7 @@ class ConsumerCore:
             self._unplaced[partition] = None
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Read nothing of these before `resume`, or before they are assigned anew."""
+        """Read nothing of these before `resume`, or before they are assigned again."""
         for partition in partitions:
             self._require_assigned(partition)
         self._paused.update(partitions)

@@ -42,6 +42,7 @@ from fencepost.machines.effects import (
     Tell,
     TimerFired,
     Truncate,
+    TruncatedBelow,
     WriteState,
 )
 
@@ -70,8 +71,11 @@ class Ports(Protocol):
         """Make all appended so far durable soon, then call `Driver.persisted`; may coalesce."""
         ...
 
-    def truncate(self, key: Key, work: Truncate) -> None:
-        """Cut the machine's log, durably. OSError."""
+    def truncate(self, key: Key, work: Truncate) -> int:
+        """Cut the machine's log, durably; where it ends now. OSError.
+
+        That is lower than `work` says where the offset lies in a batch, which goes as a whole.
+        """
         ...
 
     def write_state(self, key: Key, state: Any) -> None:
@@ -124,13 +128,14 @@ class Ports(Protocol):
 class _Hosted:
     """A machine and the messages it holds back until its log is durable up to an offset."""
 
-    __slots__ = ("disk_has_failed", "end_offset", "held", "is_broken", "machine")
+    __slots__ = ("disk_has_failed", "end_offset", "held", "is_broken", "machine", "truncated_below")
 
     def __init__(self, machine: Machine) -> None:
         self.disk_has_failed = False
         self.is_broken = False
         self.machine = machine
         self.end_offset = -1
+        self.truncated_below: TruncatedBelow | None = None
         self.held: deque[tuple[int, SendAfterPersist]] = deque()
 
 
@@ -232,11 +237,14 @@ class Driver:
         left: Iterator[Effect] = iter(())
         try:
             self._wall_ms = self._ports.wall_ms()
-            left = iter(hosted.machine.step(input_, self._ports.now_ms(), self._wall_ms))
-            for effect in left:
-                self._carry_out(key, hosted, effect)
+            while input_ is not None:
+                left = iter(hosted.machine.step(input_, self._ports.now_ms(), self._wall_ms))
+                for effect in left:
+                    self._carry_out(key, hosted, effect)
+                input_, hosted.truncated_below = hosted.truncated_below, None
         except OSError as error:
             hosted.held.clear()
+            hosted.truncated_below = None
             self._queue.appendleft((key, DiskFailed(str(error), tuple(left))))
             return
         except Exception as error:
@@ -286,8 +294,9 @@ class Driver:
             self._ports.request_flush(key)
         elif isinstance(work, Truncate):
             hosted.held.clear()
-            self._ports.truncate(key, work)
-            hosted.end_offset = work.end_offset
+            hosted.end_offset = end_offset = self._ports.truncate(key, work)
+            if end_offset < work.end_offset:
+                hosted.truncated_below = TruncatedBelow(end_offset)
         elif isinstance(work, WriteState):
             self._ports.write_state(key, work.state)
         elif isinstance(work, StoreSnapshot):

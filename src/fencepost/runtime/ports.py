@@ -202,8 +202,8 @@ class MachinePorts(ABC):
                 partition_log.append_as_follower(batch, wall_ms)
         return partition_log.end_offset
 
-    def truncate(self, key: Hashable, work: Truncate) -> None:
-        """Cut the log, durably. OSError."""
+    def truncate(self, key: Hashable, work: Truncate) -> int:
+        """Cut the log, durably; where it ends now. OSError."""
         partition_log = self._hosts[key].log
         before = partition_log.end_offset
         if work.start_over:
@@ -213,6 +213,7 @@ class MachinePorts(ABC):
         if partition_log.end_offset != before:
             name = f"{partition_log.topic}-{partition_log.partition}"
             log.info("%s: truncated from %d to %d", name, before, partition_log.end_offset)
+        return partition_log.end_offset
 
     def write_state(self, key: Hashable, state: Any) -> None:
         """Replace the machine's durable state. OSError."""

@@ -45,7 +45,7 @@ class NodeTimer:
         self.event = node.world.schedule(at_us, "timer", self._fire, node, about=self)
 
     def rearm(self) -> None:
-        """The clock was changed: wait anew."""
+        """The clock was changed: wait again."""
         self.event.cancel()
         self.arm()
 
@@ -153,18 +153,19 @@ class SimPorts(MachinePorts):
         disk.on_their_way = 0
         return end_offset
 
-    def truncate(self, key: Hashable, work: Truncate) -> None:
+    def truncate(self, key: Hashable, work: Truncate) -> int:
         """As the product does it; the observer looks first."""
         observer = self._node.world.observer
         if work.start_over:
-            super().truncate(key, work)
+            end_offset = super().truncate(key, work)
             self._node.sync_done()
-            return
+            return end_offset
         observer.cutting(self._node.id, work.end_offset)
         observer.oracle.cut_begins(self._node.id, work.end_offset)
-        super().truncate(key, work)
+        end_offset = super().truncate(key, work)
         observer.oracle.cut(self._node.id, work.end_offset)
         self._node.sync_done()
+        return end_offset
 
     def write_state(self, key: Hashable, state: Any) -> None:
         """As the product does it; the observer hears when it is durable."""

@@ -139,7 +139,7 @@ SERVED: Final = (
     Served(25, "transactions", "0-4", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP)),
     Served(26, "transactions", "0-5", asks=(WRITE_TRANSACTIONAL_ID,)),
     Served(27, "transactions", "1-2", asks=(ALTER_CLUSTER, CLUSTER_ACTION)),
-    Served(28, "transactions", "0-5", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)),
+    Served(28, "transactions", "0-6", asks=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)),
     Served(29, "acls", "1-3", listeners=BOTH, asks=(DESCRIBE_CLUSTER,)),
     Served(30, "acls", "1-3", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(31, "acls", "1-3", listeners=BOTH, asks=(ALTER_CLUSTER,)),
@@ -165,7 +165,7 @@ SERVED: Final = (
     Served(39, "delegation_tokens", "1-2", listeners=BOTH),
     Served(40, "delegation_tokens", "1-2", listeners=BOTH),
     Served(41, "delegation_tokens", "1-3", listeners=BOTH),
-    Served(42, "group_administration", "0-2", asks=(DELETE_GROUP,)),
+    Served(42, "group_administration", "0-3", asks=(DELETE_GROUP,)),
     Served(43, "elect_leaders", "0-2", listeners=BOTH, asks=(ALTER_CLUSTER,)),
     Served(
         44,

@@ -11,7 +11,7 @@ from fencepost.batch.header import MAGIC
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.divergence import truncation_target
 from fencepost.log.epochs import EpochEndOffset
-from fencepost.machines.effects import Append, DropPrefix, Persist, Truncate
+from fencepost.machines.effects import Append, DropPrefix, Persist, Truncate, TruncatedBelow
 from fencepost.machines.partition.inputs import Diverged, Fetched, FetchedOutOfRange
 from fencepost.machines.partition.part import PartitionPart
 from fencepost.machines.partition.queries import LogView
@@ -123,6 +123,20 @@ class Following(PartitionPart):
         names_nothing = latest is not None and latest.start_offset >= target
         if not start_over and target >= partition.log.end_offset and not names_nothing:
             return
-        partition.high_watermark = min(partition.high_watermark, target)
-        partition.durable_offset = target if start_over else min(partition.durable_offset, target)
+        self._end_at(target)
+        if start_over:
+            partition.durable_offset = target
         self._outbox.emit(Persist(Truncate(target, start_over=start_over)))
+
+    def step_truncated_below(self, truncated: TruncatedBelow, now_ms: int) -> None:
+        """The log was cut in the middle of a batch, and ends where that batch began.
+
+        A leader's epoch can end there: its compacted log need not have our batches.
+        """
+        self._end_at(truncated.end_offset)
+
+    def _end_at(self, end_offset: int) -> None:
+        """What is cut off is neither durable nor below the high watermark."""
+        partition = self._partition
+        partition.high_watermark = min(partition.high_watermark, end_offset)
+        partition.durable_offset = min(partition.durable_offset, end_offset)

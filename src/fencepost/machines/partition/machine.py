@@ -58,7 +58,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
+from fencepost.machines.effects import (
+    DiskFailed,
+    Effect,
+    Persisted,
+    TimerFired,
+    TruncatedBelow,
+)
 from fencepost.machines.outbox import StepOutbox
 from fencepost.machines.partition.acknowledging import Acknowledging
 from fencepost.machines.partition.appending import Appending
@@ -201,6 +207,7 @@ _HANDLERS: Final[Mapping[type[Any], _Handler]] = {
     Fetched: lambda one, given, now_ms: one.following.step_fetched(given, now_ms),
     Diverged: lambda one, given, now_ms: one.following.step_diverged(given, now_ms),
     FetchedOutOfRange: lambda one, given, now_ms: one.following.step_out_of_range(given, now_ms),
+    TruncatedBelow: lambda one, given, now_ms: one.following.step_truncated_below(given, now_ms),
     BecomeLeader: lambda one, given, now_ms: one.roles.step_become_leader(given, now_ms),
     BecomeFollower: lambda one, given, now_ms: one.roles.step_become_follower(given, now_ms),
     StopReplica: lambda one, given, now_ms: one.roles.step_stop(given, now_ms),

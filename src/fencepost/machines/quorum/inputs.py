@@ -22,7 +22,13 @@ from typing import Any
 from msgspec import Struct
 
 from fencepost.log.snapshots import SnapshotId
-from fencepost.machines.effects import Buffer, DiskFailed, Persisted, TimerFired
+from fencepost.machines.effects import (
+    Buffer,
+    DiskFailed,
+    Persisted,
+    TimerFired,
+    TruncatedBelow,
+)
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -311,7 +317,7 @@ class LogDamaged(Struct, frozen=True):
 class ImageFailed(Struct, frozen=True):
     """What is committed cannot be applied on this node: it may not go on.
 
-    The image is then not what the log says, and whoever decides or answers by it is wrong.
+    The image is then not what the log says, and what is decided or answered by it is wrong.
     """
 
     reason: str
@@ -321,6 +327,7 @@ Input = (
     Start
     | TimerFired
     | Persisted
+    | TruncatedBelow
     | DiskFailed
     | ImageFailed
     | VoteReceived

@@ -141,8 +141,12 @@ class QuorumLog(Component):
     def truncate(self, end_offset: int) -> None:
         """Cut the log, which must not take away anything that is committed (I07)."""
         assert self.high_watermark <= end_offset <= self.end_offset, "what is committed stays"
-        epoch = self.epoch_before(end_offset)
         self._outbox.emit(Persist(Truncate(end_offset)))
+        self.ended_at(end_offset)
+
+    def ended_at(self, end_offset: int) -> None:
+        """The log ends there now: what was behind it is gone."""
+        epoch = self.epoch_before(end_offset)
         self.end_offset = end_offset
         self.damaged = frozenset(at for at in self.damaged if at < end_offset)
         self.durable_end_offset = min(self.durable_end_offset, end_offset)

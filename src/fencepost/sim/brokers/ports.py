@@ -100,18 +100,17 @@ class BrokerPorts(SimPorts):
         known.on_their_way = 0
         return end_offset
 
-    def truncate(self, key: Hashable, work: Truncate) -> None:
+    def truncate(self, key: Hashable, work: Truncate) -> int:
         """As the product does it; the observer looks first."""
         hosted = self._node.hosted(key)
         if hosted is None:
-            super().truncate(key, work)
-            return
+            return super().truncate(key, work)
         observer, partition = self._node.world.observer, key_of(hosted)
         known = observer.oracle.partitions.log(self._node.id, partition)
-        end_offset = known.start_offset if work.start_over else work.end_offset
-        observer.replica_cutting(self._node.id, partition, end_offset)
-        known.cut_begins(end_offset)
-        self.cut_log(key, work)
+        cut_offset = known.start_offset if work.start_over else work.end_offset
+        observer.replica_cutting(self._node.id, partition, cut_offset)
+        known.cut_begins(cut_offset)
+        end_offset = self.cut_log(key, work)
         if work.start_over:
             known.started_over(work.end_offset)
         else:
@@ -119,6 +118,7 @@ class BrokerPorts(SimPorts):
         self._node.look_at_epochs(hosted)
         show_checkpoints(self._node, hosted)
         self._node.sync_done()
+        return end_offset
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         """As the product does it; the observer notes where the log begins."""

@@ -328,12 +328,13 @@ class BrokerCell:
     def request_flush(self, key: Any) -> None:
         """A flush may happen whenever there is something to flush."""
 
-    def truncate(self, key: Any, work: Truncate) -> None:
+    def truncate(self, key: Any, work: Truncate) -> int:
         """Cut the log, durably."""
         assert not work.start_over, "no log begins behind 0 here"
         lowest = self.lowest_cut
         self.lowest_cut = work.end_offset if lowest is None else min(work.end_offset, lowest)
         self.disk.log.cut(work.end_offset)
+        return self.disk.log.end_offset
 
     def send(self, key: Any, to: Any, message: Any) -> None:
         """To a leader or the controller."""

@@ -249,10 +249,11 @@ class _Ports:
     def request_flush(self, key: Any) -> None:
         """A flush may happen whenever there is something to flush."""
 
-    def truncate(self, key: Any, work: Truncate) -> None:
+    def truncate(self, key: Any, work: Truncate) -> int:
         lowest = self._cell.lowest_cut
         self._cell.lowest_cut = min(work.end_offset, work.end_offset if lowest is None else lowest)
         self._cell.log.cut(work.end_offset)
+        return self._cell.log.end_offset
 
     def write_state(self, key: Any, state: QuorumState) -> None:
         self._cell.writes += 1
