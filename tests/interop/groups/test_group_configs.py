@@ -127,7 +127,7 @@ def set_and_deleted(stage: Stage) -> None:
     request = DescribeConfigsRequest(resources=[resource])
     stage.until(request, lambda one: one.results[0].configs[0].value == "45000", "the default", 4)
     alter_group_config(stage, group, {key: None}, operation=DELETE)
-    for operation in (2, 3, 9):
+    for operation in (2, 3):
         alter_group_config(stage, group, {key: "1"}, operation=operation, error=None)
 
 
