@@ -81,8 +81,9 @@ def beat_all(client: Client, waiting: dict[str, Member]) -> None:
     """A heartbeat of every group's member, again until it is answered without an error."""
     left = dict(waiting)
     deadline = time.monotonic() + PATIENCE_S
+    last: Exception | None = None
     while left:
-        assert time.monotonic() < deadline, f"{len(left)} groups are without a coordinator"
+        assert time.monotonic() < deadline, f"{len(left)} groups have no coordinator: {last}"
         try:
             for node, groups in coordinators(client, list(left)).items():
                 connection = client.connection(node)
@@ -93,6 +94,7 @@ def beat_all(client: Client, waiting: dict[str, Member]) -> None:
                     if not answer.error_code:
                         del left[group]
         except (ClientError, OSError) as error:
+            last = error
             if isinstance(error, ClientError):
                 client.note_failure(error)
         if left:

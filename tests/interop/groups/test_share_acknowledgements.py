@@ -180,7 +180,14 @@ def locks_run_out(stage: Stage) -> None:
     produce(stage, topic, *TEN)
     epoch = fetch_some(stage, group, "m", 0, topic)
     acknowledge(stage, group, "m", epoch, {topic: {0: [(0, 4, [ACCEPT])]}})
-    fetch_some(stage, group, "n", 0, topic, by="two")
+    count, session = 0, 0
+    while count < 5:  # each record has a timer of its own
+        session = fetch_some(stage, group, "n", session, topic, by="two")
+        (of_topic,) = stage.entries.pop().observed["responses"]
+        for row in of_topic["partitions"][0]["acquired_records"]:
+            count += row["last_offset"] - row["first_offset"] + 1
+            stage.require("deliveries", row["delivery_count"], 2)
+    stage.entries[:] = [one for one in stage.entries if one.request != "deliveries"]
     acknowledge(stage, group, "m", epoch + 1, {topic: {0: [(5, 9, [ACCEPT])]}}, error=STATE)
 
 
