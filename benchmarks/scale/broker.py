@@ -2,7 +2,7 @@
 
 What follows is fetched for by the product's `Fetcher`s, one for each leader, whose requests go
 through the codec to the leaders' `FetchHost`, with its sessions and quiet partitions, by way of the
-simulator's handler of Fetch. In place of a partition's machine and log there is a `Replica`, which
+handler of Fetch. In place of a partition's machine and log there is a `Replica`, which
 knows who leads it and which followers have asked: 300,000 logs would take longer to make than all
 else together. What the real ones cost when they become leader or follower is charged
 (`machine_costs`).
@@ -43,17 +43,32 @@ from fencepost.machines.partition import (
 )
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.access import Access, PartitionAccess
+from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.fetch import fetch
+from fencepost.runtime.requests.fetch_parts import FetchParts
 from fencepost.runtime.traffic import TopicTraffic
-from fencepost.sim.brokers.fetches import fetch
+from fencepost.sim.brokers.arrived_request import ArrivedRequest
+from fencepost.sim.brokers.fetch_parts import AllIsCached, NoFetchPolicy
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 FETCH_VERSION: Final = 18
 SESSIONS_MAX: Final = 10_000
 LOG: Any = SimpleNamespace(config=SimpleNamespace(compression_type="producer"))
 TRAFFIC: Final = TopicTraffic()
+
+
+class AtOnce:
+    """A lane that has nothing else to do."""
+
+    def begin(self, work: Pieces) -> None:
+        """Do all of it."""
+        for _ in work:
+            pass
 
 
 class Replica:
@@ -154,10 +169,20 @@ class Broker:
         self.fetches = FetchHost(
             self._timers, self._now_ms, lambda below: next(sessions), SESSIONS_MAX, 1 << 30
         )
-        # What the simulator's handler asks of a broker.
-        self.clocks = SimpleNamespace(now_ms=self._now_ms)
-        self.ports = SimpleNamespace(driver=SimpleNamespace(feed=self._fed))
-        self.replicas = SimpleNamespace(by_id=self._by_id)
+        replicas: Any = SimpleNamespace(get=None, by_id=self._by_id)
+        parts: Any = {
+            "clocks": SimpleNamespace(now_ms=self._now_ms),
+            "driver": SimpleNamespace(feed=self._fed),
+            "metadata": None,  # for hints about leaders, which the followers know
+        }
+        self.fetch_parts = FetchParts(
+            cached_reads=AllIsCached(),
+            fetches=self.fetches,
+            partitions=PartitionAccess(Access(), replicas),
+            policy=NoFetchPolicy(),
+            replicas=replicas,
+            **parts,
+        )
 
     def _now_ms(self) -> int:
         return int(self.world.now_ms)
@@ -255,9 +280,10 @@ class Broker:
         def arrive() -> None:
             to.core.charge(self._costs.socket_ms)
             request = FetchRequest.decode(data, FETCH_VERSION)
-            fetch(to, to.replicas.by_id, request, reply)  # type: ignore[arg-type]
+            context = ArrivedRequest("FetchRequest", FETCH_VERSION, reply, AtOnce())
+            context.decided(fetch(context, request, parts=to.fetch_parts))
 
-        def reply(response: FetchResponse) -> None:
+        def reply(response: Message) -> None:
             answer = bytes(response.encode(FETCH_VERSION))
             to.answered_bytes += len(answer)
             to.core.charge(self._costs.socket_ms)

@@ -23,7 +23,7 @@ from fencepost.testing.ports import free_ports
 from ..waiting import DEADLINE_S
 from .maven import JarSet
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = "4.4.0"
 CLUSTER_ID = "fencepostInteropTestsQ"
 HOST = "127.0.0.1"
 KAFKA = JarSet(
@@ -42,6 +42,7 @@ TOOLS = {
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",

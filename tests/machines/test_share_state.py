@@ -6,6 +6,7 @@ itself, loaded from what is in its log.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ def test_merged_batches_say_of_each_offset_what_the_highest_batch_says(
 ) -> None:
     merged = merge_batches(some, start_offset)
     assert by_offset(merged, -1) == by_offset(some, start_offset)
-    for before, after in zip(merged, merged[1:], strict=False):
+    for before, after in pairwise(merged):
         assert before.last_offset < after.first_offset
         is_neighbour = before.last_offset + 1 == after.first_offset
         assert not is_neighbour or before[2:] != after[2:], "equal neighbours are one batch"

@@ -23,20 +23,32 @@ def test_a_simulated_broker_runs_the_handler_that_a_broker_serves(kind: type[Mes
     assert ROUTES[kind.api_key].handler is HANDLERS[kind]
 
 
-def arrived() -> tuple[ArrivedRequest, list[Any]]:
+class Lane:
+    """Keeps the work that begins in it."""
+
+    def __init__(self) -> None:
+        self.work: list[Any] = []
+
+    def begin(self, pieces: Any) -> None:
+        self.work.append(pieces)
+
+
+def arrived() -> tuple[ArrivedRequest, list[Any], list[Any]]:
     posted: list[Any] = []
-    return ArrivedRequest("HeartbeatRequest", 4, posted.append), posted
+    lane = Lane()
+    return ArrivedRequest("HeartbeatRequest", 4, posted.append, lane), posted, lane.work
 
 
 def test_an_answer_that_is_made_in_pieces_is_posted_when_it_is_there() -> None:
-    context, posted = arrived()
+    context, posted, begun = arrived()
     response = HeartbeatResponse()
 
     def work() -> Pieces:
         yield None
         return response
 
-    pieces = context.answering(work())
+    context.decided(work())
+    (pieces,) = begun
     assert next(pieces) is None
     assert not context.answered
     assert next(pieces, "done") == "done"
@@ -45,13 +57,14 @@ def test_an_answer_that_is_made_in_pieces_is_posted_when_it_is_there() -> None:
 
 
 def test_a_handler_that_fails_ends_the_world() -> None:
-    context, posted = arrived()
+    context, posted, begun = arrived()
 
     def work() -> Pieces:
         yield None
         raise KeyError("a mistake of ours")
 
-    pieces = context.answering(work())
+    context.decided(work())
+    (pieces,) = begun
     next(pieces)
     with pytest.raises(Violation, match="HeartbeatRequest v4 fails"):
         next(pieces)
@@ -59,7 +72,7 @@ def test_a_handler_that_fails_ends_the_world() -> None:
 
 
 def test_a_request_is_answered_once() -> None:
-    context, _ = arrived()
+    context, _, _ = arrived()
     context.reply_lazily(HeartbeatResponse)
     with pytest.raises(AssertionError, match="answered twice"):
         context.reply(HeartbeatResponse())

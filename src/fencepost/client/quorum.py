@@ -7,15 +7,18 @@ among the given addresses and those that the cluster says its controllers have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from fencepost.client.cluster import Cluster, parse_servers
+from fencepost.client.asking import request_any
+from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
-from fencepost.client.connection import Connection
+from fencepost.client.connection_core import ConnectionCore
+from fencepost.client.conversation import Connect, Conversation, Exchange, Where
 from fencepost.client.errors import BrokerError, ClientError, ConnectionFailed
-from fencepost.client.retry import Backoff, Deadline, retrying
+from fencepost.client.retry import Deadline, repeating, retrying
 from fencepost.wire.api import add_raft_voter as add, describe_quorum as describe
 from fencepost.wire.api.describe_cluster import DescribeClusterRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
@@ -25,7 +28,6 @@ from fencepost.wire.types import Uuid
 
 TOPIC = "__cluster_metadata"
 ENDPOINT_CONTROLLERS = 2
-BACKOFF_FIRST_MS = 50
 LOOKING_TIMEOUT_MS = 2_000
 """A controller answers for itself at once; one that does not keeps nobody from asking the next."""
 
@@ -65,18 +67,82 @@ class QuorumDescription:
     """Where voters are reached, by node id, as far as the leader says so."""
 
 
+class QuorumLeader:
+    """Where the leader of the quorum was found last, for conversations that need it.
+
+    With `asks_controllers` the addresses of a client's configuration are controllers'; otherwise
+    brokers', which take every question to the leader.
+    """
+
+    def __init__(self, *, asks_controllers: bool) -> None:
+        self.asks_controllers = asks_controllers
+        self.where: Where | None = None
+
+
+def describing_quorum(
+    view: ClusterView[Any], leader: QuorumLeader
+) -> Conversation[QuorumDescription]:
+    """Who leads, who votes, who follows, and how far everybody is. Raises ClientError."""
+    response = yield from _asking_leader(view, leader, _describe_request())
+    _check(response.error_code, response.error_message, "the quorum cannot be described")
+    partition = response.topics[0].partitions[0]
+    _check(partition.error_code, partition.error_message, "the quorum cannot be described")
+    return QuorumDescription(
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        high_watermark=partition.high_watermark,
+        voters=[_replica(one) for one in partition.current_voters],
+        observers=[_replica(one) for one in partition.observers],
+        listeners={
+            node.node_id: [VoterListener(one.name, one.host, one.port) for one in node.listeners]
+            for node in response.nodes
+        },
+    )
+
+
+def adding_voter(
+    view: ClusterView[Any],
+    leader: QuorumLeader,
+    node_id: int,
+    directory_id: Uuid,
+    listeners: Sequence[VoterListener],
+    *,
+    timeout_ms: int = 30_000,
+) -> Conversation[None]:
+    """Make a controller that follows already a voter; returns when that is committed. Raises
+    ClientError."""
+    request = add.AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=timeout_ms,
+        voter_id=node_id,
+        voter_directory_id=directory_id,
+        listeners=[add.Listener(name=n, host=h, port=p) for n, h, p in listeners],
+    )
+    response = yield from _asking_leader(view, leader, request)
+    _check(response.error_code, response.error_message, f"node {node_id} was not added")
+
+
+def removing_voter(
+    view: ClusterView[Any], leader: QuorumLeader, node_id: int, directory_id: Uuid
+) -> Conversation[None]:
+    """Take a controller's vote away; returns when that is committed. Raises ClientError."""
+    request = RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=node_id, voter_directory_id=directory_id
+    )
+    response = yield from _asking_leader(view, leader, request)
+    _check(response.error_code, response.error_message, f"node {node_id} was not removed")
+
+
 class QuorumAdmin:
     """Asks about the quorum and changes it; a context manager. All methods raise ClientError.
 
     `config` has the addresses (`bootstrap_servers`) of brokers, or of controllers with
-    `controllers`.
+    `controllers`. The asyncio twin is `client.aio.quorum.AsyncQuorumAdmin`.
     """
 
     def __init__(self, config: ClientConfig, *, controllers: bool = False) -> None:
-        self._config = config
-        self._asks_controllers = controllers
-        self._cluster = Cluster(config=config)
-        self._leader: Connection | None = None
+        self.cluster = Cluster(config=config)
+        self.leader = QuorumLeader(asks_controllers=controllers)
 
     def __enter__(self) -> QuorumAdmin:
         return self
@@ -86,33 +152,16 @@ class QuorumAdmin:
 
     def close(self) -> None:
         """Close the connections."""
-        self._cluster.close()
-        self._forget_leader()
+        self.cluster.close()
 
     def connect(self, timeout_ms: float) -> None:
         """Reach anybody at all within `timeout_ms`; asking for the leader may take longer."""
-        connecting = self._cluster.any_connection
-        retrying("connecting", connecting, Deadline(timeout_ms), self._cluster.backoff())
+        connecting = self.cluster.any_connection
+        retrying("connecting", connecting, Deadline(timeout_ms), self.cluster.backoff())
 
     def describe(self) -> QuorumDescription:
         """Who leads, who votes, who follows, and how far everybody is."""
-        response = self._ask(_describe_request())
-        _check(response.error_code, response.error_message, "the quorum cannot be described")
-        partition = response.topics[0].partitions[0]
-        _check(partition.error_code, partition.error_message, "the quorum cannot be described")
-        return QuorumDescription(
-            leader_id=partition.leader_id,
-            leader_epoch=partition.leader_epoch,
-            high_watermark=partition.high_watermark,
-            voters=[_replica(one) for one in partition.current_voters],
-            observers=[_replica(one) for one in partition.observers],
-            listeners={
-                node.node_id: [
-                    VoterListener(one.name, one.host, one.port) for one in node.listeners
-                ]
-                for node in response.nodes
-            },
-        )
+        return self.cluster.run(describing_quorum(self.cluster, self.leader))
 
     def add_voter(
         self,
@@ -123,98 +172,84 @@ class QuorumAdmin:
         timeout_ms: int = 30_000,
     ) -> None:
         """Make a controller that follows already a voter; returns when that is committed."""
-        request = add.AddRaftVoterRequest(
-            cluster_id=None,
-            timeout_ms=timeout_ms,
-            voter_id=node_id,
-            voter_directory_id=directory_id,
-            listeners=[add.Listener(name=n, host=h, port=p) for n, h, p in listeners],
-        )
-        response = self._ask(request)
-        _check(response.error_code, response.error_message, f"node {node_id} was not added")
+        voter = node_id, directory_id, listeners
+        adding = adding_voter(self.cluster, self.leader, *voter, timeout_ms=timeout_ms)
+        self.cluster.run(adding)
 
     def remove_voter(self, node_id: int, directory_id: Uuid) -> None:
         """Take a controller's vote away; returns when that is committed."""
-        request = RemoveRaftVoterRequest(
-            cluster_id=None, voter_id=node_id, voter_directory_id=directory_id
-        )
-        response = self._ask(request)
-        _check(response.error_code, response.error_message, f"node {node_id} was not removed")
+        self.cluster.run(removing_voter(self.cluster, self.leader, node_id, directory_id))
 
-    # -- inside ----------------------------------------------------------------------------
 
-    def _ask(self, request: Request[R]) -> R:
-        """The leader's answer, by way of any broker or from the leader itself."""
-        if not self._asks_controllers:
-            return self._cluster.request_any(request, _passing_error_of)
+def _asking_leader(
+    view: ClusterView[Any], leader: QuorumLeader, request: Request[R]
+) -> Conversation[R]:
+    """The leader's answer, by way of any broker or from the leader itself."""
+    if not leader.asks_controllers:
+        return request_any(view, request, _passing_error_of)
 
-        def attempt() -> R:
-            leader = self._leader_connection()
-            response = leader.request(request)
-            error = _error_of(response)
-            if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER):
-                raise BrokerError.of(error, "it does not lead the quorum", host=leader.address)
-            return response
+    def attempt() -> Conversation[R]:
+        connection = yield from _connecting_to_leader(view, leader)
+        response = yield from Exchange(connection, request)
+        error = _error_of(response)
+        if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER):
+            raise BrokerError.of(error, "it does not lead the quorum", host=connection.address)
+        return response
 
-        deadline = Deadline(self._config.api_timeout_ms)
-        backoff = Backoff(BACKOFF_FIRST_MS, self._config.retry_backoff_max_ms)
-        return retrying(
-            type(request).__name__, attempt, deadline, backoff, lambda _: self._forget_leader()
-        )
+    def forget(_: ClientError) -> None:
+        leader.where = None
 
-    def _forget_leader(self) -> None:
-        if self._leader is not None:
-            self._leader.close()
-            self._leader = None
+    deadline = view.deadline()
+    return repeating(type(request).__name__, attempt, deadline, view.backoff(), forget)
 
-    def _leader_connection(self) -> Connection:
-        """A connection to the controller that says that it leads."""
-        if self._leader is not None and self._leader.is_open:
-            return self._leader
-        last: ClientError | None = None
-        seen: set[tuple[str, int]] = set()
-        answered = 0
-        known = parse_servers(self._config.bootstrap_servers)
-        while known:
-            address = known.pop(0)
-            if address in seen:
-                continue
-            seen.add(address)
-            try:
-                connection = Connection.configured(self._config, *address)
-                if _leads(connection):
-                    self._leader = connection
-                    return connection
-                answered += 1
-                known += list(_controllers(connection))
-                connection.close()
-            except ClientError as error:
-                last = error
-        if not answered and last is not None:
-            raise last
-        raise ConnectionFailed(f"no controller leads; {answered} of {len(seen)} answer")
+
+def _connecting_to_leader(
+    view: ClusterView[Any], leader: QuorumLeader
+) -> Conversation[ConnectionCore]:
+    """A connection to the controller that says that it leads. ClientError."""
+    if leader.where is not None:
+        return (yield from Connect(leader.where))
+    last: ClientError | None = None
+    seen: set[Where] = set()
+    answered = 0
+    known = [Where(host, port) for host, port in view.bootstrap]
+    while known:
+        where = known.pop(0)
+        if where in seen:
+            continue
+        seen.add(where)
+        try:
+            connection = yield from Connect(where)
+            response = yield from _looking(connection, _describe_request())
+            if _error_of(response) == ErrorCode.NONE:
+                leader.where = where
+                return connection
+            answered += 1
+            known += yield from _other_controllers(connection)
+        except ClientError as error:
+            last = error
+    if not answered and last is not None:
+        raise last
+    raise ConnectionFailed(f"no controller leads; {answered} of {len(seen)} answer")
+
+
+def _looking(connection: ConnectionCore, request: Request[R]) -> Conversation[R]:
+    return (yield from Exchange(connection, request, timeout_ms=LOOKING_TIMEOUT_MS))
+
+
+def _other_controllers(connection: ConnectionCore) -> Conversation[list[Where]]:
+    """Where the controller at the other end says that the others are, if it knows."""
+    if DescribeClusterRequest.api_key not in connection.api_versions:
+        return []
+    request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
+    response = yield from _looking(connection, request)
+    return [Where(node.host, node.port) for node in response.brokers]
 
 
 def _describe_request() -> describe.DescribeQuorumRequest:
     partition = describe.PartitionDataRequest(partition_index=0)
     topic = describe.TopicDataRequest(topic_name=TOPIC, partitions=[partition])
     return describe.DescribeQuorumRequest(topics=[topic])
-
-
-def _leads(connection: Connection) -> bool:
-    """Whether the node at the other end leads the quorum."""
-    response = connection.request(_describe_request(), timeout_ms=LOOKING_TIMEOUT_MS)
-    return _error_of(response) == ErrorCode.NONE
-
-
-def _controllers(connection: Connection) -> Iterator[tuple[str, int]]:
-    """Where the controller at the other end says that the others are, if it knows."""
-    request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
-    if DescribeClusterRequest.api_key not in connection.api_versions:
-        return
-    response = connection.request(request, timeout_ms=LOOKING_TIMEOUT_MS)
-    for node in response.brokers:
-        yield node.host, node.port
 
 
 def _error_of(response: Message) -> int:

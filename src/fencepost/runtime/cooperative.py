@@ -30,8 +30,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, InvalidStateError
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -66,6 +66,21 @@ def result_of(future: Future[T]) -> Pieces[T]:
         return future.result()
     finally:
         del future
+
+
+def first_done(futures: Sequence[Future[None]]) -> Future[None]:
+    """Done when any of `futures` is."""
+    if len(futures) == 1:
+        return futures[0]
+    first: Future[None] = Future()
+
+    def settle(_: Future[None]) -> None:
+        with contextlib.suppress(InvalidStateError):  # two at a time
+            first.set_result(None)
+
+    for future in futures:
+        future.add_done_callback(settle)
+    return first
 
 
 def without_frames(error: E) -> E:

@@ -16,6 +16,7 @@ from typing import Any
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
+from fencepost.broker.replicas.fetch_policy import BrokerFetchPolicy
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.data_dirs import DataDir
@@ -53,6 +54,7 @@ from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.access import PartitionAccess
+from fencepost.runtime.requests.fetch_parts import CachedReads, FetchPolicy
 from fencepost.runtime.requests.parts import BatchDecompression, LogReads
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -197,6 +199,9 @@ class PartitionNode(StillNode):
         self.fetches = FetchHost(self.timers, self.ports.now_ms, secrets.randbelow, 10)
         self.fetches.on_seen = self.driver.feed
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
+        self.policy = BrokerFetchPolicy(
+            self.config, lambda: self.image, self.throttle, self.ports.now_ms
+        )
         self.replicas = Replicas(self)
         self.partitions = PartitionAccess(self.access, self.replicas)
         self.storage = Directories([DataDir(str(self.directory))])
@@ -210,13 +215,14 @@ class PartitionNode(StillNode):
         return {
             **super().parts,
             BatchDecompression: self.decompression,
+            CachedReads: self.cold_reads,
             Clocks: self.ports,
             WorkClock: SystemWorkClock(),
             Driver: self.driver,
             ColdReads: self.cold_reads,
             Decompression: self.decompression,
             FetchHost: self.fetches,
-            LeaderThrottle: self.throttle,
+            FetchPolicy: self.policy,
             LogDirMoves: NoMoves(),
             PartitionAccess: self.partitions,
             LogReads: BackgroundLogReads(

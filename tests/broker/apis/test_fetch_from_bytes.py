@@ -17,19 +17,20 @@ from typing import Any, NamedTuple, get_type_hints
 import pytest
 from hypothesis import event, given, settings, strategies as st
 
-from fencepost.broker.apis import fetch_answer, fetch_from_bytes as from_bytes
-from fencepost.broker.apis.fetch import handle
-from fencepost.broker.apis.fetch_answer import FetchParts
+from fencepost.broker.apis import fetch_from_bytes as from_bytes
 from fencepost.broker.apis.fetch_bytes import PARTITIONS_MAX, read_plain
 from fencepost.broker.apis.fetch_from_bytes import fetch_from_bytes
-from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
 from fencepost.broker.net.pending_request import Buffer, PendingRequest
 from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.log.errors import CorruptFileError, OffsetOutOfRange
 from fencepost.log.page_cache import NotCachedError
 from fencepost.machines.partition import AdvanceLogStart, StopReplica
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests import fetch_answer
+from fencepost.runtime.requests.fetch import fetch
+from fencepost.runtime.requests.fetch_parts import FetchParts
 from fencepost.wire.api.fetch import (
     FetchPartition,
     FetchRequest,
@@ -137,7 +138,7 @@ class Served:
                 request, _ = FetchRequest.read(received, start, version, max_elements=20_000)
             except DecodeError:
                 return None
-            answer = to_its_end(handle(context, request, parts=self.parts))
+            answer = to_its_end(fetch(context, request, parts=self.parts))
             if answer is not None:
                 context.reply(answer)
         return Request(context, metrics, caller.buffered_bytes)
@@ -493,8 +494,7 @@ def test_an_answer_is_no_larger_than_the_broker_lets_it_be(
 ) -> None:
     frame = framed(12, [("t", [reading(0, 0)]), ("zstd", [reading()])])
     if whose == "the broker's config":
-        limited = BrokerConfig.load(None, {"fetch.max.bytes": str(LIMIT_BYTES)})
-        monkeypatch.setattr(served, "parts", served.parts._replace(config=limited))
+        monkeypatch.setattr(served.parts.policy, "max_bytes", LIMIT_BYTES)
     else:
         monkeypatch.setattr(Next, "available_bytes", LIMIT_BYTES)
     some = answered_at_once(served, frame)
@@ -567,7 +567,9 @@ def test_nobody_waits_for_a_file_descriptor(
 ) -> None:
     """It is the event loop that would: the node would stand still."""
     served = Served(tmp_path)
-    descriptors = served.parts.storage.descriptors
+    reads = served.parts.cached_reads
+    assert isinstance(reads, ColdReads)
+    descriptors = reads._descriptors
 
     def refuse() -> Any:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

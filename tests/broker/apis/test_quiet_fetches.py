@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fencepost.broker.apis.fetch import PARTITIONS_PER_PIECE
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.machines.effects import Persisted
 from fencepost.machines.fetch import Asker, FetchTerms
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import BecomeLeader, BrokersChanged, StopReplica
+from fencepost.runtime.requests.fetch_answer import PARTITIONS_PER_PIECE
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 

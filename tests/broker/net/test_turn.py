@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.apis import fetch_answer, fetch_from_bytes
+from fencepost.broker.apis import fetch_from_bytes
 from fencepost.broker.net import connection as connections, output, turn as turns
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.turn import Turn
 from fencepost.log.readable_log import ReadableLog
 from fencepost.log.reading import ReadResult
 from fencepost.runtime import cooperative
+from fencepost.runtime.requests import fetch_answer
 from fencepost.wire.api import ApiVersionsRequest, FetchRequest
 from fencepost.wire.api.fetch import FetchPartition, FetchTopic, ReplicaState
 from fencepost.wire.frame import encode_request

@@ -5,9 +5,10 @@ import gc
 
 import pytest
 
-from fencepost.broker.apis import fetch as fetch_api, fetch_from_bytes
-from fencepost.broker.apis.fetch_answer import PARTITION_BYTES
+from fencepost.broker.apis import fetch_from_bytes
 from fencepost.broker.net import connection as bounds, memory_budget
+from fencepost.runtime.requests import fetch as fetch_api
+from fencepost.runtime.requests.fetch_answer import PARTITION_BYTES
 from fencepost.wire.api import FetchRequest, FetchResponse
 from fencepost.wire.api.fetch import FetchableTopicResponse, PartitionData
 

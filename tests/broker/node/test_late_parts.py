@@ -21,6 +21,7 @@ from fencepost.wire.message import Message
 
 NAMES = [name for name, part in vars(LateParts).items() if isinstance(part, late)]
 COORDINATORS = {"coordinators", "groups", "transactions"}
+FETCHES = {"fetch_serving", "fetch_host", "fetch_policy"}
 
 
 def parts_with(name: str, part: object) -> LateParts:
@@ -103,7 +104,10 @@ def test_every_maker_says_what_it_makes():
     ("request_class", "made"),
     [
         (AlterReplicaLogDirsRequest, {"moves"}),
-        (FetchRequest, {"fetch_serving", "fetch_host", "leader_throttle", "cold_reads"}),
+        (
+            FetchRequest,
+            {*FETCHES, "cached_reads", "cold_reads"},
+        ),
         (FindCoordinatorRequest, {*COORDINATORS, "share_states", "cold_reads", "channel"}),
         (ListOffsetsRequest, {"cold_reads", "log_reads"}),
         (MetadataRequest, {"encoded_topics"}),

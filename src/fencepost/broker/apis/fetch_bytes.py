@@ -31,13 +31,13 @@ from operator import itemgetter
 from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 
-from fencepost.broker.apis.fetch_answer import TOPIC_IDS_FROM
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES
 from fencepost.broker.net.pending_request import Buffer
 from fencepost.machines.fetch import FetchWanted
 from fencepost.machines.fetch.answering import CONSUMER
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.runtime.delayed_fetches import SessionKey
+from fencepost.runtime.requests.fetch_parts import TOPIC_IDS_FROM
 from fencepost.wire import backend
 from fencepost.wire.runtime import uvarint
 from fencepost.wire.types import Uuid

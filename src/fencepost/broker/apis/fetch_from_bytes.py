@@ -17,12 +17,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.broker.apis.fetch_answer import (
-    PARTITION_BYTES,
-    TOPIC_IDS_FROM,
-    FetchAnswer,
-    FetchParts,
-)
 from fencepost.broker.apis.fetch_bytes import (
     FLEXIBLE_FROM,
     PARTITIONS_MAX,
@@ -51,6 +45,8 @@ from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.context import Pieces
+from fencepost.runtime.requests.fetch_answer import PARTITION_BYTES, FetchAnswer
+from fencepost.runtime.requests.fetch_parts import TOPIC_IDS_FROM, FetchParts
 from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
@@ -82,7 +78,7 @@ def fetch_from_bytes(
     if isinstance(session, ErrorCode):
         context.reply(FetchResponse(error_code=int(session)))
         return True
-    max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
+    max_bytes = min(request.max_bytes, parts.policy.max_bytes)
     return _PlainFetch(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
 
 
@@ -212,7 +208,7 @@ class _PlainFetch:
         left_bytes = min(self._max_bytes, self._context.available_bytes)
         at_once_bytes = self._context.at_once_bytes
         has_data = False
-        with parts.storage.descriptors.without_waiting(), parts.cold_reads.reading(0):
+        with parts.cached_reads.without_waiting(), parts.cached_reads.reading(0):
             for hosted, wanted, bounds in found:
                 (topic, index), offset = wanted.key, wanted.fetch_offset
                 limit_bytes = min(wanted.partition_max_bytes, left_bytes)

@@ -48,7 +48,7 @@ from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES, SMALL_FRAME_BYTES, Received
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.run_taker import RunSlot
-from fencepost.broker.net.turn import COUNTED_S, QUANTUM_BYTES, SMALL_BYTES
+from fencepost.broker.net.turn import COUNTED_S, SMALL_BYTES
 from fencepost.broker.net.writer import writer_for
 from fencepost.machines.session import (
     ClientConnected,
@@ -62,6 +62,7 @@ from fencepost.machines.session import (
     Session,
     SessionReaction,
 )
+from fencepost.runtime.requests.context import QUANTUM_BYTES
 
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 BUFFERED_HIGH_WATER_BYTES = 16 * 1024 * 1024

@@ -27,10 +27,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from fencepost.runtime.requests.context import AVAILABLE_BYTES_MIN
+
 INCOMING_FRAMES: Final = 4
 OUTGOING_BYTES_MAX: Final = 256 * 1024 * 1024
 WAITING_BYTES_MAX: Final = 512 * 1024 * 1024
-AVAILABLE_BYTES_MIN: Final = 64 * 1024
 SHARE: Final = 4
 """An answer is offered one part in so many of what is left."""
 STALLED_S: Final = 2.0

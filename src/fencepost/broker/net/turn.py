@@ -26,8 +26,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from fencepost.runtime.requests.context import QUANTUM_BYTES
+
 TURN_BYTES: Final = 4 * 1024 * 1024
-QUANTUM_BYTES: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * 1024
 TURN_DISPATCH_S: Final = 0.01
 COUNTED_S: Final = 0.0002

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.replicas.fetch_policy import BrokerFetchPolicy
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.replicas import ReplicaManager
@@ -26,6 +27,7 @@ class FetchServing:
             get("fencepost.fetch.session.cache.max.bytes"),
         )
         self.host.on_seen = core.driver.feed
-        self.throttle = LeaderThrottle(core.settings, core.now_ms)
+        throttle = LeaderThrottle(core.settings, core.now_ms)
+        self.policy = BrokerFetchPolicy(core.config, lambda: core.image, throttle, core.now_ms)
         replicas.on_moved = self.host.moved
         replicas.on_brokers_changed = self.host.brokers_changed

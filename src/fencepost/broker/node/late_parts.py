@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fencepost.broker.node.fetchers import Fetchers
     from fencepost.broker.node.share_serving import ShareServing
     from fencepost.broker.node.verification import Verification
-    from fencepost.broker.replicas.throttles import LeaderThrottle
     from fencepost.broker.storage.cold_reads import ColdReads
     from fencepost.broker.storage.decompression import Decompression
     from fencepost.runtime.delayed_fetches import FetchHost
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from fencepost.runtime.log_dir_moves import LogDirMoves
     from fencepost.runtime.markers import MarkerWriter
     from fencepost.runtime.producer_ids import ProducerIds
+    from fencepost.runtime.requests.fetch_parts import CachedReads, FetchPolicy
     from fencepost.runtime.requests.parts import InternalTopicCreation, LogReads
     from fencepost.runtime.share_persister import SharePersister
     from fencepost.runtime.share_sessions import ShareSessionHost
@@ -116,6 +116,11 @@ class LateParts:
         return ColdReads(self._core.storage.page_cache, self._core.storage.descriptors)
 
     @late
+    def cached_reads(self) -> CachedReads:
+        """Reads what is in the page cache, and has the rest brought in."""
+        return self.cold_reads
+
+    @late
     def log_reads(self) -> LogReads:
         """Reads logs, and decompresses batches, without keeping other requests waiting."""
         from fencepost.broker.storage.log_reads import BackgroundLogReads
@@ -169,9 +174,9 @@ class LateParts:
         return self.fetch_serving.host
 
     @late
-    def leader_throttle(self) -> LeaderThrottle:
-        """How much followers may fetch."""
-        return self.fetch_serving.throttle
+    def fetch_policy(self) -> FetchPolicy:
+        """What the configuration says about fetches."""
+        return self.fetch_serving.policy
 
     # -- fetches of share consumers ----------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from itertools import count
 from queue import SimpleQueue
@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, TypeVar
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import open_regular
 from fencepost.log.page_cache import NotCachedError, PageCache
-from fencepost.runtime.cooperative import Pieces, result_of, without_frames
+from fencepost.runtime.cooperative import Pieces, first_done, result_of, without_frames
 
 T = TypeVar("T")
 
@@ -64,6 +64,10 @@ class ColdReads:
         """The context within which reads raise what `begin` takes, when that was begun so often;
         after `COLD_TRIES` of them reads wait."""
         return self._page_cache if tries < COLD_TRIES else contextlib.nullcontext()
+
+    def without_waiting(self) -> AbstractContextManager[object]:
+        """The context within which no read waits for a file descriptor."""
+        return self._descriptors.without_waiting()
 
     def read(self, work: Callable[[], T]) -> Pieces[T]:
         """What `work` returns, called as often as it meets what is not in the page cache.
@@ -156,18 +160,3 @@ class _Readers:
                 left_bytes -= count
         finally:
             os.close(descriptor)
-
-
-def first_done(futures: Sequence[Future[None]]) -> Future[None]:
-    """Done when any of `futures` is."""
-    if len(futures) == 1:
-        return futures[0]
-    first: Future[None] = Future()
-
-    def settle(_: Future[None]) -> None:
-        with contextlib.suppress(InvalidStateError):  # two at a time
-            first.set_result(None)
-
-    for future in futures:
-        future.add_done_callback(settle)
-    return first

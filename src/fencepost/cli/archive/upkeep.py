@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, given_properties, open_cluster
 from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_json, print_result, print_table_of
 from fencepost.cli.rates import Rates, duration
 from fencepost.cli.spark_session import open_session, reason_of
-from fencepost.views.view import count
+from fencepost.views.archive import (
+    ArchivedDate,
+    ArchivedPartition,
+    ArchiveStatus,
+    CompactedArchive,
+    ComparedPartition,
+)
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.checking import Status
@@ -62,14 +68,8 @@ def compact(arguments: argparse.Namespace) -> int:
         raise InputError(reason_of(error)) from error
     finally:
         rates.close()
-    if arguments.json:
-        print_json(asdict(done))
-        return 0
-    print(
-        f"{count(done.files_before, 'file')} became {done.files_after} in "
-        f"{done.directories} directories, {done.rows:,} records, {done.bytes_before / MB:,.1f} MB "
-        f"to {done.bytes_after / MB:,.1f} MB, {duration(rates.took_s)}"
-    )
+    view = CompactedArchive(**asdict(done))
+    print_result(arguments, view, f"{view.sentence}, {duration(rates.took_s)}")
     return 0
 
 
@@ -124,65 +124,28 @@ def _compare(arguments: argparse.Namespace, spark: Any, layout: Any) -> list[Com
 
 
 def _print(arguments: argparse.Namespace, found: Status, compared: list[Compared] | None) -> None:
+    view = ArchiveStatus(
+        batch=found.batch,
+        format=found.format,
+        dates=[ArchivedDate(**asdict(one)) for one in found.dates],
+        partitions=[
+            ArchivedPartition(**asdict(one), gaps=one.gaps, without_record=one.without_record)
+            for one in found.partitions
+        ],
+        problems=found.all_problems,
+        compared=None
+        if compared is None
+        else [ComparedPartition(**asdict(one)) for one in compared],
+    )
     if arguments.json:
-        partitions = [
-            {**asdict(one), "gaps": one.gaps, "without_record": one.without_record}
-            for one in found.partitions
-        ]
-        document: dict[str, Any] = {
-            "batch": found.batch,
-            "format": found.format,
-            "dates": [asdict(one) for one in found.dates],
-            "partitions": partitions,
-            "problems": found.all_problems,
-        }
-        if compared is not None:
-            document["compared"] = [asdict(one) for one in compared]
-        print_json(document)
+        print_json(view)
         return
-    print(f"{found.format}, last batch {found.batch}")
-    print_table(
-        ("topic", "date", "files", "records", "MB"),
-        [
-            (one.topic, one.date, one.files, one.records, f"{one.file_bytes / MB:.1f}")
-            for one in found.dates
-        ],
-    )
+    print(view.sentence)
+    print_table_of(ArchivedDate, view.dates)
     print()
-    print_table(
-        ("topic", "id", "partition", "offsets", "records", "without-record", "gaps"),
-        [
-            (
-                one.topic,
-                one.topic_id or None,
-                one.partition,
-                f"{one.read[0][0]}-{one.read[-1][1] - 1}" if one.read else None,
-                one.file_records,
-                one.without_record,
-                [f"{start}-{end - 1}" for start, end in one.gaps],
-            )
-            for one in found.partitions
-        ],
-    )
-    if compared is not None:
+    print_table_of(ArchivedPartition, view.partitions)
+    if view.compared is not None:
         print()
-        _print_compared(compared)
-    for text in found.all_problems:
+        print_table_of(ComparedPartition, view.compared)
+    for text in view.problems:
         print(text)
-
-
-def _print_compared(compared: list[Compared]) -> None:
-    print_table(
-        ("topic", "partition", "offsets", "archived", "in-topic", "contents"),
-        [
-            (
-                one.topic,
-                one.partition,
-                None if one.condition else f"{one.start}-{one.end - 1}",
-                None if one.condition else one.archived,
-                None if one.condition else one.in_topic,
-                one.condition or ("same" if one.same else "DIFFERENT"),
-            )
-            for one in compared
-        ],
-    )

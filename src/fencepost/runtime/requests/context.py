@@ -8,12 +8,17 @@ context (`broker.net.pending_request`); in the simulator a message that has arri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.machines.session import Principal
 from fencepost.runtime import cooperative
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+
+QUANTUM_BYTES: Final = 1024 * 1024
+"""How much of an answer is read before other connections have their turn."""
+AVAILABLE_BYTES_MIN: Final = 64 * 1024
+"""How large an answer may be, however short memory is."""
 
 Pieces = cooperative.Pieces[Message | None]
 """A request that is decided in pieces: a generator that returns the response, or None if that comes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Final, Protocol
 
 from fencepost.machines.session import ANONYMOUS, Principal
 from fencepost.runtime.requests.context import Pieces
@@ -12,6 +12,14 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 Reply = Callable[[Message], None]
+
+
+class WorksInPieces(Protocol):
+    """A lane of a broker's scheduler."""
+
+    def begin(self, work: Pieces, /) -> object:
+        """Work on it, until it is done."""
+        ...
 
 
 class ArrivedRequest:
@@ -26,19 +34,32 @@ class ArrivedRequest:
     listener_name: Final = "PLAINTEXT"
     client_id: Final = "member"
     disconnected: Final = False
+    available_bytes: Final = 1 << 31
+    at_once_bytes: Final = 1 << 31
 
-    def __init__(self, name: str, api_version: int, post: Reply) -> None:
-        """`name` is for messages about a handler that fails."""
+    def __init__(self, name: str, api_version: int, post: Reply, lane: WorksInPieces) -> None:
+        """`name` is for messages about a handler that fails; what is decided in pieces is worked on
+        in `lane`."""
         self.api_version = api_version
         self.answered = False
         self._name = name
         self._post = post
+        self._lane = lane
 
     def throttle(self, throttle_time_ms: int) -> None:
         """Clients of a world do not wait."""
 
     def add_buffered(self, size_bytes: int) -> None:
         """Memory is not limited."""
+
+    def add_outgoing(self, size_bytes: int) -> None:
+        """Memory is not limited."""
+
+    def have_read(self, size_bytes: int) -> None:
+        """Connections do not share a loop."""
+
+    def comes_from_broker(self) -> None:
+        """Brokers wait no less than clients."""
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """A client never leaves, for all a broker knows."""
@@ -48,6 +69,12 @@ class ArrivedRequest:
         assert not self.answered, f"{self._name} is answered twice"
         self.answered = True
         self._post(message)
+
+    def reply_when_next(
+        self, make: Callable[[], Message | Pieces], pieces: Callable[[], Pieces]
+    ) -> None:
+        """Post what `make` returns, at once or when its pieces are done: no answer is in front."""
+        self.decided(make())
 
     def reply_lazily(self, make: Callable[[], Message]) -> None:
         """Post what `make` returns."""
@@ -65,7 +92,14 @@ class ArrivedRequest:
         """Post nothing; the client waits until its request has timed out."""
         self.answered = True
 
-    def answering(self, pieces: Pieces) -> Pieces:
+    def decided(self, answer: Message | Pieces | None) -> None:
+        """What a handler returns: the answer, or how it is made, or nothing yet."""
+        if isinstance(answer, Generator):
+            self._lane.begin(self._answering(answer))
+        elif answer is not None:
+            self.reply(answer)
+
+    def _answering(self, pieces: Pieces) -> Pieces:
         """`pieces`, and then the answer that they return."""
         try:
             message = yield from pieces

@@ -39,7 +39,8 @@ class SimLeaders:
             else:
                 on_outcome(LeaderAnswered(asked.number, response))
 
-        broker.world.network.request(broker, leader_id, asked.request, done)
+        between = (asked.lowest, asked.highest)
+        broker.world.network.request(broker, leader_id, asked.request, done, between)
 
 
 def followers_of(broker: BrokerProcess) -> FollowerFetchers:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from fencepost.machines.probes import probe
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.checkpoints import key_of
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.clients.member import assigned_in
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.partition_oracle import Place, passed
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from fencepost.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -24,6 +28,7 @@ from fencepost.wire.api.offset_fetch import (
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 _UNDECIDED: Final = frozenset(
     {
@@ -34,6 +39,35 @@ _UNDECIDED: Final = frozenset(
     }
 )
 """Errors of EndTxn after which the transaction may end all the same."""
+
+
+def _records_requested(
+    broker: BrokerProcess, request: FetchRequest
+) -> Callable[[FetchResponse], None]:
+    """A consumer or a follower fetches."""
+
+    def note(response: FetchResponse) -> None:
+        if response.error_code:
+            probe("sim.fetch.session_refused")
+        for topic in response.responses:
+            for part in topic.partitions:
+                part.records = b"".join(bytes(buffer) for buffer in part.records or ())
+                if part.records:
+                    _show_served(broker, topic, part.partition_index, part.records)
+
+    return note
+
+
+def _show_served(
+    broker: BrokerProcess, topic: FetchableTopicResponse, index: int, records: bytes
+) -> None:
+    topic_id = topic.topic_id
+    if topic_id == Uuid.ZERO:
+        hosted = broker.replicas.get(topic.topic, index)
+        assert isinstance(hosted, HostedPartition), "it has been read just now"
+        topic_id = hosted.topic_id
+    for one in passed(Place.SERVED, broker.id, (topic_id, index), records):
+        broker.world.observer.batch_passed(one)
 
 
 def _id_requested(
@@ -127,6 +161,7 @@ def _offsets_of(
 
 OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None] | None]]] = {
     EndTxnRequest: _end_requested,
+    FetchRequest: _records_requested,
     InitProducerIdRequest: _id_requested,
     OffsetFetchRequest: _offsets_requested,
     SyncGroupRequest: _assignment_requested,

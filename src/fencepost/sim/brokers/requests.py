@@ -7,16 +7,17 @@ the version that its sender chose; the observer is shown some of them, and their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.machines.driver import Driver
+from fencepost.machines.probes import probe
 from fencepost.runtime.clock import Clocks, WorkClock
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.producer_ids import ProducerIds
@@ -26,6 +27,8 @@ from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
 from fencepost.runtime.requests.add_partitions_to_txn import add_partitions_to_txn
 from fencepost.runtime.requests.delete_records import delete_records
 from fencepost.runtime.requests.end_txn import end_txn
+from fencepost.runtime.requests.fetch import fetch
+from fencepost.runtime.requests.fetch_parts import CachedReads, FetchPolicy
 from fencepost.runtime.requests.heartbeat import heartbeat
 from fencepost.runtime.requests.init_producer_id import init_producer_id
 from fencepost.runtime.requests.join_group import join_group
@@ -41,7 +44,6 @@ from fencepost.runtime.requests.parts import (
     LogReads,
     bind_parts,
 )
-from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.runtime.requests.produce import produce
 from fencepost.runtime.requests.sync_group import sync_group
 from fencepost.runtime.requests.txn_offset_commit import txn_offset_commit
@@ -50,7 +52,7 @@ from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.sim.brokers.arrived_request import ArrivedRequest, Reply
-from fencepost.sim.brokers.fetches import fetch
+from fencepost.sim.brokers.fetch_parts import AllIsCached, NoFetchPolicy
 from fencepost.sim.brokers.observed_appends import ObservedAppends
 from fencepost.sim.brokers.observed_requests import OBSERVED
 from fencepost.sim.brokers.process import BrokerProcess
@@ -80,6 +82,7 @@ HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
     AddPartitionsToTxnRequest: add_partitions_to_txn,
     DeleteRecordsRequest: delete_records,
     EndTxnRequest: end_txn,
+    FetchRequest: fetch,
     HeartbeatRequest: heartbeat,
     InitProducerIdRequest: init_producer_id,
     JoinGroupRequest: join_group,
@@ -104,19 +107,21 @@ class BrokerRequests:
         self._lane = broker.ports.scheduler.lane()
         self._appends = ObservedAppends(broker)
         access = Access()
-        self._partitions = PartitionAccess(access, broker.replicas)
         parts = {
             Access: access,
             BatchDecompression: _DecompressesAtOnce(),
+            CachedReads: AllIsCached(),
             Clocks: broker.clocks,
             ClusterMetadata: broker.metadata,
             CombinedAppends: self._appends,
             Driver: broker.ports.driver,
+            FetchHost: broker.fetches,
+            FetchPolicy: NoFetchPolicy(),
             GroupCoordinators: broker.groups,
             InternalTopicCreation: _NoTopicCreation(),
             LogReads: _ReadsAtOnce(),
             MarkerWriter: broker.transactions.markers,
-            PartitionAccess: self._partitions,
+            PartitionAccess: PartitionAccess(access, broker.replicas),
             ProducerIds: broker.producer_ids,
             ReplicaManager: broker.replicas,
             TransactionCoordinators: broker.transactions.coordinators,
@@ -128,14 +133,6 @@ class BrokerRequests:
 
     def serve(self, request: Message, reply: Reply, api_version: int) -> None:
         """Answer a request, now or later. KeyError for one that brokers do not serve here."""
-        if isinstance(request, FetchRequest):
-            context = ArrivedRequest("FetchRequest", api_version, reply)
-            find = partial(self._partitions.find, context, READ_TOPIC)
-            fetch(self._broker, find, request, reply)
-        else:
-            self._decide(request, reply, api_version)
-
-    def _decide(self, request: Message, reply: Reply, api_version: int) -> None:
         kind = type(request)
         observe = OBSERVED.get(kind)
         note = None if observe is None else observe(self._broker, request)
@@ -145,13 +142,12 @@ class BrokerRequests:
                 note(response)
             reply(response)
 
-        context = ArrivedRequest(kind.__name__, api_version, post)
+        context = ArrivedRequest(kind.__name__, api_version, post, self._lane)
         answer = self._handlers[kind](context, _received(request))
         self._appends.settle()
-        if isinstance(answer, Generator):
-            self._lane.begin(context.answering(answer))
-        elif answer is not None:
-            context.reply(answer)
+        context.decided(answer)
+        if not context.answered:
+            probe(f"sim.{kind.__name__}.waits")
 
 
 def _received(request: Message) -> Message:

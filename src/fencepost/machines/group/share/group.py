@@ -310,9 +310,14 @@ def _apply_target(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None
     after = None if value is None else partitions_from(value.topic_partitions)
     for partitions, change in ((after or _NO_TARGET, 1), (before, -1)):
         for topic_id, indexes in partitions.items():
-            targeted = group.targeted.setdefault(topic_id, {})
+            targeted = group.targeted.get(topic_id)
+            if targeted is None:
+                targeted = {}
+                shard.undo_log.put(group.targeted, topic_id, targeted)
             for index in indexes:
                 _add(shard, targeted, index, change)
+            if not targeted:
+                shard.undo_log.pop(group.targeted, topic_id)
     _count_bytes(shard, group, _size_of(after or _NO_TARGET) - _size_of(before))
     _put(shard, group.target, key.member_id, after)
 

@@ -1,16 +1,16 @@
 """What one Fetch request is answered with: its partitions looked at, read, and put together.
 
-Begun when the connection is ready to send the answer (`reply_in_pieces`). Reads do not wait for the
+Begun when the connection is ready to send the answer (`reply_when_next`). Reads do not wait for a
 disk here (`log.page_cache`): a partition whose records are not in the page cache is left out of an
 answer that has something to tell of others, while a thread brings the records in
-(`broker.storage.cold_reads`); the client's next request finds them. If there is nothing to tell
+(`CachedReads`); the client's next request finds them. If there is nothing to tell
 yet, the answer waits for the first of those partitions, and the event loop goes on. So a slow disk
 slows the partitions on it, also within one request. Nothing that was read is kept while an answer
 waits for the disk.
 
 Records are read in pieces of `QUANTUM_BYTES`, or less if all connections have moved much in this
-turn (`broker.net.turn`), and other work comes in between. What was read counts in the memory budget
-from then on, and where that has nothing left the answer ends.
+turn (`FetchRequestContext.at_once_bytes`), and other work comes in between. What was read counts in
+the memory budget from then on, and where that has nothing left the answer ends.
 
 What a partition was found to be when the request arrived is used again unless it has moved since.
 """
@@ -23,18 +23,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fencepost.batch.header import measure
-from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.memory_budget import AVAILABLE_BYTES_MIN
-from fencepost.broker.net.pending_request import PendingRequest
-from fencepost.broker.net.turn import QUANTUM_BYTES
-from fencepost.broker.replicas.throttles import LeaderThrottle
-from fencepost.broker.storage.cold_reads import ColdReads, first_done
-from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.page_cache import NotCachedError
 from fencepost.log.reading import ReadResult
-from fencepost.machines.driver import Driver
 from fencepost.machines.fetch import (
     Asker,
     FetchContext,
@@ -46,13 +37,17 @@ from fencepost.machines.fetch import (
     look_at,
 )
 from fencepost.machines.partition import Isolation
-from fencepost.runtime.clock import Clocks
-from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
+from fencepost.runtime.cooperative import first_done
+from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.log_errors import answer_log_error
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
-from fencepost.runtime.requests.access import Find, PartitionAccess
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.context import AVAILABLE_BYTES_MIN, QUANTUM_BYTES
+from fencepost.runtime.requests.fetch_parts import (
+    TOPIC_IDS_FROM,
+    FetchParts,
+    FetchRequestContext,
+)
 from fencepost.runtime.requests.leader_hints import LeaderHints
-from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -71,7 +66,6 @@ PARTITION_BYTES: Final = 512
 """What a fetch takes for each of its partitions until it is answered."""
 PARTITIONS_PER_PIECE: Final = 20
 _LAST_OF_PIECE: Final = PARTITIONS_PER_PIECE - 1
-TOPIC_IDS_FROM: Final = 13
 STORAGE_ERROR_FROM: Final = 6
 LEADER_FROM: Final = 12
 ENDPOINTS_FROM: Final = 16
@@ -83,28 +77,6 @@ _WITHOUT_REPLICA: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-
-
-class FetchParts(NamedTuple):
-    """What fetches are answered from."""
-
-    clocks: Clocks
-    cold_reads: ColdReads
-    config: BrokerConfig
-    fetches: FetchHost
-    metadata: MetadataCache
-    partitions: PartitionAccess
-    replicas: ReplicaManager
-    storage: Storage
-    driver: Driver
-    throttle: LeaderThrottle
-
-    def finder(self, context: PendingRequest, *, is_replica: bool) -> Find:
-        """What finds the partitions that the request wants, or why the client cannot have them."""
-        by_id = context.api_version >= TOPIC_IDS_FROM
-        if is_replica:
-            return self.partitions.finder_for_follower(context, by_id=by_id)
-        return self.partitions.finder(context, READ_TOPIC, by_id=by_id)
 
 
 @dataclass(slots=True)
@@ -152,7 +124,7 @@ class FetchAnswer:
     def __init__(
         self,
         parts: FetchParts,
-        context: PendingRequest,
+        context: FetchRequestContext,
         session: FetchContext[SessionKey],
         terms: FetchTerms,
         unread: dict[SessionKey, NotCachedError] | None = None,
@@ -261,7 +233,7 @@ class FetchAnswer:
             part, size_bytes = self._read_partition(look, tries)
         except NotCachedError as cold:
             ahead_bytes = self._budget.limit_for(look) or 0
-            future = self._parts.cold_reads.begin(cold, ahead_bytes)
+            future = self._parts.cached_reads.begin(cold, ahead_bytes)
             self._cold[position] = _Cold(future, tries + 1)
             part, size_bytes = self._describe(look), 0
         except LOG_ERRORS as error:
@@ -352,7 +324,7 @@ class FetchAnswer:
         is_whole = piece_bytes == limit_bytes
         offset = look.wanted.fetch_offset
         any_batch = self._budget.takes_any_batch and is_whole
-        with self._parts.cold_reads.reading(tries):
+        with self._parts.cached_reads.reading(tries):
             data = self._read(look, part, offset, piece_bytes, any_batch)
             following = None if is_whole else data.find_following()
         part.records = data.buffers
@@ -371,7 +343,7 @@ class FetchAnswer:
         """Read a piece; what was aborted in it is added to `part`. NotCachedError, LOG_ERRORS."""
         hosted, bounds = look.partition, look.bounds
         assert hosted is not None and bounds is not None, "only what is here is read"
-        with self._parts.storage.descriptors.without_waiting():
+        with self._parts.cached_reads.without_waiting():
             data = hosted.log.read(offset, most_bytes, bounds.upper_bound, any_batch)
             if self._reads_committed and data.buffers:
                 part.aborted_transactions = _aborted(hosted, look.wanted.fetch_offset, data)
@@ -380,7 +352,7 @@ class FetchAnswer:
         self._context.have_read(data.size_bytes)
         self._budget.spend(data.size_bytes)
         if self._terms.is_replica:
-            self._parts.throttle.record(hosted, data.size_bytes)
+            self._parts.policy.sent_to_follower(hosted, data.size_bytes)
         return data
 
     def _read_on(self, more: _Part) -> Generator[None, None, None]:
@@ -402,11 +374,11 @@ class FetchAnswer:
                 break
             piece_bytes = min(limit_bytes, max(QUANTUM_BYTES, batch_bytes))
             try:
-                with self._parts.cold_reads.reading(0):
+                with self._parts.cached_reads.reading(0):
                     data = self._read(look, part, offset, piece_bytes, any_batch)
                     following = data.find_following()
             except NotCachedError as cold:  # the next request finds it
-                self._parts.cold_reads.begin(cold, limit_bytes)
+                self._parts.cached_reads.begin(cold, limit_bytes)
                 break
             except LOG_ERRORS:  # the next request is told
                 break
