@@ -39,6 +39,7 @@ from fencepost.runtime.requests.permissions import (
     ResourceType,
 )
 from fencepost.runtime.share_persister import SharePersister
+from fencepost.runtime.share_sessions import ShareSessionHost
 from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
@@ -121,6 +122,7 @@ def node(tmp_path: Path) -> PartitionNode:
         MetadataHost: None,
         ProducerIds: None,
         SharePersister: None,
+        ShareSessionHost: None,
         StreamsTopicCreation: None,
         TransactionalCommits: None,
         TransactionalWrites: None,
@@ -164,7 +166,7 @@ DENIED: dict[tuple[str, int], set[int]] = {
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
     **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69)},
-    **{(BROKER, key): {30} for key in (76, 77, 90, 91, 92)},
+    **{(BROKER, key): {30} for key in (76, 77, 78, 79, 90, 91, 92)},
     **{(BROKER, key): {30} for key in (88, 89, 93)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},

@@ -1,4 +1,4 @@
-"""librdkafka's consumers of both protocols in one group, rolled up and down while records arrive."""
+"""librdkafka's consumers of both protocols in one group, rolled while records arrive."""
 
 from __future__ import annotations
 

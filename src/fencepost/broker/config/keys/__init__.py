@@ -18,7 +18,6 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.broker.config.keys import (
-    dead_letters,
     group,
     log,
     metrics,
@@ -46,7 +45,6 @@ _AREAS = (
     quorum,
     group,
     share,
-    dead_letters,
     transaction,
     metrics,
     remote,

@@ -104,16 +104,17 @@ class Heartbeats:
         if said != known:
             self._admit(group, member_id, known, said)
             decision.records.append(member_record(group.group_id, member_id, said))
-        members = {**group.members, member_id: said}
-        names_changed = said.topic_names != (Subscription() if known is None else known).topic_names
-        epoch = self._raise_epoch(decision, group, members, is_changed=names_changed)
-        target_epoch, target = self._target(decision, group, members, member_id, epoch, wall_ms)
+        names_before = frozenset() if known is None else known.topic_names
+        names = _subscribed(group, names_before, said.topic_names)
+        is_changed = said.topic_names != names_before
+        epoch = self._raise_epoch(decision, group, names, is_changed=is_changed)
+        target_epoch, target = self._target(decision, group, member_id, said, epoch, wall_ms)
         after = before
         if target_epoch != before.epoch or epoch != group.epoch:
             after = self._told(said, before, target_epoch, target)
             if after != before:
                 decision.records.append(progress_record(group.group_id, member_id, after))
-        self._initialize(decision, group, members, epoch)
+        self._initialize(decision, group, names, epoch)
         settings = self._shard.share_settings(group.group_id)
         session = session_timer(group.group_id, member_id)
         decision.set_timer(session, settings.session_timeout_ms)
@@ -191,15 +192,10 @@ class Heartbeats:
             )
 
     def _raise_epoch(
-        self,
-        decision: Decision,
-        group: ShareGroup,
-        members: dict[str, Subscription],
-        *,
-        is_changed: bool,
+        self, decision: Decision, group: ShareGroup, names: set[str], *, is_changed: bool
     ) -> int:
-        """The group epoch from now on."""
-        metadata_hash = group_metadata_hash(self._shard.image, _subscribed(members))
+        """The group epoch from now on; `names` are the topics that members subscribe to by now."""
+        metadata_hash = group_metadata_hash(self._shard.image, names)
         is_changed |= metadata_hash != group.metadata_hash
         if not is_changed and group.target_epoch >= group.epoch:
             is_changed = self._is_any_untargeted(group)
@@ -225,8 +221,8 @@ class Heartbeats:
         self,
         decision: Decision,
         group: ShareGroup,
-        members: dict[str, Subscription],
         member_id: str,
+        said: Subscription,
         epoch: int,
         wall_ms: int,
     ) -> tuple[int, Partitions]:
@@ -237,7 +233,7 @@ class Heartbeats:
         is_early = last_ms != 0 and interval_ms > 0 and wall_ms < last_ms + interval_ms
         if group.target_epoch >= epoch or is_early:
             return group.target_epoch, group.target_of(member_id)
-        targets = self._assign(group, members)
+        targets = self._assign(group, {**group.members, member_id: said})
         for one, target in targets.items():
             if one not in group.target or target != group.target[one]:
                 decision.records.append(target_record(group_id, one, target))
@@ -248,7 +244,8 @@ class Heartbeats:
         self, group: ShareGroup, members: dict[str, Subscription]
     ) -> dict[str, dict[Uuid, frozenset[int]]]:
         shard = self._shard
-        topics = {topic.name: topic for topic in _existing(shard, _subscribed(members))}
+        names = set().union(*(said.topic_names for said in members.values()))
+        topics = {topic.name: topic for topic in _existing(shard, names)}
         assignable = {}
         for topic in topics.values():
             initialized = group.states.known(topic.topic_id, with_initializing=False)
@@ -277,19 +274,15 @@ class Heartbeats:
     # The state of partitions
 
     def _initialize(
-        self,
-        decision: Decision,
-        group: ShareGroup,
-        members: dict[str, Subscription],
-        epoch: int,
+        self, decision: Decision, group: ShareGroup, names: set[str], epoch: int
     ) -> None:
         """Have the state of subscribed partitions begun that has not been, or has been for long."""
         states, begun, starts = group.states, {}, {}
-        for topic in _existing(self._shard, _subscribed(members)):
-            topic_id = topic.topic_id
+        for topic in _existing(self._shard, names):
+            topic_id, count = topic.topic_id, len(topic.partitions)
             known = states.known(topic_id, with_initializing=not group.is_initializing_late)
-            missing = frozenset(range(len(topic.partitions))) - known
-            if missing:
+            if len(known) < count:
+                missing = frozenset(range(count)) - known
                 begun[topic_id] = NamedPartitions(topic.name, missing)
                 starts[topic_id] = dict.fromkeys(sorted(missing), states.start_offset(topic_id))
         if begun:
@@ -341,11 +334,11 @@ def remove_member(shard: Shard, decision: Decision, group: ShareGroup, member_id
     """
     group_id = group.group_id
     decision.records += member_tombstones(group_id, member_id)
-    others = {one: said for one, said in group.members.items() if one != member_id}
-    metadata_hash = group_metadata_hash(shard.image, _subscribed(others))
+    names = _subscribed(group, group.members[member_id].topic_names, frozenset())
+    metadata_hash = group_metadata_hash(shard.image, names)
     epoch = group.epoch + 1
     decision.records.append(epoch_record(group_id, epoch, metadata_hash))
-    if not others:
+    if group.member_count == 1:
         decision.records.append(target_epoch_record(group_id, epoch, 0))
     decision.set_timer(session_timer(group_id, member_id), None)
 
@@ -366,8 +359,10 @@ def _said(
     return said
 
 
-def _subscribed(members: dict[str, Subscription]) -> set[str]:
-    return set().union(*(said.topic_names for said in members.values()))
+def _subscribed(group: ShareGroup, before: frozenset[str], after: frozenset[str]) -> set[str]:
+    """The topics of all members, of which one subscribes to those of `after` from now on."""
+    users = group.topic_users
+    return {name for name, count in users.items() if count > (name in before)} | after
 
 
 def _existing(shard: Shard, names: Iterable[str]) -> list[TopicImage]:
