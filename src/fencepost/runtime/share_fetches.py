@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -184,9 +185,7 @@ class ShareFetch:
         for share in self._shares:
             if share.has_records:
                 try:
-                    found_bytes += yield from self._node.reads.read(
-                        lambda s=share: _measure(s, least)
-                    )
+                    found_bytes += yield from self._node.reads.read(partial(_measure, share, least))
                 except LOG_ERRORS:
                     return True
             if found_bytes >= least:

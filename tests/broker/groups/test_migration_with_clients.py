@@ -81,13 +81,10 @@ class Readers:
             assert self.owners[message.partition()] == id(consumer)
             try:
                 consumer.commit(message, asynchronous=False)
-            except Exception as error:  # noqa: BLE001 - of librdkafka's own base class
+            except Exception as error:
                 # The group has moved on: another reader begins behind the last commit.
-                assert (
-                    "generation" in str(error)
-                    or "rebalance" in str(error)
-                    or ("member" in str(error))
-                ), error
+                if not any(word in str(error) for word in ("generation", "rebalance", "member")):
+                    raise
             self.read[message.partition()].append(message.offset())
 
     def poll_until_shared(self) -> None:
