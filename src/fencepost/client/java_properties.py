@@ -22,10 +22,9 @@ _METRICS: Final = "clients keep no metrics"
 _TLS: Final = "TLS is OpenSSL's, with its own choice; stores are PEM files without a password"
 _KERBEROS: Final = "GSSAPI is not supported"
 _TOKENS: Final = "access tokens are passed on to the broker, which checks them"
-_NO_GROUP_STATE: Final = "groups here are classic, and offsets are committed when told"
+_NO_GROUP_STATE: Final = "offsets are committed when told"
 _PARTITIONING: Final = "rows without a key go to partitions in turn"
 _LEADERS: Final = "partitions are read from their leaders"
-_SHARE: Final = "there are no share groups"
 
 _REASONS: Final[dict[str, dict[str, str]]] = {
     _JVM: {
@@ -111,10 +110,7 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "auto.commit.interval.ms": "int",
         "enable.auto.commit": "boolean",
         "exclude.internal.topics": "boolean",
-        "group.protocol": "string",
-        "group.remote.assignor": "string",
         "internal.throw.on.fetch.stable.offset.unsupported": "boolean",
-        "max.poll.records": "int",
     },
     _PARTITIONING: {
         "partitioner.adaptive.partitioning.enable": "boolean",
@@ -128,10 +124,6 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "buffer.memory.allocation.strategy": "string",
     },
     _LEADERS: {"client.rack": "string"},
-    _SHARE: {
-        "share.acknowledgement.mode": "string",
-        "share.acquire.mode": "string",
-    },
 }
 
 JAVA_ONLY: Final[dict[str, tuple[str, str]]] = {

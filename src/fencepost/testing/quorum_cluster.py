@@ -81,6 +81,8 @@ class QuorumCluster:
         replicas = max(1, min(3, holders))
         self._config: dict[str, Any] = {
             "offsets.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": min(2, replicas),
+            "share.coordinator.state.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": min(2, replicas),
             **({"group.initial.rebalance.delay.ms": 0} if config is None else config),

@@ -110,7 +110,7 @@ def test_other_coordinators_are_not_offered(client: Client, version: int, key_ty
         request.coordinator_keys = ["share"]
         (answer,) = client.ask(request, version).coordinators
     assert (answer.error_code, answer.node_id) == (ErrorCode.INVALID_REQUEST, -1)
-    assert "not of share groups" in answer.error_message
+    assert "share partition" in answer.error_message
 
 
 def test_find_coordinator_of_nothing(client: Client) -> None:

@@ -34,7 +34,8 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
 from fencepost.machines.driver import Driver
-from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
+from fencepost.machines.group.settings import GroupSettings
+from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
 from fencepost.machines.quorum import Resign, Role, received
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.controller_host import ControllerHost, Periods
@@ -217,7 +218,8 @@ class ControllerPart:
                 default_replication_factor=get("default.replication.factor"),
                 broker_session_timeout_ms=get("broker.session.timeout.ms"),
                 topic_defaults=core.config.topic_defaults,
-                resource_configs={RESOURCE_BROKER: BROKER_CONFIGS},
+                broker_configs=BROKER_CONFIGS,
+                resource_checks={RESOURCE_GROUP: GroupSettings(get).check},
                 supported_features={
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -70,4 +70,5 @@ class ControllerConfig(Struct, frozen=True):
     )
     first_levels: Mapping[str, int] = field(default_factory=lambda: BOOTSTRAP_FEATURES)
     """The features of a cluster whose log begins without records of a formatting."""
-    resource_configs: Mapping[int, Mapping[str, ConfigDef]] = field(default_factory=dict)
+    broker_configs: Mapping[str, ConfigDef] | None = None
+    resource_checks: Mapping[int, Callable[[Mapping[str, str]], None]] = field(default_factory=dict)

@@ -39,6 +39,7 @@ from fencepost.machines.group.group_type import ClassicMembers, GroupType
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.rules import RULES, GroupRules
+from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.group.shard import EXPIRY_TIMER, Change, Decision, Shard
 from fencepost.machines.group.types import GROUP_TYPES
 from fencepost.machines.image import ClusterImage, ImageDelta
@@ -70,10 +71,11 @@ class GroupCoordinator:
         rules: GroupRules = RULES,
         image: Callable[[], ClusterImage] = ClusterImage,
         types: Sequence[type[GroupType]] = GROUP_TYPES,
+        settings: GroupSettings | None = None,
     ) -> None:
         """`memory` is shared by the coordinators of a node; `image` gives the metadata of now."""
         self._shard = Shard(
-            config or GroupConfig(), memory or GroupMemory(), image, ClassicGroup, rules
+            config or GroupConfig(), memory or GroupMemory(), image, ClassicGroup, rules, settings
         )
         self.undo_log = self._shard.undo_log
         self._types = {cls: cls(self._shard) for cls in types}

@@ -214,7 +214,7 @@ def _changed(old: tuple[int, ...], new: list[int] | None) -> tuple[int, ...]:
     return old if new is None else tuple(new)
 
 
-class TopicImage(Struct, frozen=True):
+class TopicImage(Struct, frozen=True, weakref=True):
     """A topic: its partitions stand at their numbers."""
 
     name: str
