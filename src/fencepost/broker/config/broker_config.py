@@ -29,6 +29,7 @@ from fencepost.broker.config.endpoints import (
     is_loopback,
     parse_host_limits,
 )
+from fencepost.broker.config.group_bounds import check_group_bounds
 from fencepost.broker.config.keys import ALIASES, BROKER_CONFIGS, REFUSED, REMOVED
 from fencepost.broker.config.quorum_config import (
     NAMES_KEY,
@@ -57,6 +58,8 @@ KEY_PATTERN: Final = r"[A-Za-z0-9._-]{1,255}"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 SINGLE_NODE_DEFAULTS: Final = {
     "offsets.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }
@@ -365,6 +368,7 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     low, high = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     if get(low) > get(high):
         raise ConfigError(low, get(low), f"not over {high}={get(high)}")
+    check_group_bounds(get)
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
