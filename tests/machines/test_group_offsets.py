@@ -26,8 +26,6 @@ from fencepost.wire.records.group import (
     OffsetCommitValue,
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
-    StreamsGroupTopologyKey,
-    StreamsGroupTopologyValue,
     decode_key,
     decode_value,
     encode_key,
@@ -205,8 +203,7 @@ def test_what_is_not_committed_is_not_told() -> None:
     [
         (ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=3)),
         (ShareGroupMetadataKey(group_id="g"), ShareGroupMetadataValue(epoch=3)),
-        (StreamsGroupTopologyKey(group_id="g"), StreamsGroupTopologyValue(epoch=3)),
-        (StreamsGroupTopologyKey(group_id="g"), None),
+        (ShareGroupMetadataKey(group_id="g"), None),
     ],
 )
 def test_groups_of_other_kinds_mean_nothing_here(key: Message, value: Message | None) -> None:

@@ -71,7 +71,7 @@ def test_groups_of_other_types_are_not_found() -> None:
     world.form(1, group="classic")
     missing, classic = world.describe_consumer("missing", "classic")
     for one in (missing, classic):
-        assert (one.error_code, one.group_state) == (MISSING, "Dead")
+        assert (one.error_code, one.group_state) == (MISSING, "")
     assert missing.error_message == "Group missing not found."
     assert classic.error_message == "Group classic is not a consumer group."
     world.enter("a")

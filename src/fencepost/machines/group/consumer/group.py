@@ -76,8 +76,6 @@ class ConsumerGroupState(Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-    DEAD = "Dead"
-    """Only said of groups that do not exist."""
 
 
 class ResolvedRegex(NamedTuple):

@@ -11,7 +11,7 @@ from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.consumer.apply import KEYS, apply
 from fencepost.machines.group.consumer.classic_members import ClassicMembersOfConsumerGroups
 from fencepost.machines.group.consumer.describe import name_topics
-from fencepost.machines.group.consumer.group import ConsumerGroup, ConsumerGroupState, Note
+from fencepost.machines.group.consumer.group import ConsumerGroup, Note
 from fencepost.machines.group.consumer.heartbeat import Heartbeats
 from fencepost.machines.group.consumer.leaving import remove_members
 from fencepost.machines.group.consumer.member import MemberState
@@ -107,7 +107,6 @@ class ConsumerGroups:
         def missing(group_id: str, message: str) -> DescribedGroup:
             return DescribedGroup(
                 group_id=group_id,
-                group_state=ConsumerGroupState.DEAD.value,
                 error_code=int(ErrorCode.GROUP_ID_NOT_FOUND),
                 error_message=message,
             )

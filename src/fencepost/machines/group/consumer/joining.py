@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fencepost.machines.group import member_epochs
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.consumer.group import ConsumerGroup
@@ -62,11 +63,7 @@ def enter(
     if instance_id is not None and request.member_epoch == JOINS:
         old_id = group.static_members.get(instance_id)
         if old_id is not None and not _has_left(group, old_id):
-            raise RefusedError(
-                ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} cannot join the group "
-                f"because the instance id is owned by {old_id}.",
-            )
+            raise RefusedError(*member_epochs.unreleased_instance(instance_id, member_id, old_id))
         return enter_instance(decision, group, member_id, instance_id)
     if instance_id is not None:
         check_instance(group, member_id, instance_id)
@@ -106,10 +103,7 @@ def refuse_if_full(
     if instance_id in group.static_members or group.member_count < limit:
         return
     if not member_id or member_id not in group.members:
-        raise RefusedError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limit} members.",
-        )
+        raise RefusedError(*member_epochs.full_group("consumer", limit))
 
 
 def _has_left(group: ConsumerGroup, member_id: str) -> bool:
@@ -144,29 +138,19 @@ def enter_instance(
 
 def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> None:
     """The instance id is known, and the member's. RefusedError."""
-    holder = group.static_members.get(instance_id)
-    if holder is None:
-        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if holder != member_id:
-        raise RefusedError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{holder}.",
-        )
+    if refusal := member_epochs.other_instance(group.static_members, instance_id, member_id):
+        raise RefusedError(*refusal)
 
 
 def _check_epoch(progress: Progress, epoch: int, owned: Partitions | None) -> None:
     """The epoch is the member's, or the one before of a member whose answer was lost."""
-    if epoch == JOINS or epoch == progress.epoch:
-        is_known = True
-    elif epoch > progress.epoch:
-        is_known = False
-    else:
-        is_known = epoch == progress.previous_epoch and _is_within(owned, progress)
-    if not is_known:
-        raise fenced(progress.epoch)
-    if progress.state is MemberState.UNKNOWN and (owned is None or owned):
-        raise fenced(progress.epoch)
+    known, previous = progress.epoch, progress.previous_epoch
+    if refusal := member_epochs.other_epoch(
+        "consumer", epoch, known, previous, lambda: _is_within(owned, progress)
+    ):
+        raise RefusedError(*refusal)
+    if epoch != JOINS and progress.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise _fenced("The consumer group member is in a unknown state.")
 
 
 def _is_within(owned: Partitions | None, progress: Progress) -> bool:
@@ -178,13 +162,10 @@ def _is_within(owned: Partitions | None, progress: Progress) -> bool:
     )
 
 
-def fenced(epoch: int) -> RefusedError:
-    """The member's epoch is not the one that the coordinator knows."""
-    return RefusedError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member's epoch is not the one known by the coordinator ({epoch}). "
-        "The member must abandon all its partitions and rejoin.",
-    )
+def _fenced(why: str) -> RefusedError:
+    """The member is not where the coordinator knows it to be."""
+    message = f"{why} The member must abandon all its partitions and rejoin."
+    return RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
 def group_not_found(message: str) -> RefusedError:
@@ -194,6 +175,4 @@ def group_not_found(message: str) -> RefusedError:
 
 def unknown_member(group_id: str, member_id: str) -> RefusedError:
     """The group has no such member."""
-    return RefusedError(
-        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
-    )
+    return RefusedError(*member_epochs.unknown_member(group_id, member_id))
