@@ -195,6 +195,7 @@ def test_what_members_say_is_checked(client: Client, topic: Any) -> None:
     group = member.group
     long_id = "m" * 37
     assert heartbeat(client, group, "", 0, topic.name).error_code == 42
+    assert heartbeat(client, group, " ", 0, topic.name).error_message == "MemberId can't be empty."
     assert heartbeat(client, group, long_id, 0, topic.name).error_code == 42
     assert heartbeat(client, "", "m", 0, topic.name).error_message == "GroupId can't be empty."
     assert heartbeat(client, group, "m", 0, topic.name, rack_id="").error_code == 42
