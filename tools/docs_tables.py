@@ -41,6 +41,7 @@ from fencepost.client.protocol.oauthbearer import TokenSource
 from fencepost.client.security import Security
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import INT_MAX, LONG_MAX, ConfigDef, Validator
+from fencepost.machines.group.configs import GROUP_CONFIGS
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.listing import everything
 from fencepost.wire import api
@@ -198,6 +199,19 @@ def topic_configs() -> str:
         keys = ", ".join(_changeable(synonym.key) for synonym in definition.synonyms)
         rows.append((_name(name), _value(definition), keys, _what(definition)))
     return markdown(("topic config", "default", "broker key", "what it is"), rows)
+
+
+def group_configs() -> str:
+    """Configs of groups that do something, with the broker's keys of defaults and bounds."""
+    rows = []
+    for name, definition in sorted(GROUP_CONFIGS.items()):
+        if definition.internal:
+            continue
+        bounds = [key for key in (definition.least_key, definition.most_key) if key is not None]
+        keys = [definition.broker_key] if definition.broker_key is not None else []
+        cells = [", ".join(map(_changeable, named)) for named in (keys, bounds)]
+        rows.append((_name(name), _value(definition), *cells, _what(definition)))
+    return markdown(("group config", "default", "broker key", "bounds", "what it is"), rows)
 
 
 def unread_configs() -> str:
@@ -414,6 +428,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "alerts": alerts_table.alerts,
     "broker-configs": broker_configs,
     "topic-configs": topic_configs,
+    "group-configs": group_configs,
     "different-defaults": different_defaults,
     "unread-configs": unread_configs,
     "other-configs": other_configs,

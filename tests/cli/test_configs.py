@@ -66,3 +66,25 @@ def test_configs_of_one_broker_and_of_all(run: Fencepost):
         refused = run("configs", "alter", *whose, "--set", "node.id=9")
         assert refused.code == 1
         assert f"cannot alter configs of {text}: " in refused.err
+
+
+def test_configs_of_a_group_that_need_not_exist(run: Fencepost):
+    key = "consumer.session.timeout.ms"
+
+    def described(*more: str) -> list[list[str]]:
+        return [line.split() for line in run("configs", "describe", *group, *more).lines[1:]]
+
+    group = ("--group", "billing")
+    assert described() == []
+    assert described(key) == [[key, "45000", "default"]]
+    changed = run("configs", "alter", *group, "--set", f"{key}=50000")
+    assert changed.out == "1 config(s) of group billing changed\n"
+    try:
+        assert described() == [[key, "50000", "group"]]
+        assert len(described("--all")) > 20
+        refused = run("configs", "alter", *group, "--set", f"{key}=5")
+        assert refused.code == 1
+        assert f"{key} must be in the range 45000 to 60000 inclusive." in refused.err
+    finally:
+        run("configs", "alter", *group, "--delete", key)
+    assert described() == []

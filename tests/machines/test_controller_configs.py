@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from fencepost.log.configdef import ConfigDef, ConfigType
+from fencepost.log.configdef import ConfigError
 from fencepost.machines.controller.configs import APPEND, DELETE, SET, SUBTRACT
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
 from fencepost.wire.api.alter_configs import (
@@ -24,12 +25,18 @@ from fencepost.wire.records.metadata import ConfigRecord
 from .controller_fixtures import Bench, cluster
 
 Given = list[tuple[str, str | None]]
-TABLES = {
-    RESOURCE_GROUP: {
-        "session": ConfigDef("session", ConfigType.INT, 1, "a number"),
-        "names": ConfigDef("names", ConfigType.LIST, ("a",), "a list"),
-    }
-}
+
+
+def check_group(texts: Mapping[str, str]) -> None:
+    """All configs of a group: one that is a number, and one that is not longer than that."""
+    for name, text in texts.items():
+        if name not in ("size", "text") or (name == "size" and not text.isdecimal()):
+            raise ConfigError(name, text, "not allowed")
+    if len(texts.get("text", "")) > int(texts.get("size", "3")):
+        raise ConfigError("text", texts["text"], "longer than size")
+
+
+CHECKS = {RESOURCE_GROUP: check_group}
 
 
 # -- IncrementalAlterConfigs -------------------------------------------------------------------
@@ -72,10 +79,13 @@ TABLES = {
         (RESOURCE_BROKER, str(2**31), [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),
         (RESOURCE_BROKER, "1", [(SET, "a", "x" * 32_768)], ErrorCode.INVALID_CONFIG),
         (RESOURCE_BROKER, "1", [(APPEND, "a", "x")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_GROUP, "g", [(SET, "session", "5")], ErrorCode.NONE),
-        (RESOURCE_GROUP, "g", [(SET, "session", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [(SET, "size", "5")], ErrorCode.NONE),
+        (RESOURCE_GROUP, "g", [(SET, "size", "x")], ErrorCode.INVALID_CONFIG),
         (RESOURCE_GROUP, "g", [(SET, "nope", "5")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_GROUP, "", [(SET, "session", "5")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_GROUP, "g", [(DELETE, "nope", None)], ErrorCode.NONE),
+        (RESOURCE_GROUP, "g", [(APPEND, "text", "a")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [(SET, "text", "abcd")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "", [(SET, "size", "5")], ErrorCode.INVALID_REQUEST),
         (8, "1", [(SET, "logger", "DEBUG")], ErrorCode.INVALID_REQUEST),
         (99, "x", [(SET, "a", "1")], ErrorCode.UNSUPPORTED_VERSION),
     ],
@@ -84,7 +94,7 @@ TABLES = {
 def test_config_changes_are_checked(
     kind: int, name: str, changes: Any, error: ErrorCode, validate_only: bool
 ) -> None:
-    bench = cluster(1, resource_configs=TABLES)
+    bench = cluster(1, resource_checks=CHECKS)
     bench.create("t")
     before = len(bench.log)
     result = bench.alter_config(kind, name, *changes, validate=validate_only)
@@ -97,7 +107,7 @@ def test_config_changes_are_checked(
 
 
 def test_lists_grow_and_shrink() -> None:
-    bench = cluster(1, resource_configs=TABLES)
+    bench = cluster(1, resource_checks=CHECKS)
     bench.create("t")
     policy = "cleanup.policy"
 
@@ -111,8 +121,15 @@ def test_lists_grow_and_shrink() -> None:
     assert after(SUBTRACT, "delete") == "compact"
     assert after(SUBTRACT, "compact") == ""
     assert after(APPEND, "delete") == "delete"
-    bench.alter_config(RESOURCE_GROUP, "g", (APPEND, "names", "b, c"))
-    assert bench.image.configs_of(RESOURCE_GROUP, "g") == {"names": "a,b,c"}
+
+
+def test_all_configs_of_a_group_are_checked_together() -> None:
+    bench = cluster(1, resource_checks=CHECKS)
+    assert bench.alter_config(RESOURCE_GROUP, "g", (SET, "size", "4")).error_code == 0
+    assert bench.alter_config(RESOURCE_GROUP, "g", (SET, "text", "abcd")).error_code == 0
+    refused = bench.alter_config(RESOURCE_GROUP, "g", (DELETE, "size", None))
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert bench.image.configs_of(RESOURCE_GROUP, "g") == {"size": "4", "text": "abcd"}
 
 
 THROTTLED = "leader.replication.throttled.replicas"
@@ -141,7 +158,7 @@ THROTTLED = "leader.replication.throttled.replicas"
 def test_a_list_that_is_wrong_after_it_has_grown_is_refused(
     key: str, present: str, operation: int, value: str, after: str | None
 ) -> None:
-    bench = cluster(1, resource_configs=TABLES)
+    bench = cluster(1, resource_checks=CHECKS)
     bench.create("t", configs={key: present})
     result = bench.alter_config(RESOURCE_TOPIC, "t", (operation, key, value))
     expected = ErrorCode.INVALID_CONFIG if after is None else ErrorCode.NONE
@@ -173,7 +190,7 @@ def test_a_resource_named_twice_is_not_changed_at_all() -> None:
 
 def test_what_is_stored_of_a_resource_is_bounded() -> None:
     """Keys that no broker has may have any name: a stranger could fill the metadata with them."""
-    bench = cluster(1, resource_configs=TABLES)
+    bench = cluster(1, resource_checks=CHECKS)
 
     def code(*changes: tuple[int, str, str | None]) -> ErrorCode:
         return ErrorCode(bench.alter_config(RESOURCE_BROKER, "", *changes).error_code)
@@ -192,7 +209,7 @@ def test_what_is_stored_of_a_resource_is_bounded() -> None:
 
 def test_a_resource_that_has_too_much_may_shrink() -> None:
     """Apache Kafka's controllers have no such bound, and their metadata is taken as it is."""
-    bench = cluster(1, resource_configs=TABLES)
+    bench = cluster(1, resource_checks=CHECKS)
     bench.apply(
         [
             ConfigRecord(resource_type=RESOURCE_BROKER, resource_name="", name=f"k{n}", value="1")
@@ -283,8 +300,8 @@ def test_broker_configs_are_written_even_if_they_are_the_same() -> None:
         (RESOURCE_BROKER, "", [("log.retention.ms", "1")], ErrorCode.NONE),
         (RESOURCE_BROKER, "77", [], ErrorCode.BROKER_ID_NOT_REGISTERED),
         (RESOURCE_BROKER, "x", [], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_GROUP, "g", [("session", "5")], ErrorCode.NONE),
-        (RESOURCE_GROUP, "g", [("session", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [("size", "5")], ErrorCode.NONE),
+        (RESOURCE_GROUP, "g", [("size", "x")], ErrorCode.INVALID_CONFIG),
         (8, "1", [("logger", "DEBUG")], ErrorCode.INVALID_REQUEST),
         (16, "m", [("interval.ms", "1")], ErrorCode.INVALID_REQUEST),
         (99, "x", [], ErrorCode.UNSUPPORTED_VERSION),
@@ -293,7 +310,7 @@ def test_broker_configs_are_written_even_if_they_are_the_same() -> None:
 def test_replacements_are_checked(
     kind: int, name: str, given: Given, error: ErrorCode, validate: bool
 ) -> None:
-    bench = cluster(1, resource_configs=TABLES)
+    bench = cluster(1, resource_checks=CHECKS)
     bench.create("t", configs={"segment.ms": "6"})
     before = len(bench.log)
     [result] = replace(bench, resource(kind, name, given), validate=validate)

@@ -1,4 +1,4 @@
-"""`fencepost configs`: see and change the configuration of topics and brokers."""
+"""`fencepost configs`: see and change the configuration of topics, groups and brokers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ examples:
   fencepost configs describe --topic orders
   fencepost configs describe --broker 1 --all
   fencepost configs alter --topic orders --set retention.ms=3600000 --delete cleanup.policy
+  fencepost configs alter --group billing --set consumer.session.timeout.ms=60000
   fencepost configs alter --broker 1 --set log.cleaner.threads=2
   fencepost configs alter --broker-defaults --set log.retention.ms=86400000
 """
@@ -29,8 +30,8 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost configs`."""
     parser = subparsers.add_parser(
         "configs",
-        help="see and change configs of topics and brokers",
-        description="See and change configs of topics and brokers.",
+        help="see and change configs of topics, groups and brokers",
+        description="See and change configs of topics, groups and brokers.",
         epilog=EXAMPLES,
     )
     actions = add_actions(parser)
@@ -57,6 +58,7 @@ def register(subparsers: Any) -> None:
 def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     whose = parser.add_mutually_exclusive_group(required=True)
     whose.add_argument("--topic", metavar="NAME", help="a topic's configs")
+    whose.add_argument("--group", metavar="ID", help="a group's configs; it need not exist")
     whose.add_argument("--broker", metavar="ID", help="a broker's configs")
     whose.add_argument(
         "--broker-defaults",
@@ -71,10 +73,12 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
 
 
 def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
-    from fencepost.client.admin import BROKER_RESOURCE, TOPIC_RESOURCE
+    from fencepost.client.admin import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
     if arguments.topic is not None:
         return TOPIC_RESOURCE, arguments.topic
+    if arguments.group is not None:
+        return GROUP_RESOURCE, arguments.group
     return BROKER_RESOURCE, arguments.broker
 
 
@@ -109,8 +113,8 @@ def _chosen(arguments: argparse.Namespace, entries: list[ConfigEntry]) -> list[C
         return [entry for entry in entries if entry.name in arguments.keys]
     if arguments.all:
         return entries
-    # What a topic inherits from a broker's file is not set on the topic.
-    passed_over = CONFIG_SOURCES[STATIC_SOURCE] if arguments.topic is not None else None
+    # What a topic or group inherits from a broker's file is not set on it.
+    passed_over = CONFIG_SOURCES[STATIC_SOURCE] if arguments.broker is None else None
     return [e for e in entries if not e.is_default and e.source != passed_over]
 
 

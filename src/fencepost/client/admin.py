@@ -79,13 +79,10 @@ CONFIG_SOURCES = {
 
 
 def described(resource_type: int, resource_name: str) -> str:
-    """Whose configs they are: a topic's, a group's, a broker's, or (of no name) those of all
-    brokers."""
-    if resource_type == GROUP_RESOURCE:
-        return f"group {resource_name}"
+    """Whose configs they are: a topic's, group's or broker's, or (no name) all brokers'."""
     if resource_type == BROKER_RESOURCE:
         return f"broker {resource_name}" if resource_name else "all brokers"
-    return f"topic {resource_name}"
+    return f"{'group' if resource_type == GROUP_RESOURCE else 'topic'} {resource_name}"
 
 
 class CreatedTopic(NamedTuple):

@@ -3,7 +3,7 @@
 A program that moves over brings its properties along, so these are accepted: the value is checked
 as Kafka checks its type, and what has no effect is said once. What is in neither this table nor
 `config.KNOWN` is a mistake and is refused. An interop test holds both tables against the classes
-of Kafka's jar (ProducerConfig, ConsumerConfig, AdminClientConfig of 4.3).
+of Kafka's jar (ProducerConfig, ConsumerConfig, AdminClientConfig of 4.4).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "sasl.login.class": "class",
     },
     _OWN_RULES: {
+        "bootstrap.resolve.timeout.ms": "long",
         "connections.max.idle.ms": "long",
         "metadata.max.idle.ms": "long",
         "metadata.recovery.rebootstrap.trigger.ms": "long",
@@ -75,6 +76,8 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "sasl.kerberos.ticket.renew.window.factor": "double",
     },
     _TOKENS: {
+        "sasl.oauthbearer.allow.unverified.audience": "boolean",
+        "sasl.oauthbearer.allow.unverified.issuer": "boolean",
         "sasl.oauthbearer.clock.skew.seconds": "int",
         "sasl.oauthbearer.expected.audience": "list",
         "sasl.oauthbearer.expected.issuer": "string",
@@ -112,6 +115,13 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
     _PARTITIONING: {
         "partitioner.adaptive.partitioning.enable": "boolean",
         "partitioner.availability.timeout.ms": "long",
+        "partitioner.rack.aware": "boolean",
+    },
+    "clients do not say which cluster and node they mean to reach": {
+        "metadata.cluster.check.enable": "boolean",
+    },
+    "room for batches is taken as records come": {
+        "buffer.memory.allocation.strategy": "string",
     },
     _LEADERS: {"client.rack": "string"},
 }

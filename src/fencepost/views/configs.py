@@ -1,4 +1,4 @@
-"""Configs of topics and brokers."""
+"""Configs of topics, groups and brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConfigView(View, frozen=True):
 
 
 class ChangedConfigs(View, frozen=True):
-    """How many configs of a topic or a broker were changed, or could be."""
+    """How many configs of a topic, group or broker were changed, or could be."""
 
     resource: str
     changes: int

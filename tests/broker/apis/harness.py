@@ -27,7 +27,8 @@ from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
-from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
+from fencepost.machines.group.settings import GroupSettings
+from fencepost.machines.image import RESOURCE_GROUP, ClusterImage, apply_records
 from fencepost.machines.session import ANONYMOUS
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.requests.access import Access
@@ -210,7 +211,8 @@ class PromptController:
                 num_partitions=config.get("num.partitions"),
                 default_replication_factor=config.get("default.replication.factor"),
                 topic_defaults=config.topic_defaults,
-                resource_configs={RESOURCE_BROKER: BROKER_CONFIGS},
+                broker_configs=BROKER_CONFIGS,
+                resource_checks={RESOURCE_GROUP: GroupSettings(config.get).check},
             )
             controller = Controller.from_image(self._node.image, settings, 0)
         decision = decide(controller)

@@ -131,7 +131,7 @@ class ConsumerWorld(GroupWorld):
         """The answer to a heartbeat."""
         return self.replies[self.ask_beat(member, epoch, **said)]
 
-    def join(self, member: str = "a", topics: Iterable[str] = ("t",), **said: Any) -> Any:  # type: ignore[override]
+    def enter(self, member: str = "a", topics: Iterable[str] = ("t",), **said: Any) -> Any:
         """The answer to the first heartbeat of a member that subscribes to topics by name."""
         said = {"rebalance_ms": 60_000, "owned": {}, "topics": topics, **said}
         return self.beat(member, 0, **said)
@@ -184,14 +184,13 @@ class Client:
         self.owned: dict[str, set[int]] = {}
         self.told: dict[str, set[int]] = {}
         self.says_all = True
+        """Whether the next heartbeat says everything: the answer to the last one is not known."""
 
     def beat(self, *, is_lost: bool = False, **said: Any) -> ErrorCode:
         """A heartbeat; if it `is_lost`, the coordinator has it and the client hears nothing."""
-        if self.epoch == 0:
-            said = {"topics": self.topics, "rebalance_ms": 60_000, **said}
-        owned = self.owned if self.epoch else {}
-        response = self.world.beat(self.name, self.epoch, owned=owned, **said)
+        response = self.world.beat(self.name, self.epoch, **self.says(**said))
         error = ErrorCode(response.error_code)
+        self.says_all = is_lost
         if is_lost:
             return error
         if error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -204,6 +203,12 @@ class Client:
             if assigned is not None:
                 self.told = {name: set(indexes) for name, indexes in assigned.items()}
         return error
+
+    def says(self, **said: Any) -> dict[str, Any]:
+        """What its heartbeat says, besides what it is made to say."""
+        if self.epoch == 0 or self.says_all:
+            said = {"topics": self.topics, "rebalance_ms": 60_000, **said}
+        return {"owned": self.owned if self.epoch else {}, **said}
 
     def settle(self) -> None:
         """Give up and take over what it was told to."""

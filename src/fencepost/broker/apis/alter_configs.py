@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33) v0-2: say all configs of topics and brokers, the older way (KIP-133).
+"""AlterConfigs (key 33) v0-2: all configs of topics, brokers and groups, the older way (KIP-133).
 
 What a resource has and the request does not name is deleted: two callers at once easily undo each
 other's work, so IncrementalAlterConfigs is the better way since 2.3. Old clients know only this.
@@ -11,6 +11,7 @@ value. Otherwise, by type:
   while a broker runs is Kafka's to say (`config_keys.DYNAMIC_BROKER_KEYS`); another one, one for
   single brokers at the empty name, or a value that is not allowed or does not go with the others,
   is 42. A config that no broker has is stored with any value (KIP-226).
+* group: as with `incremental_alter_configs`.
 * anything else, loggers too: 42, on a controller's listener 35 if the type does not exist.
 
 Resources stand or fall alone. The answer comes when what could be done is committed and in force on

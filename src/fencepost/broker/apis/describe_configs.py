@@ -11,10 +11,10 @@ documentation and type, as sensitive. Internal configs are shown where they are 
 * broker: this broker's id, or the empty name for the dynamic configs all brokers share; any other
   name is 42, because only the broker itself knows its file.
 * broker logger: this broker's id; levels by logger.
+* group: any name but the empty one (42); the group need not exist.
 * anything else is 42.
 
-Deviations: client metrics and group resources (16, 32) are refused with 42, because neither client
-metrics nor dynamic group configs are offered.
+Deviation: client metrics (16) are refused with 42, because they are not offered.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fencepost.broker.config.view import (
     ConfigEntry,
     ConfigSource,
     broker_entries,
+    group_entries,
     shared_broker_entries,
     topic_entries,
 )
@@ -169,6 +170,8 @@ def _configs_of(
         entries = _topic(source, name)
     elif kind == RESOURCE_BROKER:
         entries = _broker(source, name)
+    elif kind == RESOURCE_GROUP:
+        entries = _group(source, name)
     elif kind == RESOURCE_BROKER_LOGGER:
         _check_own_id(source, name, "")
         return [
@@ -193,6 +196,12 @@ def _topic(source: _Configs, name: str) -> Iterable[ConfigEntry]:
     if name not in source.image.topics_by_name:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic_entries(source.config, source.image, source.image.topic_configs(name))
+
+
+def _group(source: _Configs, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    return group_entries(source.config, source.image, source.image.configs_of(RESOURCE_GROUP, name))
 
 
 def _broker(source: _Configs, name: str) -> Iterable[ConfigEntry]:

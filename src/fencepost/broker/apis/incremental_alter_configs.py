@@ -10,8 +10,11 @@ A resource that is named twice is 42 both times. Otherwise, by type:
   described without it.
 * broker logger: this broker's id, else 42. Unknown loggers and levels are 40; only set and delete
   are possible, and the root logger's level cannot be deleted: 42.
-* client metrics and groups: the controller refuses them with 42, as there are no such configs yet;
-  a type that does not exist is 42, too.
+* group: the controller's rules; unknown names, values that are not allowed or out of this cluster's
+  bounds, and a session that is not longer than a heartbeat interval are 40, the empty name 42.
+  Nothing is appended to them. The group need not exist.
+* client metrics: the controller refuses them with 42, as they are not offered; a type that does not
+  exist is 42, too.
 
 Resources stand or fall alone. The answer comes when what could be done is committed and in force on
 this node. On a controller's listener the controller decides over everything but its own loggers; a

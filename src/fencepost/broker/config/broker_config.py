@@ -29,6 +29,7 @@ from fencepost.broker.config.endpoints import (
     is_loopback,
     parse_host_limits,
 )
+from fencepost.broker.config.group_bounds import check_group_bounds
 from fencepost.broker.config.keys import ALIASES, BROKER_CONFIGS, REFUSED, REMOVED
 from fencepost.broker.config.quorum_config import (
     NAMES_KEY,
@@ -367,6 +368,7 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     low, high = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     if get(low) > get(high):
         raise ConfigError(low, get(low), f"not over {high}={get(high)}")
+    check_group_bounds(get)
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")

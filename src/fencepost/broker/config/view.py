@@ -2,8 +2,10 @@
 
 A topic's config is looked for in this order (KIP-226): the topic itself, this broker's dynamic
 configs, the dynamic configs all brokers share, the file and command line, Kafka's default. A
-broker's config starts at the second place. DescribeConfigs shows the first value found, and on
-request the whole list ("synonyms", because a broker's key may differ from the topic's).
+broker's config starts at the second place. A group's is looked for like a topic's; a stored
+value is shown as it is stored, also where it is out of the bounds of now. DescribeConfigs shows the
+first value found, and on request the whole list ("synonyms", because a broker's key may differ from
+the topic's).
 
 Which broker configs are dynamic is Kafka's to say (`DYNAMIC_BROKER_KEYS`); every other one is
 read-only while the broker runs.
@@ -30,6 +32,7 @@ from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, DY
 from fencepost.broker.config.settings import dynamic_texts
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
+from fencepost.machines.group.configs import GROUP_CONFIGS
 from fencepost.machines.image import ClusterImage
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,7 @@ class ConfigSource(IntEnum):
     STATIC = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    GROUP = 8
 
 
 _SYNONYMS: Final = {
@@ -133,6 +137,26 @@ def topic_entries(
         stack += _broker_stack(config, image, keys)
         text = stack[0].text if name in own else definition.format(definition.from_broker(defaults))
         yield ConfigEntry(definition, text, tuple(stack), read_only=False)
+
+
+def group_entries(
+    config: BrokerConfig, image: ClusterImage, own: Mapping[str, str]
+) -> Iterator[ConfigEntry]:
+    """Every config of a group whose own configs are `own`, by name."""
+    for name in sorted(GROUP_CONFIGS):
+        definition = GROUP_CONFIGS[name]
+        if definition.internal and name not in own:
+            continue
+        key = definition.broker_key
+        stack: list[ConfigValue] = []
+        if name in own:
+            stack.append(ConfigValue(name, _tidy(definition, own[name]), ConfigSource.GROUP))
+        if key is not None:
+            stack += _broker_stack(config, image, [key])
+        else:
+            default = definition.format(definition.default)
+            stack.append(ConfigValue(name, default, ConfigSource.DEFAULT))
+        yield ConfigEntry(definition, stack[0].text, tuple(stack), read_only=False)
 
 
 def broker_entries(config: BrokerConfig, image: ClusterImage) -> Iterator[ConfigEntry]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.background import GroupThreads
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
@@ -20,9 +21,11 @@ from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import GroupMemory
+from fencepost.machines.group.settings import GroupSettings
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
+from fencepost.runtime.share_persister import SharePersister
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +42,18 @@ class GroupHost(GroupCoordinators):
         metadata: MetadataHost,
         cold_reads: ColdReads,
         decompression: Decompression,
+        share_persister: SharePersister,
+        settings: Settings,
     ) -> None:
+        self.group_settings = group_settings = GroupSettings(settings.get)
+        """What holds for a group, by its own configs and those of this broker."""
         self._threads = GroupThreads(ports.loop)
         self.memory = memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
         groups = group_config(config)
         kind = CoordinatorKind(
-            lambda: GroupCoordinator(groups, memory, image=lambda: metadata.image),
+            lambda: GroupCoordinator(
+                groups, memory, image=lambda: metadata.image, settings=group_settings
+            ),
             GroupCodec(),
             write_timeout_ms=config.get("offsets.commit.timeout.ms"),
             compression=config.get("offsets.topic.compression.codec"),
@@ -53,7 +62,7 @@ class GroupHost(GroupCoordinators):
             elsewhere=self._threads.run,
             on_note=LimitedLog(log, "groups").info,
         )
-        super().__init__(config.node_id, ports, metadata, kind)
+        super().__init__(config.node_id, ports, metadata, kind, share_persister)
         self.rebalance_protocols = frozenset(config.get("group.coordinator.rebalance.protocols"))
 
     def close(self) -> None:
@@ -77,4 +86,9 @@ def group_config(config: BrokerConfig) -> GroupConfig:
         consumer_max_size=get("group.consumer.max.size"),
         consumer_assignors=tuple(get("group.consumer.assignors")),
         consumer_regex_refresh_interval_ms=get("group.consumer.regex.refresh.interval.ms"),
+        migration_policy=get("group.consumer.migration.policy").lower(),
+        share_max_size=get("group.share.max.size"),
+        share_initialize_retry_interval_ms=get("group.share.initialize.retry.interval.ms"),
+        streams_max_size=get("group.streams.max.size"),
+        streams_assignors=tuple(get("group.streams.assignors")),
     )

@@ -4,7 +4,7 @@ A resource's changes stand or fall together; resources stand or fall alone. What
 resource is checked as a whole, so that values which must go together are seen together. A
 replacement comes down to the same changes: what is not named any more is deleted.
 
-Topics are checked against the table of topic configs; other types against tables the shell gives.
+Topics are checked against the table of topic configs, groups by a function that the shell gives.
 Broker configs are not checked for name and value here: only the broker knows which of them it can
 change while it runs, and it has checked before it forwards (a value that is no use is ignored by
 brokers). Their records are written even if the value is the same, to make brokers read again what
@@ -138,11 +138,10 @@ def _decide_each(
             if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, RESOURCE_TWICE)
             check_items(resource)
-            definitions = _definitions(config, kind)
-            changes = changes_of(resource, definitions)
+            changes = changes_of(resource, _definitions(config, kind))
             _check_resource_name(kind, name)
             check_min_isr(image, kind, name, changes)
-            records += _change_records(image, config, kind, name, definitions, changes)
+            records += _change_records(image, config, kind, name, changes)
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
@@ -178,13 +177,12 @@ def _change_records(
     config: ControllerConfig,
     kind: int,
     resource_name: str,
-    definitions: Mapping[str, ConfigDef] | None,
     changes: Changes,
 ) -> list[ConfigRecord]:
     present = image.configs_of(kind, resource_name)
     merged = {**present, **changes}
     values = {name: value for name, value in merged.items() if value is not None}
-    _check_values(config, kind, definitions, values, changes)
+    _check_values(config, kind, values, changes)
     _check_cordoning(image, kind, changes)
     _check_size(present, values)
     _check_exists(image, config, kind, resource_name)
@@ -196,17 +194,19 @@ def _change_records(
 
 
 def _definitions(config: ControllerConfig, kind: int) -> Mapping[str, ConfigDef] | None:
-    """The table of the resource type's configs; for brokers it only says what is a list."""
+    """The table that says which configs of the resource type are lists; None: none of them is.
+
+    Kafka appends to no config of a group, whatever its type.
+    """
     if kind == RESOURCE_TOPIC:
         return TOPIC_CONFIGS
     if kind == RESOURCE_BROKER:
-        return config.resource_configs.get(kind)
+        return config.broker_configs
     if kind not in RESOURCE_TYPES:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {kind}")
-    table = config.resource_configs.get(kind)
-    if table is None:
+    if kind not in config.resource_checks:
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs here")
-    return table
+    return None
 
 
 def _check_resource_name(kind: int, name: str) -> None:
@@ -218,7 +218,7 @@ def _check_resource_name(kind: int, name: str) -> None:
         if name and not (name.isascii() and name.isdigit() and int(name) <= _BROKER_ID_MAX):
             raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
     elif not name:
-        raise Refused(ErrorCode.INVALID_REQUEST, "the resource has no name")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
 
 
 def changed_value(
@@ -269,7 +269,6 @@ def _items(text: str) -> list[str]:
 def _check_values(
     config: ControllerConfig,
     kind: int,
-    definitions: Mapping[str, ConfigDef] | None,
     values: Mapping[str, str],
     changes: Changes,
 ) -> None:
@@ -283,11 +282,8 @@ def _check_values(
     try:
         if kind == RESOURCE_TOPIC:
             validate_topic_configs(values, config.topic_defaults)
-        elif definitions is not None and kind != RESOURCE_BROKER:
-            for name, value in values.items():
-                if name not in definitions:
-                    raise ConfigError(name, value, "there is no config of this name")
-                definitions[name].parse(value)
+        elif kind in config.resource_checks:
+            config.resource_checks[kind](values)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, error.answer) from None
 

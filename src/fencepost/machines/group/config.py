@@ -1,4 +1,7 @@
-"""What the broker's configuration says about classic groups and their offsets."""
+"""What the broker's configuration says about groups of all types, and about their offsets.
+
+What a group may set for itself is in `settings`.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +33,8 @@ class GroupConfig(Struct, frozen=True):
     consumer_max_size: int = (1 << 31) - 1  # group.consumer.max.size
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    migration_policy: str = "bidirectional"  # group.consumer.migration.policy, in lower case
+    share_max_size: int = 200  # group.share.max.size
+    share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms
+    streams_max_size: int = (1 << 31) - 1  # group.streams.max.size
+    streams_assignors: tuple[str, ...] = ("sticky",)  # group.streams.assignors

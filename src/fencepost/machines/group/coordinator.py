@@ -39,6 +39,7 @@ from fencepost.machines.group.group_type import ClassicMembers, GroupType
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.rules import RULES, GroupRules
+from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.group.shard import EXPIRY_TIMER, Change, Decision, Shard
 from fencepost.machines.group.types import GROUP_TYPES
 from fencepost.machines.image import ClusterImage, ImageDelta
@@ -70,10 +71,11 @@ class GroupCoordinator:
         rules: GroupRules = RULES,
         image: Callable[[], ClusterImage] = ClusterImage,
         types: Sequence[type[GroupType]] = GROUP_TYPES,
+        settings: GroupSettings | None = None,
     ) -> None:
         """`memory` is shared by the coordinators of a node; `image` gives the metadata of now."""
         self._shard = Shard(
-            config or GroupConfig(), memory or GroupMemory(), image, ClassicGroup, rules
+            config or GroupConfig(), memory or GroupMemory(), image, ClassicGroup, rules, settings
         )
         self.undo_log = self._shard.undo_log
         self._types = {cls: cls(self._shard) for cls in types}
@@ -198,13 +200,16 @@ class GroupCoordinator:
     def decide_txn_offset_commit(
         self,
         request: TxnOffsetCommitRequest,
+        api_version: int,
         offsets: Sequence[TxnOffset],
         producer: Producer,
         token: Any,
         wall_ms: int,
     ) -> Decision:
-        """TxnOffsetCommit v0-5; replies the errors of `offsets`, in their order."""
-        return self._commits.commit_in_transaction(request, offsets, producer, token, wall_ms)
+        """TxnOffsetCommit v0-6; replies the errors of `offsets`, in their order."""
+        return self._commits.commit_in_transaction(
+            request, api_version, offsets, producer, token, wall_ms
+        )
 
     def decide_transaction_end(self, end: TransactionEnd, token: Any) -> Decision:
         """A producer's transaction with offsets in this partition has ended; replies None."""
@@ -235,7 +240,7 @@ class GroupCoordinator:
         return list_groups(self._shard, states, types, token)
 
     def decide_delete_groups(self, group_ids: Sequence[str], token: Any) -> Decision:
-        """DeleteGroups v0-2; replies list[DeletableGroupResult]."""
+        """DeleteGroups v0-3; replies list[DeletableGroupResult]."""
         return delete_groups(self._shard, self._commits, group_ids, token)
 
     def decide_topics_deleted(self, is_gone: Callable[[str, Uuid], bool]) -> Decision:

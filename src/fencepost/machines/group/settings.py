@@ -1,15 +1,29 @@
-"""What a group of each type may be told by its own configs, and by the broker's for all groups.
+"""`GroupSettings`: what holds for a group of each type, by its own configs and the broker's.
 
-A group's config `consumer.session.timeout.ms` (a resource of type GROUP, which need not exist as a
-group) goes before the broker's `group.consumer.session.timeout.ms`. A stored value that is out of
-the broker's bounds counts as the nearest bound when it is read (KAFKA-20162).
+A group's config goes before the broker's for all groups (`configs`). A stored value that is out of
+the broker's bounds counts as the nearest bound, and one that does not read (another version wrote
+it) as none.
 
-The keys are in the comments, without the type that they begin with; defaults are Kafka 4.4's.
+The keys are in the comments, without the type that they begin with; defaults are Kafka's 4.4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from msgspec import Struct
+
+from fencepost.log.configdef import ConfigError
+from fencepost.machines.group.configs import (
+    BROKER_DEFAULTS,
+    GROUP_CONFIGS,
+    BrokerValue,
+    GroupConfigDef,
+    check_group_configs,
+    clamped,
+)
+from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
 
 
 class ConsumerSettings(Struct, frozen=True):
@@ -47,3 +61,69 @@ class StreamsSettings(Struct, frozen=True):
     rack_aware_assignment_tags: tuple[str, ...] = ()  # rack.aware.assignment.tags
     assignor_name: str | None = None  # assignor.name; None: the broker's first
     task_offset_interval_ms: int = 60_000  # task.offset.interval.ms
+    acceptable_recovery_lag: int = 10_000  # acceptable.recovery.lag
+
+
+_DEAD_LETTER_FIELDS: Final = {
+    "dead_letter_topic": "errors.deadletterqueue.topic.name",
+    "dead_letter_copy_record_enable": "errors.deadletterqueue.copy.record.enable",
+}
+
+
+def _rows(cls: type[Struct], kind: str) -> tuple[tuple[str, GroupConfigDef], ...]:
+    """The fields of a class of settings, and the config of each."""
+    return tuple(
+        (
+            field,
+            GROUP_CONFIGS[_DEAD_LETTER_FIELDS.get(field, f"{kind}.{field.replace('_', '.')}")],
+        )
+        for field in cls.__struct_fields__
+    )
+
+
+_CONSUMER: Final = _rows(ConsumerSettings, "consumer")
+_SHARE: Final = _rows(ShareSettings, "share")
+_STREAMS: Final = _rows(StreamsSettings, "streams")
+
+
+class GroupSettings:
+    """Reads the settings of groups from the image and the broker's configs.
+
+    `broker` gives the value of a broker's config of now; without it they are Kafka's defaults.
+    """
+
+    def __init__(self, broker: BrokerValue = BROKER_DEFAULTS.__getitem__) -> None:
+        self._broker = broker
+
+    def consumer(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
+        """What holds for the consumer group now; it need not exist."""
+        return ConsumerSettings(**self._values(_CONSUMER, image, group_id))
+
+    def share(self, image: ClusterImage, group_id: str) -> ShareSettings:
+        """What holds for the share group now; it need not exist."""
+        return ShareSettings(**self._values(_SHARE, image, group_id))
+
+    def streams(self, image: ClusterImage, group_id: str) -> StreamsSettings:
+        """What holds for the streams group now; it need not exist."""
+        return StreamsSettings(**self._values(_STREAMS, image, group_id))
+
+    def check(self, texts: Mapping[str, str]) -> None:
+        """Whether all configs of a group may be these. ConfigError, with Kafka's answer."""
+        check_group_configs(texts, self._broker)
+
+    def _values(
+        self, rows: tuple[tuple[str, GroupConfigDef], ...], image: ClusterImage, group_id: str
+    ) -> dict[str, Any]:
+        stored = image.configs_of(RESOURCE_GROUP, group_id)
+        return {field: self._value(definition, stored) for field, definition in rows}
+
+    def _value(self, definition: GroupConfigDef, stored: Mapping[str, str]) -> Any:
+        text = stored.get(definition.name)
+        if text is not None:
+            try:
+                return clamped(definition, definition.parse(text), self._broker)
+            except ConfigError:
+                pass
+        if definition.broker_key is None or definition.name == "streams.assignor.name":
+            return definition.default
+        return self._broker(definition.broker_key)

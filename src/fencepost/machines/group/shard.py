@@ -19,7 +19,12 @@ from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.offsets import OffsetStore
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.rules import RULES, GroupRules
-from fencepost.machines.group.settings import ConsumerSettings, ShareSettings, StreamsSettings
+from fencepost.machines.group.settings import (
+    ConsumerSettings,
+    GroupSettings,
+    ShareSettings,
+    StreamsSettings,
+)
 from fencepost.machines.image import ClusterImage
 
 Decision = CoordinatorDecision[GroupRecord]
@@ -51,11 +56,13 @@ class Shard:
         image: Callable[[], ClusterImage],
         make_simple_group: Callable[[str], Group],
         rules: GroupRules = RULES,
+        settings: GroupSettings | None = None,
     ) -> None:
         """`memory` is what all groups of the node take together; its shards share it.
 
         `image` gives the cluster's metadata of now; `make_simple_group` makes the group of an id
-        of which nothing is known but offsets.
+        of which nothing is known but offsets; without `settings` the broker's configs of groups are
+        Kafka's defaults.
         """
         self.config = config
         self.rules = rules
@@ -67,6 +74,7 @@ class Shard:
         """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`), in bytes."""
         self._image = image
         self._make_simple_group = make_simple_group
+        self._settings = settings or GroupSettings()
 
     @property
     def image(self) -> ClusterImage:
@@ -75,15 +83,15 @@ class Shard:
 
     def consumer_settings(self, group_id: str) -> ConsumerSettings:
         """What holds for the consumer group now; it need not exist."""
-        return ConsumerSettings()
+        return self._settings.consumer(self.image, group_id)
 
     def share_settings(self, group_id: str) -> ShareSettings:
         """What holds for the share group now; it need not exist."""
-        return ShareSettings()
+        return self._settings.share(self.image, group_id)
 
     def streams_settings(self, group_id: str) -> StreamsSettings:
         """What holds for the streams group now; it need not exist."""
-        return StreamsSettings()
+        return self._settings.streams(self.image, group_id)
 
     def group_of(self, group_id: str, cls: type[G]) -> G | None:
         """The group, if it is there and of that class."""

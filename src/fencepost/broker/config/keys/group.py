@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.config.keys.definition import (
+    BOOLEAN,
+    CLASS,
     CLUSTER_WIDE,
     INT,
     LIST,
@@ -12,6 +14,7 @@ from fencepost.broker.config.keys.definition import (
     SHORT,
     STRING,
     BrokerConfigDef,
+    default_only,
     honoured,
     unused,
 )
@@ -74,7 +77,7 @@ _GROUPS = (
 )
 
 _CONSUMER = (
-    unused(
+    honoured(
         "group.consumer.assignment.interval.ms",
         INT,
         1000,
@@ -82,73 +85,82 @@ _CONSUMER = (
         "Least time between two assignments of one group.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "group.consumer.assignors",
         LIST,
         ("uniform", "range"),
-        distinct(),
-        "Assignors of the broker, the first being the default.",
+        each_of("uniform", "range", may_be_empty=False),
+        "Assignors of the broker, the first being the default. Classes cannot be loaded here.",
     ),
     unused(
+        "group.consumer.assignor.offload.enable",
+        BOOLEAN,
+        True,
+        None,
+        "Whether assignments are computed on threads.",
+        CLUSTER_WIDE,
+        internal=True,
+    ),
+    honoured(
         "group.consumer.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
         "Heartbeat interval told to members.",
     ),
-    unused(
+    honoured(
         "group.consumer.max.assignment.interval.ms",
         INT,
         15_000,
         at_least(0),
         "Most a group may set as assignment interval.",
     ),
-    unused(
+    honoured(
         "group.consumer.max.heartbeat.interval.ms",
         INT,
         15_000,
         at_least(1),
         "Most a group may set as heartbeat interval.",
     ),
-    unused(
+    honoured(
         "group.consumer.max.session.timeout.ms",
         INT,
         60_000,
         at_least(1),
         "Most a group may set as session timeout.",
     ),
-    unused(
+    honoured(
         "group.consumer.max.size", INT, INT_MAX, at_least(1), "Most members of a consumer group."
     ),
-    unused(
+    honoured(
         "group.consumer.migration.policy",
         STRING,
         "bidirectional",
         one_of_any_case("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
         "Which way groups may change between the classic and the consumer protocol.",
     ),
-    unused(
+    honoured(
         "group.consumer.min.assignment.interval.ms",
         INT,
         0,
         at_least(0),
         "Least a group may set as assignment interval.",
     ),
-    unused(
+    honoured(
         "group.consumer.min.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
         "Least a group may set as heartbeat interval.",
     ),
-    unused(
+    honoured(
         "group.consumer.min.session.timeout.ms",
         INT,
         45_000,
         at_least(1),
         "Least a group may set as session timeout.",
     ),
-    unused(
+    honoured(
         "group.consumer.regex.refresh.interval.ms",
         INT,
         600_000,
@@ -156,7 +168,7 @@ _CONSUMER = (
         "How often regular expressions of subscriptions are resolved again.",
         internal=True,
     ),
-    unused(
+    honoured(
         "group.consumer.session.timeout.ms",
         INT,
         45_000,
@@ -185,12 +197,12 @@ _CONSUMER = (
         "Largest write buffer that a coordinator keeps for the next write.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "group.coordinator.rebalance.protocols",
         LIST,
         ("classic", "consumer", "streams"),
         each_of("consumer", "classic", "share", "streams", may_be_empty=False),
-        "Group protocols that may be used; here it is the classic one alone.",
+        "Group protocols that may be used. Classic groups and share groups are there without it.",
     ),
     unused("group.coordinator.threads", INT, 4, at_least(1), "Threads of the group coordinator."),
     unused(
@@ -204,6 +216,14 @@ _CONSUMER = (
 
 _STREAMS = (
     unused(
+        "group.streams.acceptable.recovery.lag",
+        LONG,
+        10_000,
+        at_least(0),
+        "Offsets that a standby may be behind and still count as caught up.",
+        internal=True,
+    ),
+    honoured(
         "group.streams.assignment.interval.ms",
         INT,
         1000,
@@ -212,78 +232,141 @@ _STREAMS = (
         CLUSTER_WIDE,
     ),
     unused(
+        "group.streams.assignor.offload.enable",
+        BOOLEAN,
+        True,
+        None,
+        "Whether assignments are computed on threads.",
+        CLUSTER_WIDE,
+        internal=True,
+    ),
+    honoured(
+        "group.streams.assignors",
+        LIST,
+        ("sticky",),
+        each_of("sticky", may_be_empty=False),
+        "Task assignors of the broker, the first being the default. Classes cannot be loaded here.",
+    ),
+    honoured(
         "group.streams.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
         "Heartbeat interval told to members.",
     ),
-    unused(
+    honoured(
         "group.streams.initial.rebalance.delay.ms",
         INT,
         3000,
         at_least(0),
         "How long the first rebalance of a group waits for more members.",
     ),
-    unused(
+    honoured(
         "group.streams.max.assignment.interval.ms",
         INT,
         15_000,
         at_least(0),
         "Most a group may set as assignment interval.",
     ),
-    unused(
+    honoured(
         "group.streams.max.heartbeat.interval.ms",
         INT,
         15_000,
         at_least(1),
         "Most a group may set as heartbeat interval.",
     ),
-    unused(
+    honoured(
         "group.streams.max.session.timeout.ms",
         INT,
         60_000,
         at_least(1),
         "Most a group may set as session timeout.",
     ),
-    unused("group.streams.max.size", INT, INT_MAX, at_least(1), "Most members of a streams group."),
-    unused(
+    honoured(
+        "group.streams.max.size", INT, INT_MAX, at_least(1), "Most members of a streams group."
+    ),
+    honoured(
         "group.streams.max.standby.replicas",
         INT,
         2,
         at_least(0),
         "Most standby replicas a group may set.",
     ),
-    unused(
+    honoured(
+        "group.streams.max.warmup.replicas",
+        INT,
+        20,
+        at_least(0),
+        "Most warm-up replicas a group may set.",
+        internal=True,
+    ),
+    honoured(
         "group.streams.min.assignment.interval.ms",
         INT,
         0,
         at_least(0),
         "Least a group may set as assignment interval.",
     ),
-    unused(
+    honoured(
         "group.streams.min.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
         "Least a group may set as heartbeat interval.",
     ),
-    unused(
+    honoured(
         "group.streams.min.session.timeout.ms",
         INT,
         45_000,
         at_least(1),
         "Least a group may set as session timeout.",
     ),
-    unused(
+    honoured(
+        "group.streams.min.task.offset.interval.ms",
+        INT,
+        15_000,
+        at_least(1),
+        "Least a group may set as task offset interval.",
+        internal=True,
+    ),
+    honoured(
         "group.streams.num.standby.replicas", INT, 0, at_least(0), "Standby replicas of each task."
     ),
     unused(
+        "group.streams.num.warmup.replicas",
+        INT,
+        2,
+        at_least(0),
+        "Warm-up replicas of each group at once; there are none, as in Kafka.",
+        internal=True,
+    ),
+    honoured(
+        "group.streams.rack.aware.assignment.tags",
+        LIST,
+        (),
+        distinct(may_be_empty=True),
+        "Client tags by which standby replicas are spread.",
+    ),
+    honoured(
         "group.streams.session.timeout.ms",
         INT,
         45_000,
         at_least(1),
         "Members silent for so long are removed.",
+    ),
+    honoured(
+        "group.streams.task.offset.interval.ms",
+        INT,
+        60_000,
+        at_least(1),
+        "How often members report the offsets of their tasks.",
+        internal=True,
+    ),
+    default_only(
+        "group.streams.topology.description.plugin.class",
+        CLASS,
+        None,
+        "classes cannot be loaded here",
     ),
 )
 

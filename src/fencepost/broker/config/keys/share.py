@@ -5,18 +5,36 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.config.keys.definition import (
+    BOOLEAN,
     CLUSTER_WIDE,
     INT,
     LIST,
     SHORT,
     STRING,
     BrokerConfigDef,
+    honoured,
     unused,
 )
-from fencepost.log.configdef import at_least, between, distinct
+from fencepost.log.configdef import at_least, between, each_of
 
 KEYS: Final[tuple[BrokerConfigDef, ...]] = (
-    unused(
+    honoured(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        BOOLEAN,
+        False,
+        None,
+        "Whether topics of dead letters are created when the first record goes there (KIP-1191).",
+        CLUSTER_WIDE,
+    ),
+    honoured(
+        "errors.deadletterqueue.topic.name.prefix",
+        STRING,
+        "dlq.",
+        None,
+        "What the names of topics of dead letters begin with.",
+        CLUSTER_WIDE,
+    ),
+    honoured(
         "group.share.assignment.interval.ms",
         INT,
         1000,
@@ -24,8 +42,23 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "Least time between two assignments of one group.",
         CLUSTER_WIDE,
     ),
-    unused("group.share.assignors", LIST, ("simple",), distinct(), "Assignors of the broker."),
     unused(
+        "group.share.assignor.offload.enable",
+        BOOLEAN,
+        True,
+        None,
+        "Whether assignments are computed on threads.",
+        CLUSTER_WIDE,
+        internal=True,
+    ),
+    honoured(
+        "group.share.assignors",
+        LIST,
+        ("simple",),
+        each_of("simple", may_be_empty=False),
+        "Assignors of the broker. Classes cannot be loaded here.",
+    ),
+    honoured(
         "group.share.delivery.count.limit",
         INT,
         5,
@@ -33,13 +66,21 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "How often a record is delivered at most.",
     ),
     unused(
+        "group.share.dlq.manager.class.name",
+        STRING,
+        "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+        None,
+        "Class that writes dead letters.",
+        internal=True,
+    ),
+    honoured(
         "group.share.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
         "Heartbeat interval told to members.",
     ),
-    unused(
+    honoured(
         "group.share.initialize.retry.interval.ms",
         INT,
         30_000,
@@ -47,95 +88,95 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "How long until the initialization of a partition is tried again.",
         internal=True,
     ),
-    unused(
+    honoured(
         "group.share.max.assignment.interval.ms",
         INT,
         15_000,
         at_least(0),
         "Most a group may set as assignment interval.",
     ),
-    unused(
+    honoured(
         "group.share.max.delivery.count.limit",
         INT,
         10,
         between(5, 25),
         "Most a group may set as delivery count limit.",
     ),
-    unused(
+    honoured(
         "group.share.max.heartbeat.interval.ms",
         INT,
         15_000,
         at_least(1),
         "Most a group may set as heartbeat interval.",
     ),
-    unused(
+    honoured(
         "group.share.max.partition.max.record.locks",
         INT,
         4000,
         between(2000, 10_000),
         "Most a group may set as record locks of a partition.",
     ),
-    unused(
+    honoured(
         "group.share.max.record.lock.duration.ms",
         INT,
         60_000,
         between(30_000, 3_600_000),
         "Most a group may set as record lock duration.",
     ),
-    unused(
+    honoured(
         "group.share.max.session.timeout.ms",
         INT,
         60_000,
         at_least(1),
         "Most a group may set as session timeout.",
     ),
-    unused(
+    honoured(
         "group.share.max.share.sessions", INT, 2000, at_least(1), "Share sessions kept at once."
     ),
-    unused("group.share.max.size", INT, 200, between(1, 1000), "Most members of a share group."),
-    unused(
+    honoured("group.share.max.size", INT, 200, between(1, 1000), "Most members of a share group."),
+    honoured(
         "group.share.min.assignment.interval.ms",
         INT,
         0,
         at_least(0),
         "Least a group may set as assignment interval.",
     ),
-    unused(
+    honoured(
         "group.share.min.delivery.count.limit",
         INT,
         2,
         between(2, 5),
         "Least a group may set as delivery count limit.",
     ),
-    unused(
+    honoured(
         "group.share.min.heartbeat.interval.ms",
         INT,
         5000,
         at_least(1),
         "Least a group may set as heartbeat interval.",
     ),
-    unused(
+    honoured(
         "group.share.min.partition.max.record.locks",
         INT,
         100,
         between(100, 2000),
         "Least a group may set as record locks of a partition.",
     ),
-    unused(
+    honoured(
         "group.share.min.record.lock.duration.ms",
         INT,
         15_000,
         between(1000, 30_000),
         "Least a group may set as record lock duration.",
     ),
-    unused(
+    honoured(
         "group.share.min.session.timeout.ms",
         INT,
         45_000,
         at_least(1),
         "Least a group may set as session timeout.",
     ),
-    unused(
+    honoured(
         "group.share.partition.max.record.locks",
         INT,
         2000,
@@ -150,14 +191,14 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "Class that stores the state of share groups.",
         internal=True,
     ),
-    unused(
+    honoured(
         "group.share.record.lock.duration.ms",
         INT,
         30_000,
         between(1000, 3_600_000),
         "How long a delivered record is locked for its consumer.",
     ),
-    unused(
+    honoured(
         "group.share.session.timeout.ms",
         INT,
         45_000,
@@ -179,7 +220,7 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "Largest write buffer that is kept for the next write.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "share.coordinator.cold.partition.snapshot.interval.ms",
         INT,
         300_000,
@@ -194,27 +235,27 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         at_least(1),
         "Bytes read at once when the coordinator loads its partition.",
     ),
-    unused(
+    honoured(
         "share.coordinator.snapshot.update.records.per.snapshot",
         INT,
         500,
         between(0, 500),
         "Update records between two snapshots.",
     ),
-    unused(
+    honoured(
         "share.coordinator.state.topic.compression.codec", INT, 0, None, "Of __share_group_state."
     ),
-    unused(
+    honoured(
         "share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), "Of __share_group_state."
     ),
-    unused(
+    honoured(
         "share.coordinator.state.topic.num.partitions",
         INT,
         50,
         at_least(1),
         "Of __share_group_state.",
     ),
-    unused(
+    honoured(
         "share.coordinator.state.topic.prune.interval.ms",
         INT,
         300_000,
@@ -222,14 +263,14 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "How often records that are no longer needed are removed from __share_group_state.",
         internal=True,
     ),
-    unused(
+    honoured(
         "share.coordinator.state.topic.replication.factor",
         SHORT,
         3,
         at_least(1),
         "Of __share_group_state.",
     ),
-    unused(
+    honoured(
         "share.coordinator.state.topic.segment.bytes",
         INT,
         104_857_600,
@@ -237,7 +278,7 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         "Of __share_group_state.",
     ),
     unused("share.coordinator.threads", INT, 1, at_least(1), "Threads of the share coordinator."),
-    unused(
+    honoured(
         "share.coordinator.write.timeout.ms",
         INT,
         5000,

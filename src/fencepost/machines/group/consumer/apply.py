@@ -86,15 +86,26 @@ def _apply_member(shard: Shard, group: ConsumerGroup, key: Any, value: Any) -> N
     old, new = before or Subscription(), after or Subscription()
     _move(shard, group.regex_users, old.regex, new.regex)
     _move(shard, group.assignor_users, old.server_assignor, new.server_assignor)
+    _count_classic(shard, group, old, -1)
+    _count_classic(shard, group, new, 1)
     old_instance_id = old.instance_id
     if old_instance_id and group.static_members.get(old_instance_id) == member_id:
         undo_log.pop(group.static_members, old_instance_id)
     if after is None:
         undo_log.pop(group.members, member_id)
+        undo_log.pop(group.rejoining, member_id)
         return
     undo_log.put(group.members, member_id, after)
     if after.instance_id is not None:
         undo_log.put(group.static_members, after.instance_id, member_id)
+
+
+def _count_classic(shard: Shard, group: ConsumerGroup, said: Subscription, change: int) -> None:
+    """`change` more members that speak the classic protocol as this one does, if it does."""
+    if said.classic is not None:
+        names = {protocol.name for protocol in said.classic.supported_protocols}
+        shard.undo_log.set_attribute(group, "classic_count", group.classic_count + change)
+        _add(shard, group.classic_protocols, names, change)
 
 
 def _use_names(shard: Shard, group: ConsumerGroup, names: frozenset[str]) -> frozenset[str]:
@@ -154,7 +165,7 @@ def _stable_epoch(progress: Progress | None) -> int | None:
 def _count_holders(
     shard: Shard, group: ConsumerGroup, before: Progress | None, after: Progress | None
 ) -> None:
-    """Count anew who holds what is different between the two."""
+    """Bring the number of holders of each partition up to date, where the two are different."""
     had, has = _indexes(before), _indexes(after)
     for topic_id in had.keys() | has.keys():
         old, new = had.get(topic_id, frozenset()), has.get(topic_id, frozenset())

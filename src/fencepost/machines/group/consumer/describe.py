@@ -1,11 +1,16 @@
-"""What ConsumerGroupDescribe says of a group, and how topics get their names in it."""
+"""What ConsumerGroupDescribe says of members, and how topics get their names in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from fencepost.machines.group.consumer.member import Held, Partitions
+from fencepost.machines.group.consumer.member import (
+    Held,
+    Partitions,
+    Progress,
+    Subscription,
+)
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.consumer_group_describe import (
     Assignment,
@@ -15,26 +20,14 @@ from fencepost.wire.api.consumer_group_describe import (
 )
 from fencepost.wire.types import Uuid
 
-if TYPE_CHECKING:
-    from fencepost.machines.group.consumer.group import ConsumerGroup
-
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-def describe(group: ConsumerGroup) -> DescribedGroup:
-    """The group; topics have their ids alone, and the assignor is the one that members prefer."""
-    return DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        members=[_member(group, member_id) for member_id in group.members],
-    )
-
-
-def _member(group: ConsumerGroup, member_id: str) -> Member:
-    said, progress = group.members[member_id], group.progress_of(member_id)
+def describe_member(
+    member_id: str, said: Subscription, progress: Progress, target: Partitions
+) -> Member:
+    """A member; topics have their ids alone."""
     return Member(
         member_id=member_id,
         instance_id=said.instance_id,
@@ -45,7 +38,7 @@ def _member(group: ConsumerGroup, member_id: str) -> Member:
         subscribed_topic_names=sorted(said.topic_names),
         subscribed_topic_regex=said.regex,
         assignment=_assignment(progress.assigned, progress.pending),
-        target_assignment=_assignment(group.target_of(member_id)),
+        target_assignment=_assignment(target),
         member_type=CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
     )
 

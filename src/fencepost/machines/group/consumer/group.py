@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 Every record of the group has its place, so that records may come in any order: `members` (5),
 `epoch` and `metadata_hash` (3), `target` (7), `target_epoch` (6), `progress` (8), `regexes` (16).
-What is looked up with every heartbeat is kept beside them as sums over members, so that no heartbeat
-of a group at rest goes through its members: who is which instance, how many subscribe to a topic or
-to an expression, how many are in which epoch, how many hold a partition. Sums do not depend on the
+What is looked up with every heartbeat is kept beside them as sums over members, so that none goes
+through the members of a group at rest: who is which instance, how many subscribe to a topic or to
+an expression, how many are in which epoch, how many hold a partition. Sums do not depend on the
 order of records either; while a partition is loaded one may be 2 for a moment where the end has 1.
 
 Invariant: a partition has one holder at most, assigned or pending revocation.
@@ -17,13 +17,13 @@ bring it along as `Note`s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import Decision, TimerName, WorkName
-from fencepost.machines.group.consumer.describe import describe
+from fencepost.machines.group.consumer.describe import describe_member
 from fencepost.machines.group.consumer.member import (
     TOPIC_BYTES,
     Partitions,
@@ -33,9 +33,11 @@ from fencepost.machines.group.consumer.member import (
 from fencepost.machines.group.consumer.timers import (
     CONSUMER,
     assign_work,
+    join_timer,
     rebalance_timer,
     regex_work,
     session_timer,
+    sync_timer,
 )
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes
@@ -74,8 +76,6 @@ class ConsumerGroupState(Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-    DEAD = "Dead"
-    """Only said of groups that do not exist."""
 
 
 class ResolvedRegex(NamedTuple):
@@ -128,10 +128,14 @@ class ConsumerGroup:
         self.topic_users: dict[str, int] = {}  # topic -> how many of the sets have it
         self.regex_users: dict[str, int] = {}
         self.assignor_users: dict[str, int] = {}
+        self.classic_count = 0  # members that speak the classic protocol
+        self.classic_protocols: dict[str, int] = {}  # how many of those support which
         self.stable_members: dict[int, int] = {}  # member epoch -> how many are stable in it
         self.holders: dict[Uuid, dict[int, int]] = {}  # topic -> partition -> how many hold it
         self.size_bytes = group_bytes(group_id)
         # In memory alone.
+        self.rejoining: dict[str, None] = {}
+        """Classic members that were told to join again, and have not yet."""
         self.is_check_due = True
         """Whether the next heartbeat looks at the topics' metadata: they may have changed."""
         self.assigning_epoch: int | None = None
@@ -214,6 +218,11 @@ class ConsumerGroup:
                 names |= resolved.topics
         return names
 
+    def supports_classic(self, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether a classic member fits in: all others of its kind support one of these, too."""
+        counts = self.classic_protocols
+        return any(counts.get(name, 0) == self.classic_count for name, _ in protocols)
+
     def is_held(self, topic_id: Uuid, index: int) -> bool:
         """Whether a member has the partition, or has yet to give it up."""
         return index in self.holders.get(topic_id, ())
@@ -223,7 +232,7 @@ class ConsumerGroup:
     def refuse_commit(self, committer: Committer, rules: GroupRules) -> ErrorCode | None:
         """Members commit in their epoch, or in an older one for what they have since then.
 
-        Anybody commits while there are no members; so does a transaction of before KIP-447.
+        Without members every client commits; so does a transaction of before KIP-447.
         """
         if committer.epoch < 0 and not self.members:
             return None
@@ -293,8 +302,19 @@ class ConsumerGroup:
     # Administration, and the end of the group
 
     def describe(self) -> DescribedGroup:
-        """As ConsumerGroupDescribe has it, but for names of topics, which the metadata have."""
-        return describe(self)
+        """As ConsumerGroupDescribe has it, but for the assignor and the names of topics."""
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            group_epoch=self.epoch,
+            assignment_epoch=self.target_epoch,
+            members=[
+                describe_member(
+                    member_id, said, self.progress_of(member_id), self.target_of(member_id)
+                )
+                for member_id, said in self.members.items()
+            ],
+        )
 
     def record_keys(self) -> Iterator[Message]:
         """All that may be in the log of it, in the order of their deletion."""
@@ -313,10 +333,13 @@ class ConsumerGroup:
         yield ConsumerGroupMetadataKey(group_id=group_id)
 
     def timers(self) -> Iterator[TimerName]:
-        """Sessions of members, and their rebalances."""
+        """Sessions of members, their rebalances, and what classic ones have to do in time."""
         for member_id in self.members:
             yield session_timer(self.group_id, member_id)
             yield rebalance_timer(self.group_id, member_id)
+            if self.members[member_id].classic is not None:
+                yield join_timer(self.group_id, member_id)
+                yield sync_timer(self.group_id, member_id)
 
     def works(self) -> tuple[WorkName, ...]:
         """A target being computed, and regular expressions being looked up."""
@@ -362,3 +385,21 @@ class Note(NamedTuple):
         group = shard.group_of(self.group_id, ConsumerGroup)
         if group is not None:
             shard.undo_log.set_attribute(group, self.name, self.value)
+
+
+class Rejoining(NamedTuple):
+    """A `shard.Change`: a classic member is told to join again, or has joined."""
+
+    group_id: str
+    member_id: str
+    is_told: bool
+
+    def apply_to(self, shard: Shard) -> None:
+        """Remember it, or that it is done."""
+        group = shard.group_of(self.group_id, ConsumerGroup)
+        if group is None:
+            return
+        if self.is_told:
+            shard.undo_log.put(group.rejoining, self.member_id, None)
+        else:
+            shard.undo_log.pop(group.rejoining, self.member_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fencepost.machines.group import member_epochs
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.consumer.group import ConsumerGroup
@@ -20,6 +21,7 @@ from fencepost.machines.group.consumer.member import (
     Progress,
     Subscription,
 )
+from fencepost.machines.group.consumer.migration import upgrade
 from fencepost.machines.group.consumer.records import (
     member_record,
     member_tombstones,
@@ -56,10 +58,13 @@ def enter(
     """The group and the member that the heartbeat is of, in an epoch of 0 or more. RefusedError."""
     group = _group_of(shard, decision, request)
     member_id, instance_id = request.member_id, request.instance_id
-    _refuse_if_full(shard, group, member_id, instance_id)
+    refuse_if_full(shard, group, member_id, instance_id)
     member_id = member_id or caller.uuid
     if instance_id is not None and request.member_epoch == JOINS:
-        return _enter_instance(decision, group, member_id, instance_id)
+        old_id = group.static_members.get(instance_id)
+        if old_id is not None and not _has_left(group, old_id):
+            raise RefusedError(*member_epochs.unreleased_instance(instance_id, member_id, old_id))
+        return enter_instance(decision, group, member_id, instance_id)
     if instance_id is not None:
         check_instance(group, member_id, instance_id)
     known = group.members.get(member_id)
@@ -73,7 +78,7 @@ def enter(
 def _group_of(
     shard: Shard, decision: Decision, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroup:
-    """The group; made for a member that joins, in the place of an empty classic one if need be."""
+    """The group; made for a member that joins, in the place of a classic one if need be."""
     group_id, joins = request.group_id, request.member_epoch == JOINS
     present = shard.groups.get(group_id)
     if isinstance(present, ConsumerGroup):
@@ -82,13 +87,15 @@ def _group_of(
         if not joins:
             raise group_not_found(f"Consumer group {group_id} not found.")
         return ConsumerGroup(group_id)
-    if not joins or not isinstance(present, ClassicGroup) or not present.is_empty:
+    if not joins or not isinstance(present, ClassicGroup):
         raise group_not_found(f"Group {group_id} is not a consumer group.")
+    if not present.is_empty:
+        return upgrade(shard, decision, present)
     dissolve(decision, present)
     return ConsumerGroup(group_id)
 
 
-def _refuse_if_full(
+def refuse_if_full(
     shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> None:
     """A static member that comes back is never one too many (KAFKA-20601)."""
@@ -96,26 +103,26 @@ def _refuse_if_full(
     if instance_id in group.static_members or group.member_count < limit:
         return
     if not member_id or member_id not in group.members:
-        raise RefusedError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limit} members.",
-        )
+        raise RefusedError(*member_epochs.full_group("consumer", limit))
 
 
-def _enter_instance(
+def _has_left(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a static member that speaks the consumer protocol left for a while.
+
+    One that speaks the classic protocol gives way at any time, as among its own kind.
+    """
+    is_classic = group.members[member_id].classic is not None
+    return is_classic or group.progress_of(member_id).epoch == LEAVES_FOR_A_WHILE
+
+
+def enter_instance(
     decision: Decision, group: ConsumerGroup, member_id: str, instance_id: str
 ) -> Entered:
-    """A static member joins: for the first time, or again after it left for a while."""
+    """A static member joins: for the first time, or in the place of one of the same instance."""
     old_id = group.static_members.get(instance_id)
     if old_id is None:
         return Entered(group, member_id, group.members.get(member_id), group.progress_of(member_id))
     known, left = group.members[old_id], group.progress_of(old_id)
-    if left.epoch != LEAVES_FOR_A_WHILE and known.classic is None:
-        raise RefusedError(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} cannot join the group "
-            f"because the instance id is owned by {old_id}.",
-        )
     # Its timers are left to fire: should this be undone they are needed, and else they find
     # no member.
     progress = left._replace(epoch=JOINS, previous_epoch=JOINS)
@@ -131,29 +138,19 @@ def _enter_instance(
 
 def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> None:
     """The instance id is known, and the member's. RefusedError."""
-    holder = group.static_members.get(instance_id)
-    if holder is None:
-        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if holder != member_id:
-        raise RefusedError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{holder}.",
-        )
+    if refusal := member_epochs.other_instance(group.static_members, instance_id, member_id):
+        raise RefusedError(*refusal)
 
 
 def _check_epoch(progress: Progress, epoch: int, owned: Partitions | None) -> None:
     """The epoch is the member's, or the one before of a member whose answer was lost."""
-    if epoch == JOINS or epoch == progress.epoch:
-        is_known = True
-    elif epoch > progress.epoch:
-        is_known = False
-    else:
-        is_known = epoch == progress.previous_epoch and _is_within(owned, progress)
-    if not is_known:
-        raise fenced(progress.epoch)
-    if progress.state is MemberState.UNKNOWN and (owned is None or owned):
-        raise fenced(progress.epoch)
+    known, previous = progress.epoch, progress.previous_epoch
+    if refusal := member_epochs.other_epoch(
+        "consumer", epoch, known, previous, lambda: _is_within(owned, progress)
+    ):
+        raise RefusedError(*refusal)
+    if epoch != JOINS and progress.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise _fenced("The consumer group member is in a unknown state.")
 
 
 def _is_within(owned: Partitions | None, progress: Progress) -> bool:
@@ -165,13 +162,10 @@ def _is_within(owned: Partitions | None, progress: Progress) -> bool:
     )
 
 
-def fenced(epoch: int) -> RefusedError:
-    """The member's epoch is not the one that the coordinator knows."""
-    return RefusedError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member's epoch is not the one known by the coordinator ({epoch}). "
-        "The member must abandon all its partitions and rejoin.",
-    )
+def _fenced(why: str) -> RefusedError:
+    """The member is not where the coordinator knows it to be."""
+    message = f"{why} The member must abandon all its partitions and rejoin."
+    return RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
 def group_not_found(message: str) -> RefusedError:
@@ -181,6 +175,4 @@ def group_not_found(message: str) -> RefusedError:
 
 def unknown_member(group_id: str, member_id: str) -> RefusedError:
     """The group has no such member."""
-    return RefusedError(
-        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
-    )
+    return RefusedError(*member_epochs.unknown_member(group_id, member_id))

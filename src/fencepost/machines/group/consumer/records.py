@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost.machines.group.consumer.group import ResolvedRegex
+from fencepost.machines.group.consumer.group import ConsumerGroup, ResolvedRegex
 from fencepost.machines.group.consumer.member import Partitions, Progress, Subscription
 from fencepost.machines.group.records import GroupRecord
 from fencepost.wire.records.group import (
@@ -12,6 +12,7 @@ from fencepost.wire.records.group import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
@@ -33,6 +34,16 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     """The group's epoch, and the hash of its topics' metadata."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return ConsumerGroupMetadataKey(group_id=group_id), value
+
+
+def epoch_records(group: ConsumerGroup, metadata_hash: int) -> Iterator[GroupRecord]:
+    """The group's next epoch, with the hash of its topics' metadata.
+
+    What brokers of before 4.1 kept in the place of the hash is deleted.
+    """
+    yield epoch_record(group.group_id, group.epoch + 1, metadata_hash)
+    if group.has_partition_metadata:
+        yield ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> GroupRecord:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from fencepost.machines.coordinator import WorkResult
 from fencepost.machines.group.consumer.group import ConsumerGroup, Note, ResolvedRegex
-from fencepost.machines.group.consumer.records import epoch_record, regex_record
+from fencepost.machines.group.consumer.records import epoch_records, regex_record
 from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.consumer.regexes import (
     InvalidRegexError,
@@ -78,10 +78,12 @@ class RegexRefresh:
         decision: Decision,
         group: ConsumerGroup,
         changed: Changed,
-        may_describe: MayDescribe,
+        may_describe: MayDescribe | None,
         wall_ms: int,
     ) -> RegexChange:
         """What the heartbeat changes; a pass over the topics is begun if it is time. RefusedError.
+
+        Without `may_describe` none is begun: its client's permissions would not be known.
 
         An expression without users has its record deleted.
         """
@@ -102,7 +104,7 @@ class RegexRefresh:
             used = {regex for regex in users if regex != old or users[old] > 1}
             if new:
                 used.add(new)
-            if used and self._is_due(group, used, is_new, wall_ms):
+            if used and may_describe is not None and self._is_due(group, used, is_new, wall_ms):
                 self._begin(decision, group, used, may_describe, wall_ms)
         return change
 
@@ -203,7 +205,6 @@ class RegexRefresh:
     ) -> None:
         if is_changed:
             metadata_hash = group_metadata_hash(self._shard.image, names)
-            epoch = group.epoch + 1
-            decision.records.append(epoch_record(group.group_id, epoch, metadata_hash))
+            decision.records += epoch_records(group, metadata_hash)
             # Should the log take the expressions and not the epoch behind them, the hash tells.
             decision.changes.append(Note(group.group_id, "is_check_due", True))
