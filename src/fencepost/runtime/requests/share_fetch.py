@@ -2,11 +2,11 @@
 
 After the checks of `share_checks`: a request that renews locks (KIP-1222) has no wait, bytes or
 records to fetch, else 42; the session (`machines.share.sessions`), where one too many is told after
-`max_wait_ms`; an acquire mode that does not exist: -1. Then acknowledgements are taken, and when
-they are stored, records are looked for, but not if the session closes or locks are renewed. The
-answer has rows for partitions with records, with an error, and for those of the request whose
-acknowledgements were taken; the one that opens a session has rows for partitions without records,
-too, if records could be acquired.
+`max_wait_ms`; an acquire mode that does not exist: -1. Then acknowledgements are taken, and records
+are looked for at the same time, or not at all if the session closes or locks are renewed. The
+answer leaves when both are through. It has rows for partitions with records, with an error, and for
+those of the request whose acknowledgements were taken; the answer that opens a session has rows for
+partitions without records, too, if records could be acquired.
 """
 
 from __future__ import annotations
@@ -141,23 +141,24 @@ class _ShareFetchAnswer:
         self._session = session
         self._acknowledgements = Acknowledgements(parts, context, request)
         self._fetched: dict[TopicPartition, FetchedPartition] = {}
+        self._left = 2
 
     def begin(self, max_bytes: int) -> Generator[None, None, None]:
-        """Take acknowledgements, and fetch when they are stored."""
+        """Take acknowledgements, and fetch."""
         request = self._request
         closes = request.share_session_epoch == CLOSING_EPOCH
         is_renewal = self._context.api_version >= RENEWAL_FROM and request.is_renew_ack
         yield from self._acknowledgements.begin([one for one in _named(request) if one[1]])
-
-        def go_on() -> None:
-            if closes:
-                self._parts.sessions.end_session(self._session, self._answer)
-            elif is_renewal or self._context.answered:
-                self._answer()
-            else:
-                self._fetch(max_bytes)
-
-        self._acknowledgements.when_done(go_on)
+        if closes:
+            self._acknowledgements.when_done(
+                lambda: self._parts.sessions.end_session(self._session, self._part_done)
+            )
+        else:
+            self._acknowledgements.when_done(self._part_done)
+        if closes or is_renewal:
+            self._part_done()
+        else:
+            self._fetch(max_bytes)
 
     def _fetch(self, max_bytes: int) -> None:
         request, session, node = self._request, self._session, self._parts.sessions.partitions
@@ -192,10 +193,11 @@ class _ShareFetchAnswer:
         self._fetched = fetched
         size_bytes = sum(len(data) for one in fetched.values() for data in one.records)
         self._context.add_buffered(size_bytes)
-        self._answer()
+        self._part_done()
 
-    def _answer(self) -> None:
-        if not self._context.answered:
+    def _part_done(self) -> None:
+        self._left -= 1
+        if not self._left and not self._context.answered:
             self._context.reply(self._response())
 
     def _response(self) -> ShareFetchResponse:
