@@ -42,7 +42,7 @@ ONE_REPLICA = {
 }
 GROUP_RESOURCE = 32
 COORDINATOR_ERRORS = (14, 15, 16)
-NOWHERE = Uuid(b"nobody has this!")
+NOWHERE = Uuid(b"no topic has this"[:16])
 
 
 @pytest.fixture(scope="module", params=["fencepost", "apache"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.codec import GroupCodec
 from fencepost.wire.api.offset_delete import (
@@ -25,8 +26,6 @@ from fencepost.wire.records.group import (
     OffsetCommitValue,
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
-    StreamsGroupTopologyKey,
-    StreamsGroupTopologyValue,
     decode_key,
     decode_value,
     encode_key,
@@ -204,13 +203,12 @@ def test_what_is_not_committed_is_not_told() -> None:
     [
         (ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=3)),
         (ShareGroupMetadataKey(group_id="g"), ShareGroupMetadataValue(epoch=3)),
-        (StreamsGroupTopologyKey(group_id="g"), StreamsGroupTopologyValue(epoch=3)),
-        (StreamsGroupTopologyKey(group_id="g"), None),
+        (ShareGroupMetadataKey(group_id="g"), None),
     ],
 )
 def test_groups_of_other_kinds_mean_nothing_here(key: Message, value: Message | None) -> None:
     data = None if value is None else b"\0\x63 of a version never heard of"
-    assert GroupCodec().decode(encode_key(key), data) is None
+    assert GroupCodec((ClassicGroups,)).decode(encode_key(key), data) is None
 
 
 @pytest.mark.parametrize("key", [OffsetCommitKey(), LegacyOffsetCommitKey(), GroupMetadataKey()])

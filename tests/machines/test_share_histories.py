@@ -8,6 +8,8 @@ up.
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -68,7 +70,9 @@ class History(RuleBasedStateMachine):
         read=st.integers(1, 6),
         aborted=st.sampled_from([(), ((6, 9),)]),
     )
-    def fetch(self, member, count, exact, batch_size, read, aborted) -> None:  # type: ignore[no-untyped-def]
+    def fetch(
+        self, member: str, count: int, exact: bool, batch_size: int, read: int, aborted: Any
+    ) -> None:
         world = self.world
         if not world.machine.can_acquire:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fencepost.machines.share.acquiring import isolated_size, isolation_threshold
@@ -45,8 +47,8 @@ def world(
     ],
 )
 def test_the_limit_is_hard_or_passed_to_the_end_of_a_batch(
-    max_records, batch_size, exact, acquired
-):  # type: ignore[no-untyped-def]
+    max_records: int, batch_size: int, exact: bool, acquired: Any
+) -> None:
     share = world()
     assert share.acquire("a", max_records, batch_size=batch_size, exact=exact) == acquired
 
@@ -181,7 +183,7 @@ def test_what_an_acknowledgement_makes_of_a_record(kind: int, letters: bool, sta
         ([(10, 12, [ACCEPT]), (20, 20, [ACCEPT])], "a", ErrorCode.INVALID_RECORD_STATE),
     ],
 )
-def test_one_refused_batch_refuses_all(batches, member_id, error) -> None:  # type: ignore[no-untyped-def]
+def test_one_refused_batch_refuses_all(batches: Any, member_id: str, error: int) -> None:
     """In flight: 10-19 acquired by a, 20-29 released again; below 10 all is accepted."""
     share = world()
     share.acquire("a", 30, batch_size=10)

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -31,6 +31,9 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
+
+REBALANCE_PROTOCOLS: Final = frozenset({"classic", "consumer", "streams"})
+"""By default; share groups are switched by their feature alone."""
 
 Decide = Callable[[GroupCoordinator, Any], Decision]
 """Decides about a request, given the coordinator and the token to decide with."""
@@ -56,6 +59,8 @@ class GroupCoordinators(TopicCoordinators[GroupCoordinator]):
         super().__init__(OFFSETS_TOPIC, node_id, ports, metadata, kind)
         self.new_member_suffix: Callable[[], str] = _random_suffix
         """Makes what makes the id of a new member unique; the simulator sets its own."""
+        self.rebalance_protocols: frozenset[str] = REBALANCE_PROTOCOLS
+        """What members may speak here (`group.coordinator.rebalance.protocols`)."""
         self.share_states = (
             None if share_persister is None else ShareGroupStates(share_persister, self.submit)
         )

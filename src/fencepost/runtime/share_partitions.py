@@ -421,8 +421,11 @@ class SharePartitions:
             return
         for share in list(self._by_partition.get(hosted.key, {}).values()):
             machine = hosted.machine
-            if not machine.is_leader or machine.leader_epoch != share.leader_epoch:
-                self.drop(share, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            refusal = machine.check_asker(-1, True)
+            if refusal is None and machine.leader_epoch != share.leader_epoch:
+                refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if refusal is not None:
+                self.drop(share, refusal)
             elif share.machine is not None:
                 if machine.log_start_offset > share.machine.start_offset:
                     share.feed(LogStartMoved(machine.log_start_offset))

@@ -14,13 +14,13 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.end_offsets import EndOffsets
-from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.groups import REBALANCE_PROTOCOLS, GroupCoordinators
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.requests.access import Access, Client
-from fencepost.runtime.requests.parts import InternalTopicCreation
+from fencepost.runtime.requests.parts import InternalTopicCreation, StreamsTopicCreation
 from fencepost.runtime.requests.permissions import (
     ALTER_CLUSTER_CONFIGS,
     ALTER_GROUP_CONFIGS,
@@ -39,6 +39,7 @@ from fencepost.runtime.requests.permissions import (
     ResourceType,
 )
 from fencepost.runtime.share_persister import SharePersister
+from fencepost.runtime.share_sessions import ShareSessionHost
 from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
@@ -75,13 +76,15 @@ from .partitions import NOW_MS, PartitionNode
 
 apis.load_all()
 
-UNASKED = {17, 18, 36, 38, 39, 40, 41, 68}
+UNASKED = {17, 18, 36, 38, 39, 40, 41}
 """Login and versions are for every client; tokens are refused to every client that has not logged
-in, groups of KIP-848 to every client."""
+in."""
 
 
 class Listed:
     """Coordinators of which one has one group, or transactional id."""
+
+    rebalance_protocols = REBALANCE_PROTOCOLS
 
     def __init__(self, topic: str, one: Any) -> None:
         self.topic = topic
@@ -96,8 +99,11 @@ class Listed:
 
 @pytest.fixture
 def node(tmp_path: Path) -> PartitionNode:
-    shares = FeatureLevelRecord(name="share.version", feature_level=1)
-    made = PartitionNode(directory=tmp_path).learn(broker(1), shares)
+    offered = [
+        FeatureLevelRecord(name=name, feature_level=1)
+        for name in ("group.version", "share.version", "streams.version")
+    ]
+    made = PartitionNode(directory=tmp_path).learn(broker(1), *offered)
     assert isinstance(made, PartitionNode)
     made.host("sample")
     appends = CombinedAppends(made.driver, made.ports, lambda _: None, lambda *_: True)
@@ -116,6 +122,8 @@ def node(tmp_path: Path) -> PartitionNode:
         MetadataHost: None,
         ProducerIds: None,
         SharePersister: None,
+        ShareSessionHost: None,
+        StreamsTopicCreation: None,
         TransactionalCommits: None,
         TransactionalWrites: None,
     }
@@ -157,8 +165,9 @@ DENIED: dict[tuple[str, int], set[int]] = {
     },
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
-    **{(BROKER, key): {30} for key in (76, 77, 90, 91, 92)},
-    **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47)},
+    **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69)},
+    **{(BROKER, key): {30} for key in (76, 77, 78, 79, 90, 91, 92)},
+    **{(BROKER, key): {30} for key in (88, 89, 93)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},
     **{(BROKER, key): set() for key in (16, 60, 66)},

@@ -1,9 +1,10 @@
-"""A consumer of KIP-848 is refused as Kafka refuses it where the protocol is off, and told of."""
+"""Where the protocol is off, a consumer of KIP-848 is refused as by Kafka, and told of."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +17,15 @@ from fencepost.wire.frame import encode_request
 from ...waiting import DEADLINE_S
 from ..conftest import RunningNode
 
+CLASSIC_ALONE = {"group.coordinator.rebalance.protocols": "classic"}
 HEARTBEAT = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    running = RunningNode(tmp_path_factory.mktemp("node") / "data", CLASSIC_ALONE)
+    yield running
+    running.close()
 
 
 @pytest.mark.parametrize("version", [0, 1])

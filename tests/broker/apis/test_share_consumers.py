@@ -11,150 +11,27 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import read_records
-from fencepost.machines.share.state_batch import SharePartitionKey
-from fencepost.wire.api.share_acknowledge import (
-    AcknowledgementBatch as Acknowledged,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-)
+from fencepost.client.cluster import Cluster as Client
+from fencepost.client.producer import Producer
 from fencepost.wire.api.share_fetch import (
-    AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ForgottenTopic,
-    ShareFetchRequest,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from ...waiting import eventually
 from ..conftest import RunningNode
-from ..topic_requests import batch, make_topic, produce
+from .share_members import STATE_TOPIC, Member, Share, set_group_configs
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-
-
-class Share:
-    """A topic with one partition, read by members of one group over connections of their own."""
-
-    def __init__(self, running: RunningNode, group_id: str, *, start_offset: int = 0) -> None:
-        self.running = running
-        self.group_id = group_id
-        with running.connect() as client:
-            self.topic = make_topic(client)
-        self.topic_id = self.topic.topic_id
-        self.initialize(start_offset)
-
-    def initialize(self, start_offset: int, state_epoch: int = 1) -> None:
-        """What a group coordinator does for a member that subscribes to the topic."""
-        key = SharePartitionKey(self.group_id, self.topic_id, 0)
-        answers: list[ErrorCode] = []
-
-        def ask() -> None:
-            self.running.node.broker.late.share_persister.initialize(
-                key,
-                state_epoch=state_epoch,
-                start_offset=start_offset,
-                done=lambda error, message: answers.append(error),
-            )
-
-        self.running.call(ask)
-        eventually(lambda: answers)
-        assert answers == [ErrorCode.NONE]
-
-    def produce(self, *values: bytes) -> None:
-        """All in one batch."""
-        with self.running.connect() as client:
-            assert produce(client, self.topic, batch(*values)).error_code == 0
-
-
-class Member:
-    """One member with a connection and a session."""
-
-    def __init__(self, share: Share, member_id: str) -> None:
-        self.share = share
-        self.member_id = member_id
-        self.client = share.running.connect()
-        self.epoch = 0
-
-    def fetch_request(self, *acknowledged: tuple[int, int, list[int]], **fields: Any) -> Any:
-        batches = [
-            AcknowledgementBatch(first_offset=f, last_offset=n, acknowledge_types=t)
-            for f, n, t in acknowledged
-        ]
-        partition = FetchPartition(partition_index=0, acknowledgement_batches=batches)
-        names = not self.epoch or acknowledged
-        values = {
-            "group_id": self.share.group_id,
-            "member_id": self.member_id,
-            "share_session_epoch": self.epoch,
-            "max_wait_ms": 10_000,
-            "min_bytes": 1,
-            "max_records": 500,
-            "batch_size": 500,
-            "topics": [FetchTopic(topic_id=self.share.topic_id, partitions=[partition])]
-            if names
-            else [],
-        }
-        return ShareFetchRequest(**{**values, **fields})
-
-    def fetch(
-        self, *acknowledged: tuple[int, int, list[int]], version: int = 2, **fields: Any
-    ) -> Any:
-        answer = self.client.ask(self.fetch_request(*acknowledged, **fields), version)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
-
-    def rows(self, *acknowledged: tuple[int, int, list[int]], **fields: Any) -> list[Any]:
-        answer = self.fetch(*acknowledged, **fields)
-        assert answer.error_code == 0, answer
-        return [row for topic in answer.responses for row in topic.partitions]
-
-    def acquire(self, **fields: Any) -> list[tuple[int, int, int]]:
-        return [
-            (one.first_offset, one.last_offset, one.delivery_count)
-            for row in self.rows(**fields)
-            for one in row.acquired_records
-        ]
-
-    def acknowledge(
-        self, *acknowledged: tuple[int, int, list[int]], version: int = 2, **fields: Any
-    ) -> Any:
-        batches = [
-            Acknowledged(first_offset=f, last_offset=n, acknowledge_types=t)
-            for f, n, t in acknowledged
-        ]
-        partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
-        topic = AcknowledgeTopic(topic_id=self.share.topic_id, partitions=[partition])
-        values = {
-            "group_id": self.share.group_id,
-            "member_id": self.member_id,
-            "share_session_epoch": self.epoch,
-            "topics": [topic],
-        }
-        answer = self.client.ask(ShareAcknowledgeRequest(**{**values, **fields}), version)
-        if not answer.error_code:
-            self.epoch += 1
-        return answer
-
-    def acknowledged(self, *acknowledged: tuple[int, int, list[int]], **fields: Any) -> int:
-        answer = self.acknowledge(*acknowledged, **fields)
-        assert answer.error_code == 0
-        error: int = answer.responses[0].partitions[0].error_code
-        return error
-
-    def close(self) -> None:
-        self.client.close()
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     """One node whose share coordinators have one replica."""
-    keys = ("replication.factor", "min.isr", "num.partitions")
-    config = {f"share.coordinator.state.topic.{key}": "1" for key in keys}
-    running = RunningNode(tmp_path_factory.mktemp("node") / "data", config)
+    running = RunningNode(tmp_path_factory.mktemp("node") / "data", STATE_TOPIC)
     yield running
     running.close()
 
@@ -195,27 +72,17 @@ def test_records_are_acquired_once_accepted_and_gone(share: Share, members: list
 def test_a_fetch_waits_for_records(share: Share, members: list[Member]) -> None:
     a, b = members
     sent = a.client.send(a.fetch_request(), 2)
-    eventually(lambda: share.running.call(lambda: len(waiting_of(share))))
+    eventually(share.is_waited_for)
     share.produce(b"0")
     correlation, answer = a.client.receive(78, 2)
     assert correlation == sent and answer.responses[0].partitions[0].acquired_records
     assert answer.acquisition_lock_timeout_ms == 30_000
     a.epoch = 1
     sent = b.client.send(b.fetch_request(), 2)
-    eventually(lambda: share.running.call(lambda: len(waiting_of(share))))
+    eventually(share.is_waited_for)
     assert a.acknowledged((0, 0, [RELEASE])) == 0
     correlation, answer = b.client.receive(78, 2)
     assert answer.responses[0].partitions[0].acquired_records[0].delivery_count == 2
-
-
-def waiting_of(share: Share) -> list[Any]:
-    sessions = share.running.node.broker.late.share_sessions
-    return [
-        waiter
-        for one in sessions.partitions._all.values()
-        if one.key.group_id == share.group_id and one.machine is not None
-        for waiter in one.waiters
-    ]
 
 
 def test_a_connection_that_is_gone_releases_what_it_held(
@@ -252,9 +119,25 @@ def test_the_state_outlives_the_share_partition(share: Share, members: list[Memb
     assert a.acquire() == [(0, 3, 1)]
     assert a.acknowledged((1, 1, [ACCEPT])) == 0
     a.close()
-    partitions = share.running.node.broker.late.share_sessions.partitions
-    eventually(lambda: not [key for key in partitions._all if key.group_id == share.group_id])
+    eventually(lambda: share.hosted() is None)
     assert b.acquire() == [(0, 0, 2), (2, 3, 2)]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(share: Share, members: list[Member]) -> None:
+    a, _ = members
+    share.produce(b"x" * 100)
+    sent = a.client.send(a.fetch_request(min_bytes=700), 2)
+    eventually(share.is_waited_for)
+    share.produce(b"x" * 100)
+    assert share.is_waited_for()
+    share.produce(b"x" * 500)
+    correlation, answer = a.client.receive(78, 2)
+    assert correlation == sent
+    (row,) = answer.responses[0].partitions
+    assert (row.acquired_records[0].first_offset, row.acquired_records[-1].last_offset) == (0, 2)
+    a.epoch = 1
+    share.produce(b"x")
+    assert a.acquire(min_bytes=500, max_wait_ms=50) == [(3, 3, 1)]
 
 
 def test_record_limit_mode_is_exact(share: Share, members: list[Member]) -> None:
@@ -361,3 +244,53 @@ def test_a_group_without_state_has_no_records(share: Share, members: list[Member
     a, _ = members
     (row,) = a.rows(group_id="unknown-to-all", max_wait_ms=2_000)
     assert row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_readers_of_committed_data_get_no_aborted_records(
+    share: Share, members: list[Member]
+) -> None:
+    """What is behind an open transaction waits for its end; what was aborted is passed over."""
+    a, _ = members
+    set_group_configs(share, share_isolation_level="read_committed")
+    with Client(share.running.bootstrap_servers, transactional_id=share.group_id) as client:
+        producer = Producer(client)
+        producer.init_transactions()
+        for value, commits in ((b"aborted", False), (b"committed", True), (b"open", True)):
+            producer.begin_transaction()
+            producer.send(share.topic.name, value, partition=0)
+            producer.flush()
+            if value == b"open":
+                got = a.acquire(max_wait_ms=100)
+            if commits:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert got == [(1, 3, 1)]  # the marker of the abort, the record, its marker
+    assert a.acquire() == [(4, 5, 1)]
+    machine = share.hosted().machine  # type: ignore[union-attr]
+    assert machine is not None and machine.start_offset == 1
+
+
+def test_the_state_outlives_the_broker(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A broker that is started again delivers what was not accepted, with its delivery count."""
+    running = RunningNode(tmp_path_factory.mktemp("restarted") / "data", STATE_TOPIC)
+    try:
+        share = Share(running, "restarted")
+        share.produce(b"0", b"1", b"2", b"3")
+        a = Member(share, "a")
+        assert a.acquire() == [(0, 3, 1)]
+        assert a.acknowledged((0, 1, [ACCEPT, RELEASE])) == 0
+        assert a.acknowledged((3, 3, [REJECT])) == 0
+        running.restart()
+        b = Member(share, "b")
+
+        def acquire() -> list[tuple[int, int, int]]:
+            b.epoch = 0
+            return b.acquire(max_wait_ms=500)
+
+        assert eventually(acquire) in ([(1, 1, 2), (2, 2, 1)], [(1, 2, 2)])
+        b.close()
+    finally:
+        running.close()

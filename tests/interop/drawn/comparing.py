@@ -8,7 +8,7 @@ never what is in one.
 
 What a broker chooses for itself (topic ids, producer ids, member ids, session ids) is compared by
 the order in which it appeared: the first producer id of one side stands for the first of the other.
-The order of topics and partitions in an answer is not compared.
+The order of topics, partitions and members in an answer is not compared.
 
 One kind of difference is not a finding: Apache Kafka answers UNKNOWN_SERVER_ERROR where a value
 made it fail in a way it did not foresee, and Fencepost names the error, or serves the request. What
@@ -45,7 +45,10 @@ SHOWN_CHARS_MAX = 700
 CHOSEN_BY_THE_BROKER = frozenset(
     ("topic_id", "producer_id", "member_id", "session_id", "leader_member_id", "cluster_id")
 )
-ORDERED_BY = ("name", "topic", "topic_id", "index", "partition_index", "partition")
+ORDERED_BY = (
+    *("name", "topic", "topic_name", "topic_id", "index", "partition_index", "partition"),
+    *("group_id", "member_id", "subtopology_id"),
+)
 NOT_COMPARED = frozenset(
     (
         "throttle_time_ms",  # by load
@@ -100,6 +103,14 @@ class Side:
             self.topic_ids[name] = found.topic_id
         return self.topic_ids[name]
 
+    def recognise(self, kind: str, value: Any, word: str) -> None:
+        """Observe a value of a kind that a broker or the test has chosen as this word."""
+        self._chosen[kind, value] = word
+
+    def word_for(self, kind: str, value: Any) -> Any:
+        """What stands for such a value in what is observed."""
+        return self._stand_in(kind, value)
+
     def start_history(self) -> None:
         """Forget what the last history kept, and its connection, whose requests have an order."""
         self.values.clear()
@@ -122,10 +133,14 @@ class Side:
             }
         if name == "records":
             return self._batches(value)
+        if isinstance(value, list) and _is_a_set(name, value):
+            return sorted(value)
         if isinstance(value, list):
             return sorted((self.observe(one, name) for one in value), key=_order)
         if name in CHOSEN_BY_THE_BROKER:
             return self._stand_in(name, value)
+        if name == "leader" and isinstance(value, str):
+            return self._stand_in("member_id", value)
         return value
 
     def _stand_in(self, name: str, value: Any) -> Any:
@@ -149,6 +164,12 @@ class Side:
             rows = _rows(view, at, header)
             seen.append((*plain._replace(producer_id=0), producer, rows))
         return seen
+
+
+def _is_a_set(name: str, value: list[Any]) -> bool:
+    """Whether it is names, or numbers of partitions, whose order says nothing."""
+    kind = int if name == "partitions" else str
+    return all(isinstance(one, kind) for one in value)
 
 
 def _order(seen: Any) -> tuple[Any, ...]:
@@ -199,7 +220,7 @@ class Difference:
     def paths(self) -> list[tuple[str, Any, Any]]:
         """Where they differ, and both values there."""
         first, second = self.answers.values()
-        return list(_unlike("", first, second))
+        return list(unlike("", first, second))
 
     @property
     def is_unforeseen(self) -> bool:
@@ -228,14 +249,15 @@ def _has_failed(seen: Any) -> bool:
     return isinstance(seen, list) and any(map(_has_failed, seen))
 
 
-def _unlike(path: str, first: Any, second: Any) -> list[tuple[str, Any, Any]]:
+def unlike(path: str, first: Any, second: Any) -> list[tuple[str, Any, Any]]:
+    """The paths at which two observed answers differ, and both values there."""
     if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
         parts = [(f"{path}.{key}", first[key], second[key]) for key in first]
     elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         parts = [(f"{path}[{i}]", a, b) for i, (a, b) in enumerate(zip(first, second, strict=True))]
     else:
         return [] if first == second else [(path, first, second)]
-    return [one for part in parts for one in _unlike(*part)]
+    return [one for part in parts for one in unlike(*part)]
 
 
 @dataclass(frozen=True)

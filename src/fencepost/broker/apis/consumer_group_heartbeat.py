@@ -1,10 +1,7 @@
-"""ConsumerGroupHeartbeat (key 68) v0-1: refused, since groups of KIP-848 are not offered.
+"""What a broker serves to members of consumer groups; `runtime.requests` decides.
 
-It is answered with UNSUPPORTED_VERSION, as Kafka does where `group.version` is 0, before it asks
-what the client may do; and so it is in the list of ApiVersions. Were it not there, a consumer with
-`group.protocol=consumer` could send nothing at all: librdkafka (2.16) then looks for a coordinator
-for ever and tells nobody, and the broker cannot know. This way librdkafka and the Java client end
-with an error that says what to do, and the log names the client, once.
+Where the protocol is off, a consumer with `group.protocol=consumer` reads nothing. librdkafka and
+the Java client end with the error that says what to do, and the log names the client, once.
 """
 
 from __future__ import annotations
@@ -13,25 +10,40 @@ from typing import Final
 
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import handles
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.consumer_group_heartbeat import (
+    NOT_OFFERED,
+    consumer_group_heartbeat,
+)
 from fencepost.runtime.requests.context import RequestContext
+from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from fencepost.wire.errors import ErrorCode
 
-NOT_OFFERED: Final = (
-    "the consumer group protocol (group.protocol=consumer, KIP-848) is not offered; "
-    "set group.protocol=classic"
-)
+MAX_ELEMENTS: Final = 50_000
+"""Topics that a member subscribes to and partitions that it owns, together."""
 
 
-@handles(ConsumerGroupHeartbeatRequest)
+@handles(ConsumerGroupHeartbeatRequest, stores_text=True, max_elements=MAX_ELEMENTS)
 def handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, warnings: ClientWarnings
-) -> ConsumerGroupHeartbeatResponse:
-    """Refuse, and tell the operator."""
-    warnings.warn(context.client_id, context.client_host, f"reads nothing: {NOT_OFFERED}")
-    return ConsumerGroupHeartbeatResponse(
-        error_code=int(ErrorCode.UNSUPPORTED_VERSION), error_message=NOT_OFFERED
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    *,
+    warnings: ClientWarnings,
+    access: Access,
+    clocks: Clocks,
+    groups: GroupCoordinators,
+    metadata: ClusterMetadata,
+) -> ConsumerGroupHeartbeatResponse | None:
+    """Have it decided; tell the operator if the protocol is not offered."""
+    answer = consumer_group_heartbeat(
+        context, request, access=access, clocks=clocks, groups=groups, metadata=metadata
     )
+    if answer is not None and answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        warnings.warn(context.client_id, context.client_host, f"reads nothing: {NOT_OFFERED}")
+    return answer

@@ -63,6 +63,7 @@ class GroupHost(GroupCoordinators):
             on_note=LimitedLog(log, "groups").info,
         )
         super().__init__(config.node_id, ports, metadata, kind, share_persister)
+        self.rebalance_protocols = frozenset(config.get("group.coordinator.rebalance.protocols"))
 
     def close(self) -> None:
         """Unload all coordinators, and begin no more work on threads."""

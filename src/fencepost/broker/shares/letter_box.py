@@ -9,7 +9,6 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.config.keys.dead_letters import AUTO_CREATE, PREFIX
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.config.view import topic_log_config
 from fencepost.client.protocol.versions import VersionRange
@@ -29,6 +28,8 @@ from fencepost.wire.errors import ErrorCode, known_error
 
 OnEnded = Callable[[ErrorCode], None]
 
+AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
+PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 WRITE_TIMEOUT_MS: Final = 30_000
 BY_TOPIC_ID: Final = VersionRange(13, 13)
 """Produce by the topic's id."""

@@ -45,9 +45,10 @@ def described(
 def list_groups(shard: Shard, states: Sequence[str], types: Sequence[str], token: Any) -> Decision:
     """A `list[ListedGroup]` of those in one of `states` and of one of `types`, if any are named.
 
-    Names are compared without regard to case; one that nothing is called matches nothing.
+    Names are compared without regard to case; one that nothing is called matches nothing. Kafka
+    4.4 knows the state NotReady by "not_ready" alone, which is not what it lists; both match here.
     """
-    wanted_states = {state.strip().lower() for state in states}
+    wanted_states = {state.strip().lower().replace("_", "") for state in states}
     wanted_types = {group_type.strip().lower() for group_type in types}
     decision = Decision()
     listed = [

@@ -61,6 +61,7 @@ class StreamsSettings(Struct, frozen=True):
     rack_aware_assignment_tags: tuple[str, ...] = ()  # rack.aware.assignment.tags
     assignor_name: str | None = None  # assignor.name; None: the broker's first
     task_offset_interval_ms: int = 60_000  # task.offset.interval.ms
+    acceptable_recovery_lag: int = 10_000  # acceptable.recovery.lag
 
 
 _DEAD_LETTER_FIELDS: Final = {

@@ -1,4 +1,9 @@
-"""DeleteGroups (key 42) v0-2: delete groups without members, with all their offsets (KIP-229)."""
+"""DeleteGroups (key 42) v0-3: delete groups without members, with all their offsets (KIP-229).
+
+v3 has a message per group. Kafka 4.4.0 fills it when a plugin for descriptions of topologies keeps
+a streams group from being deleted (GROUP_DELETION_FAILED, KIP-1331); it is null here, as in Kafka
+without the plugin.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from fencepost.machines.group.shard import Decision
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
-from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, ResourceType
+from fencepost.runtime.requests.group_descriptions import describe_each
+from fencepost.runtime.requests.permissions import ResourceType
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -32,39 +33,25 @@ def describe_groups(
 ) -> Pieces:
     """Ask the coordinator of each group that the client may describe; answer when all have
     answered."""
-    if not request.groups:
-        return DescribeGroupsResponse()
-    answers: list[DescribedGroup | None] = [None] * len(request.groups)
-    outstanding = len(request.groups)
     with_operations = context.api_version >= OPERATIONS_FROM and (
         request.include_authorized_operations
     )
 
-    def ask(position: int, group_id: str) -> None:
-        def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
-            return coordinator.decide_describe_groups([group_id], context.api_version, token)
+    def decide(coordinator: GroupCoordinator, group_id: str, token: Any) -> Decision:
+        return coordinator.decide_describe_groups([group_id], context.api_version, token)
 
-        def on_reply(error: ErrorCode, described: list[DescribedGroup] | None) -> None:
-            nonlocal outstanding
-            if described is None:
-                answers[position] = DescribedGroup(group_id=group_id, error_code=int(error))
-            else:
-                answers[position] = described[0]
-                if with_operations and described[0].error_code == ErrorCode.NONE:
-                    described[0].authorized_operations = access.operations(
-                        context, ResourceType.GROUP, group_id
-                    )
-            outstanding -= 1
-            if outstanding == 0:
-                groups = [answer for answer in answers if answer is not None]
-                context.reply(DescribeGroupsResponse(groups=groups))
+    def refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+        return DescribedGroup(group_id=group_id, error_code=int(error))
 
-        if refusal := access.refusal(context, DESCRIBE_GROUP, group_id):
-            on_reply(refusal, None)
-        else:
-            groups.submit(group_id, decide, on_reply)
+    def respond(described: list[DescribedGroup]) -> DescribeGroupsResponse:
+        for one in described if with_operations else ():
+            if one.error_code == ErrorCode.NONE:
+                one.authorized_operations = access.operations(
+                    context, ResourceType.GROUP, one.group_id
+                )
+        return DescribeGroupsResponse(groups=described)
 
-    for position, group_id in enumerate(request.groups):
-        ask(position, group_id)
-        yield None
-    return None
+    asking = describe_each(
+        context, request.groups, access, groups, decide=decide, refused=refused, respond=respond
+    )
+    return (yield from asking)

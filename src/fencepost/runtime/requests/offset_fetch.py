@@ -76,7 +76,7 @@ def _parts_of(group: OffsetFetchRequestGroup) -> Iterator[OffsetFetchRequestGrou
     for topic in group.topics:
         indexes = topic.partition_indexes
         if topics and room <= len(indexes):
-            yield OffsetFetchRequestGroup(group_id=group.group_id, topics=topics)
+            yield _part(group, topics)
             topics, room = [], PARTITIONS_PER_PIECE
         if len(indexes) <= PARTITIONS_PER_PIECE:
             topics.append(topic)
@@ -88,9 +88,21 @@ def _parts_of(group: OffsetFetchRequestGroup) -> Iterator[OffsetFetchRequestGrou
                 topic_id=topic.topic_id,
                 partition_indexes=indexes[start : start + PARTITIONS_PER_PIECE],
             )
-            yield OffsetFetchRequestGroup(group_id=group.group_id, topics=[some])
+            yield _part(group, [some])
     if topics or not group.topics:
-        yield OffsetFetchRequestGroup(group_id=group.group_id, topics=topics)
+        yield _part(group, topics)
+
+
+def _part(
+    group: OffsetFetchRequestGroup, topics: list[OffsetFetchRequestTopics]
+) -> OffsetFetchRequestGroup:
+    """What the same member asks about some of the topics."""
+    return OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=topics,
+    )
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -143,7 +155,8 @@ class _FetchJob:
             else:
                 if shows_all:
                     answer.topics = [one for one in answer.topics if self._may_see(one.name)]
-                answer.topics += refused
+                if not answer.error_code:
+                    answer.topics += refused
                 if self._by_id:
                     _name_by_id(self._metadata.image, answer)
                 self._add(position, answer)
@@ -171,7 +184,7 @@ class _FetchJob:
                 refused.append(_no_offsets(topic, refusal))
             else:
                 wanted.append(topic)
-        return OffsetFetchRequestGroup(group_id=part.group_id, topics=wanted), refused
+        return _part(part, wanted), refused
 
     def _add(self, position: int, answer: OffsetFetchResponseGroup) -> None:
         """Add the answer to a part of the group; a topic may go on in it."""

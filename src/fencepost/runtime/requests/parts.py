@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, get_type_hints, runtime_checka
 
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime import cooperative
+from fencepost.wire.api.create_topics import CreatableTopic
 
 T = TypeVar("T")
 
@@ -39,6 +40,19 @@ class InternalTopicCreation(Protocol):
 
     def create(self, names: Iterable[str], /) -> None:
         """Have these topics created, if the node does that; nothing waits for it."""
+        ...
+
+
+class StreamsTopicCreation(Protocol):
+    """Creates the internal topics of Kafka Streams applications."""
+
+    def create(self, topics: Iterable[CreatableTopic], errors_kept_ms: int, /) -> None:
+        """Have these topics created; nothing waits for it. Why one could not be created is kept for
+        so long, and it is not tried again before."""
+        ...
+
+    def errors_of(self, names: Iterable[str], /) -> dict[str, str]:
+        """Why topics of these names were not created, as far as that is kept."""
         ...
 
 

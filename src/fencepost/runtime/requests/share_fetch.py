@@ -31,6 +31,7 @@ from fencepost.runtime.requests.share_checks import (
 )
 from fencepost.runtime.share_fetches import FetchedPartition, ShareFetch, ShareFetchTerms
 from fencepost.wire.api.share_fetch import (
+    AcknowledgementBatch,
     AcquiredRecords,
     NodeEndpoint,
     PartitionData,
@@ -103,7 +104,9 @@ def _session(
     return sessions.change(session, named, forgotten) or session
 
 
-def _named(request: ShareFetchRequest) -> Iterator[tuple[TopicPartition, list]]:  # type: ignore[type-arg]
+def _named(
+    request: ShareFetchRequest,
+) -> Iterator[tuple[TopicPartition, list[AcknowledgementBatch]]]:
     for topic in request.topics:
         for one in topic.partitions:
             yield (topic.topic_id, one.partition_index), one.acknowledgement_batches

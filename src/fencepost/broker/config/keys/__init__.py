@@ -1,4 +1,4 @@
-"""The broker's configuration keys: every one of Apache Kafka 4.3, by area, and a few of our own.
+"""The broker's configuration keys: every one of Apache Kafka 4.4, by area, and a few of our own.
 
 `BROKER_CONFIGS` has them all; `definition` says which kinds there are. Defaults are Kafka's but for
 `DIFFERENT_DEFAULTS`, most of which are there because one node in a test or on a laptop is the
@@ -18,7 +18,6 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.broker.config.keys import (
-    dead_letters,
     group,
     log,
     metrics,
@@ -46,7 +45,6 @@ _AREAS = (
     quorum,
     group,
     share,
-    dead_letters,
     transaction,
     metrics,
     remote,

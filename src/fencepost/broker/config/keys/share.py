@@ -65,7 +65,7 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         between(2, 10),
         "How often a record is delivered at most.",
     ),
-    honoured(
+    unused(
         "group.share.dlq.manager.class.name",
         STRING,
         "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",

@@ -1,0 +1,63 @@
+"""What the APIs have in common that describe groups: each group is asked for by its id.
+
+The groups of a request may be with several coordinators of the node. A group that the client may
+not describe, or whose coordinator does not answer, has its error, and the others their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.shard import Decision
+from fencepost.runtime.groups import GroupCoordinators
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.permissions import DESCRIBE_GROUP
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+D = TypeVar("D")
+
+
+def describe_each(
+    context: RequestContext,
+    group_ids: Sequence[str],
+    access: Access,
+    groups: GroupCoordinators,
+    *,
+    decide: Callable[[GroupCoordinator, str, Any], Decision],
+    refused: Callable[[str, ErrorCode], D],
+    respond: Callable[[list[D]], Message],
+) -> Pieces:
+    """Ask the coordinator of each group that the client may describe; answer when all have.
+
+    `decide` replies with a list of one description. `refused` makes that of a group with an error,
+    `respond` the response of all, in the order of the ids.
+    """
+    if not group_ids:
+        return respond([])
+    answers: list[D | None] = [None] * len(group_ids)
+    outstanding = len(group_ids)
+
+    def ask(position: int, group_id: str) -> None:
+        def on_reply(error: ErrorCode, described: list[D] | None) -> None:
+            nonlocal outstanding
+            one = refused(group_id, error) if described is None else described[0]
+            answers[position] = one
+            outstanding -= 1
+            if outstanding == 0:
+                context.reply(respond([answer for answer in answers if answer is not None]))
+
+        if refusal := access.refusal(context, DESCRIBE_GROUP, group_id):
+            on_reply(refusal, None)
+        else:
+            groups.submit(
+                group_id, lambda machine, token: decide(machine, group_id, token), on_reply
+            )
+
+    for position, group_id in enumerate(group_ids):
+        ask(position, group_id)
+        yield None
+    return None

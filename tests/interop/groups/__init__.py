@@ -1,0 +1,1 @@
+"""Groups of every type beside Apache Kafka's: each scene is played on both brokers."""
