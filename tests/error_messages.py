@@ -509,7 +509,7 @@ WITHOUT_TYPE = (
     " or unsafe downgrade."
 )
 KIND_UNKNOWN = "The controller does not support the given upgrade type."
-TO_20 = "Unsupported metadata.version downgrade from 30 to 20. "
+TO_20 = "Unsupported metadata.version downgrade from 33 to 20. "
 FEATURES = [
     ("no.such", 1, UPGRADE, "Local controller 1 does not support this feature."),
     (VERSION_FEATURE, -1, UPGRADE, "A feature version cannot be less than 0."),

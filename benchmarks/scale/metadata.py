@@ -28,7 +28,7 @@ from fencepost.wire.records.metadata import decode_record
 from fencepost.wire.types import Uuid
 
 CLUSTER_ID: Final = "benchmark"
-FEATURES: Final = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
+FEATURES: Final = {"metadata.version": (7, 33), "kraft.version": (0, 1)}
 REPLICAS: Final = 3
 PER_TOPIC: Final = 100
 PER_REQUEST: Final = 5_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.features import default_levels
 from fencepost.broker.config.release_versions import level_of, name_of
 from fencepost.broker.storage.formatting import FormatPlan, format_directories
 from fencepost.cli.main import main
@@ -15,7 +16,6 @@ from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotReader, SnapshotStore
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.runtime.metadata.log import read_bootstrap
 from fencepost.sim.disk import Crash, SimDisk
-from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.types import Uuid
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -70,12 +70,20 @@ def bootstrap(directory):
         log_dir.close(clean=False)
 
 
-def metadata_version(level):
-    return [FeatureLevelRecord(name="metadata.version", feature_level=level)]
+def levels_of(records):
+    """Levels by name, in the order of the records."""
+    return {record.name: record.feature_level for record in records}
 
 
-TRANSACTIONS = FeatureLevelRecord(name="transaction.version", feature_level=2)
-ELIGIBLE_REPLICAS = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+NEW = {
+    "metadata.version": 33,
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "share.version": 2,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+"""What Apache Kafka 4.4.0 writes, in its order."""
 
 
 def test_a_new_id_is_printed(capsys):
@@ -97,7 +105,7 @@ def test_every_directory_gets_its_meta_properties(run, tmp_path):
 def test_standalone_is_one_voter_with_its_disk(run, tmp_path):
     assert run("--standalone")[0] == 0
     header, records = bootstrap(tmp_path / "a")
-    assert records == [*metadata_version(30), ELIGIBLE_REPLICAS, TRANSACTIONS]
+    assert list(levels_of(records).items()) == list(NEW.items())
     assert header.kraft_version == 1
     (voter,) = VoterSet.from_record(header.voters).voters
     own = read_meta_properties(OsDisk(), str(tmp_path / "a")).directory_id
@@ -116,24 +124,64 @@ def test_initial_controllers_are_the_same_for_all(run, tmp_path):
     assert str(meta.directory_id) == FIRST
 
 
-def test_a_controller_formatted_without_initial_controllers_has_no_voter_set(run, tmp_path):
-    assert run("--no-initial-controllers")[0] == 0
-    assert bootstrap(tmp_path / "a") is None
+@pytest.mark.parametrize(("keys", "level"), [(DYNAMIC, 1), (STATIC, 0)])
+def test_a_controller_formatted_without_initial_controllers_has_no_voter_set(
+    run, tmp_path, keys, level
+):
+    """The level of kraft.version is that of the cluster: voters in its log, or configured."""
+    assert run("--no-initial-controllers", keys=keys)[0] == 0
+    header, records = bootstrap(tmp_path / "a")
+    assert (header.kraft_version, header.voters) == (level, None)
+    assert levels_of(records) == NEW
 
 
 def test_static_voters_are_not_in_the_snapshot(run, tmp_path):
     assert run("--release-version", "4.0", keys=STATIC)[0] == 0
     header, records = bootstrap(tmp_path / "a")
     assert (header.kraft_version, header.voters) == (0, None)
-    assert records == [*metadata_version(25), TRANSACTIONS]
+    assert levels_of(records) == {
+        "metadata.version": 25,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
 
 
-@pytest.mark.parametrize(("release", "level"), [("3.9", 0), ("4.0-IV0", 1), ("4.0-IV2", 2)])
-def test_transactions_are_of_the_release(run, tmp_path, release, level):
-    assert run("--release-version", release, keys=STATIC)[0] == 0
-    _, records = bootstrap(tmp_path / "a")
-    levels = {record.name: record.feature_level for record in records}
-    assert levels.get("transaction.version", 0) == level
+@pytest.mark.parametrize(
+    ("release", "levels"),
+    [
+        ("3.9", {"kraft.version": 1}),
+        ("4.0-IV0", {"group.version": 1}),
+        ("4.0-IV1", {}),
+        ("4.0-IV2", {"transaction.version": 2}),
+        ("4.0-IV3", {}),
+        ("4.1-IV0", {"eligible.leader.replicas.version": 1}),
+        ("4.1-IV1", {}),
+        ("4.2-IV0", {"share.version": 1}),
+        ("4.2-IV1", {"streams.version": 1}),
+        ("4.3-IV0", {}),
+        ("4.4-IV0", {"share.version": 2}),
+        ("4.4-IV2", {}),
+    ],
+)
+def test_features_are_of_the_release(release, levels):
+    """Each release has what the one before it has, and more, as in Kafka 4.4.0."""
+    before = default_levels(level_of(release) - 1)
+    now = default_levels(level_of(release))
+    assert now.pop("metadata.version") == before.pop("metadata.version") + 1
+    assert {name: level for name, level in now.items() if level != before[name]} == levels
+
+
+def test_a_feature_may_be_on_below_the_release_that_has_it_by_default(run, tmp_path):
+    """Kafka 4.4.0 makes no feature but eligible leader replicas depend on metadata.version."""
+    options = [f"--feature={name}" for name in ("share.version=2", "streams.version=1")]
+    assert run("--release-version", "3.9", "-f", "group.version=1", *options, keys=STATIC)[0] == 0
+    levels = levels_of(bootstrap(tmp_path / "a")[1])
+    assert levels == {
+        "metadata.version": 21,
+        "group.version": 1,
+        "share.version": 2,
+        "streams.version": 1,
+    }
 
 
 def test_a_broker_has_nothing_to_say_of_the_cluster(run, tmp_path):
@@ -213,10 +261,16 @@ def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
         (("--initial-controllers", f"1@h:1:{FIRST},1@h:2:{SECOND}"), DYNAMIC, "controller", "dis"),
         (("--standalone", "--feature", "kraft.version=0"), DYNAMIC, "controller", "together"),
         (("--feature", "kraft.version=1"), STATIC, "controller", "together"),
-        (("--feature", "group.version=1"), STATIC, "controller", "no feature"),
+        (("--feature", "test.feature.version=1"), STATIC, "controller", "no feature"),
+        (("--feature", "share.version=3"), STATIC, "controller", "0 to 2"),
         (("--feature", "metadata.version=99"), STATIC, "controller", "7 to 33"),
         (("--feature", "metadata.version"), STATIC, "controller", "NAME=LEVEL"),
-        (("--standalone", "--release-version", "3.7"), DYNAMIC, "controller", "3.9-IV0"),
+        (
+            ("-f", "eligible.leader.replicas.version=1", "-r", "3.9"),
+            STATIC,
+            "controller",
+            "4.0-IV1",
+        ),
         (("--release-version", "2.8"), STATIC, "controller", "2.8"),
         (
             ("--release-version", "4.0", "-f", "metadata.version=30"),
@@ -262,7 +316,8 @@ def test_a_running_nodes_directory_is_not_formatted(run, tmp_path):
 
 
 def test_levels_have_names():
-    assert [level_of(name) for name in ("4.3", "4.2", "4.1-IV0", "3.7", "3.3-IV3")] == [
+    assert [level_of(name) for name in ("4.4", "4.3", "4.2", "4.1-IV0", "3.7", "3.3-IV3")] == [
+        33,
         30,
         29,
         26,
@@ -329,7 +384,8 @@ def test_what_a_crash_left_of_another_plan_is_no_part_of_the_next(run, tmp_path)
     snapshot = tmp_path / "a" / "__cluster_metadata-0" / f"{BOOTSTRAP_ID}.checkpoint"
     assert snapshot.exists()
     assert run("--no-initial-controllers")[0] == 0
-    assert not snapshot.exists()
+    header, _ = bootstrap(tmp_path / "a")
+    assert header.voters is None
 
 
 @pytest.mark.parametrize("below", ["", "/below"])

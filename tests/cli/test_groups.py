@@ -15,10 +15,11 @@ from fencepost.cli.times import now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import Consumer
-from fencepost.client.groups import CommittedOffset, GroupDescription
+from fencepost.client.group_descriptions import GroupDescription
+from fencepost.client.groups import CommittedOffset
 from fencepost.client.lag import PartitionLag
 from fencepost.client.metadata import TopicPartition
-from fencepost.views.groups import Progress, group_view
+from fencepost.views.groups import Progress, progress_of
 from fencepost.views.times import iso_time
 
 from ..waiting import eventually
@@ -77,7 +78,7 @@ def test_a_group_is_described_with_its_lag(
 def test_a_group_keeps_offsets_of_a_topic_that_is_gone_or_has_no_end(run: Fencepost):
     group = GroupDescription("g", "Stable", "consumer", "range", 1, ())
     gone = TopicPartition("gone", 0)
-    (row,) = group_view(group, {gone: PartitionLag(CommittedOffset(5, -1, ""), None)}).partitions
+    (row,) = progress_of(group.members, {gone: PartitionLag(CommittedOffset(5, -1, ""), None)})
     assert (row.offset, row.end, row.lag, row.member) == (5, None, None, None)
 
 

@@ -121,7 +121,10 @@ def test_a_new_cluster_has_the_levels_that_format_gives_one_and_says_them(tmp_pa
     assert main(words) == 0
     said = [_finalized_by(tmp_path / name) for name in ("formatted", "new")]
     assert said[0] == said[1]
-    assert "eligible.leader.replicas.version=1, kraft.version=0, metadata.version=" in said[0]
+    assert (
+        "eligible.leader.replicas.version=1, group.version=1, kraft.version=0,"
+        " metadata.version=33, share.version=2, streams.version=1, transaction.version=2"
+    ) in said[0]
 
 
 def _finalized_by(data_dir: Path) -> str:

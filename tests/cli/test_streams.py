@@ -71,7 +71,7 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("perf", "produce"): ["perf", "--num-records", "1"],
     ("quorum", "describe"): [],
     ("features", "describe"): [],
-    ("features", "upgrade"): ["metadata.version=4.3", "--validate-only"],
+    ("features", "upgrade"): ["metadata.version=4.4", "--validate-only"],
     ("produce",): [TOPIC, os.devnull, "--json"],
     ("consume",): [TOPIC],
     ("epochs",): [TOPIC],

@@ -317,7 +317,7 @@ def test_a_member_removed_from_the_group_reads_again_and_says_so(join, produce, 
     produce(1)
     consumer = join()
     read_until(consumer, 4)
-    member_id = consumer._membership.member_id
+    member_id = consumer._member.member_id
     with Cluster(served) as cluster:
         put_out(cluster, group, member_id)
     with pytest.raises(BrokerError) as caught:
@@ -333,7 +333,7 @@ def test_offsets_stored_before_removal_are_not_committed_later(join, produce, se
     consumer = join()
     read_until(consumer, 4)
     with Cluster(served) as cluster:
-        put_out(cluster, group, consumer._membership.member_id)
+        put_out(cluster, group, consumer._member.member_id)
         eventually(lambda: consumer.poll() or consumer.rebalances == 2, "it to join again")
         consumer.commit()
         assert Admin(cluster).group_offsets(group) == {}

@@ -24,24 +24,36 @@ from ..waiting import DEADLINE_S
 from .maven import JarSet
 
 KAFKA_VERSION = "4.4.0"
+OLDER_VERSION = "4.3.1"
+"""A release before, which clusters of today may still have brokers of."""
 CLUSTER_ID = "fencepostInteropTestsQ"
 HOST = "127.0.0.1"
-KAFKA = JarSet(
-    f"kafka-{KAFKA_VERSION}",
-    (
-        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-        "org.slf4j:slf4j-simple:1.7.36",
-    ),
-)
-SHELL = JarSet(f"kafka-shell-{KAFKA_VERSION}", (f"org.apache.kafka:kafka-shell:{KAFKA_VERSION}",))
+
+
+def kafka_of(version: str) -> JarSet:
+    """The jars of a release: brokers and tools."""
+    return JarSet(
+        f"kafka-{version}",
+        (
+            f"org.apache.kafka:kafka_2.13:{version}",
+            f"org.apache.kafka:kafka-tools:{version}",
+            "org.slf4j:slf4j-simple:1.7.36",
+        ),
+    )
+
+
+KAFKA = kafka_of(KAFKA_VERSION)
+OLDER_KAFKA = kafka_of(OLDER_VERSION)
+# Maven Central has no kafka-shell of 4.4.0.
+SHELL = JarSet(f"kafka-shell-{OLDER_VERSION}", (f"org.apache.kafka:kafka-shell:{OLDER_VERSION}",))
 TOOLS = {
     "acls": "org.apache.kafka.tools.AclCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
-    "configs": "kafka.admin.ConfigCommand",
+    "configs": "org.apache.kafka.tools.ConfigCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
@@ -147,10 +159,14 @@ class ClassArchive:
 
 
 def run_tool(
-    tool: str, *arguments: str, stdin: str | None = None, check: bool = True
+    tool: str,
+    *arguments: str,
+    stdin: str | None = None,
+    check: bool = True,
+    jars: JarSet = KAFKA,
 ) -> ToolOutput:
     """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
-    return _run(TOOLS[tool], arguments, KAFKA, stdin, check)
+    return _run(TOOLS[tool], arguments, jars, stdin, check)
 
 
 def consume(servers: str, topic: str, count: int, *more: str) -> list[str]:

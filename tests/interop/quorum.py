@@ -33,7 +33,7 @@ from .quorum_words import describes
 
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 SMALL_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-APACHE, FENCEPOST = "apache", "fencepost"
+APACHE, OLDER, FENCEPOST = "apache", "older apache", "fencepost"
 # Quick elections, and no records that nobody asked for.
 QUICK = {
     "controller.quorum.election.timeout.ms": "500",
@@ -46,12 +46,7 @@ QUICK = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-# Kafka's nodes are formatted without the features that Fencepost's do not have.
-BASIC_FEATURES = tuple(
-    word
-    for feature in ("transaction", "group", "share", "streams", "eligible.leader.replicas")
-    for word in ("--feature", f"{feature}.version=0")
-)
+_JARS = {APACHE: apache.KAFKA, OLDER: apache.OLDER_KAFKA}
 
 
 class NodeError(AssertionError):
@@ -116,10 +111,9 @@ class Node:
 
     def format(self, *arguments: str) -> None:
         """Format its directory with its own kind's tool."""
-        if self.kind == APACHE:
+        if self.kind in _JARS:
             storage = ("format", "-t", CLUSTER_ID, "-c", str(self.config_path))
-            arguments = (*BASIC_FEATURES, *arguments)
-            apache.run_tool("storage", *storage, *arguments)
+            apache.run_tool("storage", *storage, *arguments, jars=_JARS[self.kind])
             return
         command = [sys.executable, "-m", "fencepost.cli.main", "format"]
         command += ["--cluster-id", CLUSTER_ID, "--config", str(self.config_path), *arguments]
@@ -129,11 +123,11 @@ class Node:
 
     def command(self) -> list[str]:
         """How it is started."""
-        if self.kind == APACHE:
-            jvm = self.jvm
+        if self.kind in _JARS:
+            jvm, jars = self.jvm, _JARS[self.kind]
             if jvm == SMALL_JVM:
-                jvm += apache.ClassArchive(apache.BROKER).options(is_written=False)
-            return apache.java_command(apache.BROKER, str(self.config_path), jvm=jvm)
+                jvm += apache.ClassArchive(apache.BROKER, jars).options(is_written=False)
+            return apache.java_command(apache.BROKER, str(self.config_path), jvm=jvm, jars=jars)
         return [
             sys.executable,
             "-m",

@@ -1,6 +1,6 @@
 """Our record batches of every format against Apache Kafka's own classes, on the same bytes.
 
-Two releases: 4.3.0, which still reads and builds v0 and v1, and the clients of 3.9.1, the last that
+Two releases: 4.4.0, which still reads and builds v0 and v1, and the clients of 3.9.1, the last that
 convert batches into them.
 """
 
@@ -56,9 +56,9 @@ STAMPED = [record._replace(timestamp_ms=NOW_MS + 3, timestamp_type=1) for record
 MUTATIONS = 1500
 
 
-@pytest.fixture(scope="module", params=["4.3.0", "3.9.1"])
+@pytest.fixture(scope="module", params=["4.4.0", "3.9.1"])
 def jars(request: pytest.FixtureRequest) -> JarSet:
-    return jars_or_skip(KAFKA if request.param == "4.3.0" else OLD_CLIENTS)
+    return jars_or_skip(KAFKA if request.param == "4.4.0" else OLD_CLIENTS)
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,8 @@ STRICTER = {
     "remote.log.manager.task.retry.jitter",
     "min.cleanable.dirty.ratio",
     "log.cleaner.min.cleanable.ratio",
+    # Only the default: the records of a batch are bounded together, not each by itself.
+    "max.decompressed.message.bytes",
     # A class of Kafka's, and no others: there are no classes of users to load here.
     "replica.selector.class",
     # Kafka checks these in code that runs later, or finds out at run time.

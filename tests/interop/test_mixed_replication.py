@@ -18,7 +18,8 @@ from fencepost.client.producer import Producer
 from ..spark.audit.world import audit
 from ..waiting import eventually
 from . import apache
-from .quorum import APACHE, FENCEPOST, Quorum
+from .conftest import jars_or_skip
+from .quorum import APACHE, FENCEPOST, OLDER, Quorum
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -33,19 +34,31 @@ SESSION = {
 
 
 @contextlib.contextmanager
-def both_kinds(home: Path, controller: str, config: Mapping[str, str]) -> Iterator[Quorum]:
-    """A controller of this kind; one broker of Apache Kafka's and two of ours."""
-    with Quorum(home, (controller,), tuple(BROKERS.values()), config=config) as quorum:
-        quorum.format()
+def both_kinds(
+    home: Path, controller: str, config: Mapping[str, str], *, theirs: str = APACHE
+) -> Iterator[Quorum]:
+    """A controller of this kind; one broker of Apache Kafka's (`theirs`: of which) and two of ours.
+
+    With an older Kafka the cluster is of its release.
+    """
+    brokers = tuple(theirs if kind == APACHE else kind for kind in BROKERS.values())
+    with Quorum(home, (controller,), brokers, config=config) as quorum:
+        quorum.format(*(("--release-version", "4.3") if theirs == OLDER else ()))
         quorum.start()
         quorum.wait_for_leader()
         yield quorum
 
 
-@pytest.fixture(params=[APACHE, FENCEPOST])
+@pytest.fixture(
+    params=[(APACHE, APACHE), (FENCEPOST, APACHE), (OLDER, OLDER), (FENCEPOST, OLDER)],
+    ids=lambda kinds: ":".join(kinds).replace(" ", "-"),
+)
 def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
     """Brokers of both kinds under a controller of one."""
-    with both_kinds(tmp_path, request.param, SESSION) as quorum:
+    controller, theirs = request.param
+    if theirs == OLDER:
+        jars_or_skip(apache.OLDER_KAFKA)
+    with both_kinds(tmp_path, controller, SESSION, theirs=theirs) as quorum:
         yield quorum
 
 

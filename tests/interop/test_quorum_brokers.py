@@ -117,19 +117,22 @@ def test_a_finalized_feature_that_we_lack_is_named_with_what_lets_us_in(
     kafka_jars, tmp_path: Path
 ) -> None:
     with Quorum(tmp_path, (APACHE,), (FENCEPOST,), config=SESSION) as quorum:
+        quorum.nodes[1].write_config(**{"unstable.feature.versions.enable": "true"})
         quorum.format()
         quorum.start(1)
         controller = ("--bootstrap-controller", quorum.bootstrap_controllers)
         eventually(quorum.leader, "the controller leads")
-        apache.run_tool("features", *controller, "upgrade", "--feature", "group.version=1")
+        apache.run_tool("features", *controller, "upgrade", "--feature", "metadata.version=34")
         broker = quorum.nodes[BROKER]
         broker.start(wait=False)
         assert broker.process is not None
         assert broker.process.wait(60) == 1
         said = broker.log_path.read_text()
-        assert "the cluster has finalized group.version 1, which this broker does not run" in said
+        assert (
+            "the cluster has finalized metadata.version 34, which this broker does not run" in said
+        )
         (advice,) = {line.split("`")[1] for line in said.splitlines() if "lets it in" in line}
-        assert advice == "fencepost features downgrade group.version=0"
+        assert advice == "fencepost features downgrade metadata.version=33"
         level = advice.rpartition(" ")[2]
         apache.run_tool("features", *controller, "downgrade", "--feature", level)
         broker.process = None

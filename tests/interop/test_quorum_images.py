@@ -63,7 +63,7 @@ def test_both_make_the_same_of_what_both_wrote(kafka_jars, tmp_path: Path) -> No
         work(quorum, "ours", "theirs")
         no_users_come(quorum)
         let_lead(quorum, theirs)
-        upgrade(quorum, 30)
+        upgrade(quorum, 33)
         users_go(quorum)
         work(quorum, "theirs-again", "ours")
         let_lead(quorum, ours)
@@ -197,7 +197,7 @@ def is_as_it_was_told(log: bytes) -> None:
         records.UserScramCredentialRecord,
     }
     image = image_of(log)
-    assert image.features["metadata.version"] == 30
+    assert image.features["metadata.version"] == 33
     assert set(image.brokers) == {BROKER, OURS_TOO}
     for name in ("theirs", "ours", "theirs-again", "ours-again"):
         assert len(image.topics_by_name[f"{name}-stays"].partitions) == 70

@@ -22,14 +22,15 @@ from fencepost.log.configdef import (
 LONG_MAX = (1 << 63) - 1
 DAY_MS = 86_400_000
 
-# name, type, default and first broker synonym, as Apache Kafka 4.3's own LogConfig reports them
-KAFKA_4_3 = [
+# name, type, default and first broker synonym, as Apache Kafka 4.4.0's own LogConfig reports them
+KAFKA_4_4 = [
     ("cleanup.policy", "LIST", ("delete",), "log.cleanup.policy"),
     ("compression.gzip.level", "INT", -1, "compression.gzip.level"),
     ("compression.lz4.level", "INT", 9, "compression.lz4.level"),
     ("compression.type", "STRING", "producer", "compression.type"),
     ("compression.zstd.level", "INT", 3, "compression.zstd.level"),
     ("delete.retention.ms", "LONG", DAY_MS, "log.cleaner.delete.retention.ms"),
+    ("errors.deadletterqueue.group.enable", "BOOLEAN", False, None),
     ("file.delete.delay.ms", "LONG", 60000, "log.segment.delete.delay.ms"),
     ("flush.messages", "LONG", LONG_MAX, "log.flush.interval.messages"),
     ("flush.ms", "LONG", LONG_MAX, "log.flush.interval.ms"),
@@ -40,6 +41,12 @@ KAFKA_4_3 = [
     ("local.retention.bytes", "LONG", -2, "log.local.retention.bytes"),
     ("local.retention.ms", "LONG", -2, "log.local.retention.ms"),
     ("max.compaction.lag.ms", "LONG", LONG_MAX, "log.cleaner.max.compaction.lag.ms"),
+    (
+        "max.decompressed.message.bytes",
+        "INT",
+        (1 << 31) - 9,
+        "max.decompressed.message.bytes",
+    ),
     ("max.message.bytes", "INT", 1048588, "message.max.bytes"),
     ("message.timestamp.after.max.ms", "LONG", 3600000, "log.message.timestamp.after.max.ms"),
     ("message.timestamp.before.max.ms", "LONG", LONG_MAX, "log.message.timestamp.before.max.ms"),
@@ -48,6 +55,8 @@ KAFKA_4_3 = [
     ("min.compaction.lag.ms", "LONG", 0, "log.cleaner.min.compaction.lag.ms"),
     ("min.insync.replicas", "INT", 1, "min.insync.replicas"),
     ("preallocate", "BOOLEAN", False, "log.preallocate"),
+    ("remote.copy.lag.bytes", "LONG", -1, "log.remote.copy.lag.bytes"),
+    ("remote.copy.lag.ms", "LONG", 0, "log.remote.copy.lag.ms"),
     ("remote.log.copy.disable", "BOOLEAN", False, None),
     ("remote.log.delete.on.disable", "BOOLEAN", False, None),
     ("remote.storage.enable", "BOOLEAN", False, None),
@@ -61,17 +70,17 @@ KAFKA_4_3 = [
 ]
 
 
-def test_the_table_is_kafka_4_3s():
+def test_the_table_is_kafka_4_4s():
     ours = [
         (item.name, item.type.name, item.default, item.synonyms[0].key if item.synonyms else None)
         for item in sorted(TOPIC_CONFIGS.values(), key=lambda item: item.name)
     ]
-    assert ours == KAFKA_4_3
+    assert ours == KAFKA_4_4
 
 
 def test_defaults_without_any_setting():
     config = LogConfig.from_props({})
-    for name, _, default, _ in KAFKA_4_3:
+    for name, _, default, _ in KAFKA_4_4:
         assert config.get(name) == default
     assert config.is_deleted
     assert not config.is_compacted

@@ -262,6 +262,13 @@ def test_a_time_index_without_its_last_entry(disk):
     assert is_at(only(disk), path, "index", "ends before the segment's largest timestamp")
 
 
+def test_a_time_index_with_room_behind_its_entries_is_of_a_segment_that_was_not_closed(disk):
+    """Kafka 4.4.0 leaves its metadata log so, with `.kafka_cleanshutdown` beside it."""
+    path = f"{LAST}.timeindex"
+    change(disk, path, disk.read(path)[:-12] + bytes(12 * 1000))
+    assert problems(disk) == []
+
+
 def test_zeros_behind_an_index_are_no_damage(disk):
     path = f"{LAST}.index"
     change(disk, path, disk.read(path) + bytes(8 * 10000))

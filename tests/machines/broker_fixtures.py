@@ -41,7 +41,7 @@ OWN = Registration(
     cluster_id="c",
     incarnation_id=INCARNATION,
     listeners=(ListenerImage("PLAINTEXT", "h", 9092, 0),),
-    features=(FeatureRange("metadata.version", 7, 30),),
+    features=(FeatureRange("metadata.version", 7, 33),),
     rack="r",
     log_dirs=(OTHER_DIRECTORY, DIRECTORY),
     previous_broker_epoch=33,
@@ -63,7 +63,7 @@ def broker_image(broker_id: int, epoch: int, **changes: Any) -> BrokerImage:
     return BrokerImage(broker_id, epoch, **values)
 
 
-def image(offset: int, *brokers: BrokerImage, level: int = 30) -> ClusterImage:
+def image(offset: int, *brokers: BrokerImage, level: int = 33) -> ClusterImage:
     return ClusterImage(
         offset=offset,
         features={"metadata.version": level},

@@ -114,7 +114,7 @@ class GroupWorld:
         committing: bool = True,
         memory: GroupMemory | None = None,
         types: Types = GROUP_TYPES,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
         self.config = GroupConfig(**settings)

@@ -61,7 +61,7 @@ def test_a_registration_says_everything_of_the_broker(broker: LifecycleFixture) 
         ("PLAINTEXT", "h", 9092)
     ]
     (feature,) = request.features
-    assert (feature.min_supported_version, feature.max_supported_version) == (7, 30)
+    assert (feature.min_supported_version, feature.max_supported_version) == (7, 33)
     assert request.log_dirs == [DIRECTORY, OTHER_DIRECTORY], "sorted"
     assert request.previous_broker_epoch == 33
     assert broker.machine.state is BrokerState.STARTING

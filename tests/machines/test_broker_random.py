@@ -53,7 +53,7 @@ class Process:
             cluster_id=CLUSTER_ID,
             incarnation_id=uuid(100_000 + number),
             listeners=(ListenerImage("PLAINTEXT", f"host{broker_id}", 9092, 0),),
-            features=(FeatureRange("metadata.version", 7, 30),),
+            features=(FeatureRange("metadata.version", 7, 33),),
             log_dirs=self.log_dirs,
         )
         self.step(Start(registration, "start"))

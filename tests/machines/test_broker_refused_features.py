@@ -42,12 +42,12 @@ def test_a_refusal_waits_for_the_metadata_that_tell_what_is_lacking():
     broker.start()
     broker.answer(REFUSED)
     assert broker.replies == [], "it is not known yet which feature it is"
-    broker.step(MetadataApplied(image(1, level=31)))
+    broker.step(MetadataApplied(image(1, level=34)))
     broker.advance(100)
     broker.answer(REFUSED)
     ((_, outcome),) = broker.replies
     assert outcome.error == ErrorCode.UNSUPPORTED_VERSION
-    assert "metadata.version 31, which this broker does not run" in outcome.reason
+    assert "metadata.version 34, which this broker does not run" in outcome.reason
 
 
 def test_a_refusal_that_metadata_do_not_explain_ends_the_start_all_the_same():

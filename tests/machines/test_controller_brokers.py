@@ -24,7 +24,7 @@ from fencepost.wire.records.metadata import (
 
 from .controller_fixtures import SESSION_MS, Bench, check_invariants, uuid
 
-MV = Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+MV = Feature(name="metadata.version", min_supported_version=7, max_supported_version=33)
 
 
 def feature(name: str, least: int, most: int) -> Feature:
@@ -36,11 +36,11 @@ def feature(name: str, least: int, most: int) -> Feature:
 
 def test_a_new_cluster_gets_its_features_once() -> None:
     controller = Controller.from_image(ClusterImage(), Bench().config, 0)
-    decision = controller.decide_take_over(levels={"group.version": 1, "metadata.version": 30})
+    decision = controller.decide_take_over(levels={"group.version": 1, "metadata.version": 33})
     names = [r.name for r in decision.records if isinstance(r, FeatureLevelRecord)]
     assert names == ["metadata.version", "group.version"] and decision.reply is True
     controller.apply_all(decision.records)
-    assert controller.image.features == {"metadata.version": 30, "group.version": 1}
+    assert controller.image.features == {"metadata.version": 33, "group.version": 1}
     again = controller.decide_take_over()
     assert (again.records, again.reply) == ([], False)
 

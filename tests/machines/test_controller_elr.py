@@ -18,7 +18,7 @@ ELR, MIN_ISR = "eligible.leader.replicas.version", "min.insync.replicas"
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 FEATURES = [
-    Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),
+    Feature(name="metadata.version", min_supported_version=7, max_supported_version=33),
     Feature(name=ELR, min_supported_version=0, max_supported_version=1),
 ]
 
@@ -177,7 +177,7 @@ def test_a_new_cluster_begins_with_a_value_for_all_brokers() -> None:
     bench = Bench()
     bench.log.clear()
     bench.controller = bench._made_of(type(bench.image)())
-    levels = {"metadata.version": 30, ELR: 1}
+    levels = {"metadata.version": 33, ELR: 1}
     bench.do(bench.controller.decide_take_over(levels=levels))
     assert bench.image.broker_configs() == {MIN_ISR: "1"}
     assert bench.image.pending is None, "in one transaction"

@@ -29,7 +29,7 @@ from fencepost.wire.records.metadata import (
 
 from .controller_fixtures import Bench, uuid
 
-LEVELS = (7, 8, 11, 12, 16, 17, 22, 23, 30)
+LEVELS = (7, 8, 11, 12, 16, 17, 22, 23, 30, 32, 33)
 
 
 class OldBench(Bench):

@@ -9,7 +9,9 @@ import pytest
 from fencepost.machines.coordinator import Producer, TransactionEnd, UndoLog
 from fencepost.machines.group.commits import TxnOffset
 from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.group import Committer
 from fencepost.machines.group.offsets import OffsetStore
+from fencepost.machines.group.rules import GroupRules
 from fencepost.machines.group.shard import Decision
 from fencepost.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -33,6 +35,7 @@ def decide(
     generation: int = -1,
     instance: str | None = None,
     metadata: tuple[str | None, ...] = ("",),
+    version: int = 5,
 ) -> tuple[list[ErrorCode], Decision]:
     """One offset for each of `metadata`, in partitions 0 and up: the errors, and the decision."""
     request = TxnOffsetCommitRequest(
@@ -55,7 +58,7 @@ def decide(
         for index, text in enumerate(metadata)
     ]
     decision = world.coordinator.decide_txn_offset_commit(
-        request, offsets, PRODUCER, "token", world.wall
+        request, version, offsets, PRODUCER, "token", world.wall
     )
     [(token, errors)] = decision.replies
     assert token == "token"
@@ -102,6 +105,8 @@ def test_too_much_metadata_is_refused_by_itself() -> None:
     [
         ({}, NONE),
         ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": 0, "version": 6}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"version": 6}, NONE),
     ],
 )
 def test_a_group_that_does_not_exist(said: Any, error: ErrorCode) -> None:
@@ -127,6 +132,27 @@ def test_a_group_with_members(member: bool | None, generation: int, error: Error
     said = {True: member_id, False: "nobody", None: ""}[member]
     wanted = -1 if generation < 0 else generation_of(world) - generation
     assert decide(world, member_id=said, generation=wanted)[0] == [error]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)]
+)
+def test_an_old_member_epoch_has_a_name_of_its_own_from_v6_on(
+    monkeypatch: pytest.MonkeyPatch, version: int, error: ErrorCode
+) -> None:
+    """KIP-1319. The type of the group says what it is, told the version that asks."""
+    world = GroupWorld()
+    member_id = joined(world)
+    seen = []
+
+    def refuse(committer: Committer, rules: GroupRules) -> ErrorCode:
+        seen.append((committer.api_version, committer.is_transactional))
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    kind = type(world.coordinator.groups["g"])
+    monkeypatch.setattr(kind, "refuse_commit", lambda group, *given: refuse(*given))
+    assert decide(world, member_id=member_id, generation=3, version=version)[0] == [error]
+    assert seen == [(version, True)]
 
 
 def test_a_member_that_was_replaced_is_fenced() -> None:

@@ -51,5 +51,5 @@ def test_our_own_mistakes_are_asserted() -> None:
     unflushed = QuorumMachine(1, (1, 2), log, QuorumState(), CONFIG)
     with pytest.raises(AssertionError, match="flushed"):
         unflushed.step(Start([3]), 0, 0)
-    with pytest.raises(AssertionError, match="somebody to ask"):
+    with pytest.raises(AssertionError, match="a node to ask"):
         QuorumMachine(1, (), log, QuorumState(), CONFIG)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fencepost.log.snapshots import SnapshotId
-from fencepost.machines.effects import DiskFailed, Persisted, SetTimer, TimerFired
+from fencepost.machines.effects import DiskFailed, Persisted, SetTimer, TimerFired, TruncatedBelow
 from fencepost.machines.quorum import (
     QuorumState,
     RequestFailed,
@@ -127,6 +127,18 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
     ),
     "persisted": (
         lambda _: Persisted(99),
+        {
+            "unattached": "unattached e5:",
+            "prospective": "prospective e5:",
+            "candidate": "candidate e5:",
+            "leader": "leader e5:",
+            "follower": "follower e5:",
+            "resigned": "resigned e5:",
+            "failed": "failed e5:",
+        },
+    ),
+    "truncated below": (
+        lambda bench: TruncatedBelow(bench.machine.log.end_offset),
         {
             "unattached": "unattached e5:",
             "prospective": "prospective e5:",

@@ -96,8 +96,8 @@ def test_levels_that_cannot_be(static: QuorumCluster, capsys: pytest.CaptureFixt
     down = run("features", "downgrade", "metadata.version=7", code=1)
     assert "might delete metadata information" in down
     before = run.levels()
-    could = run("features", "upgrade", "metadata.version=4.3", "--validate-only")
-    assert could == "metadata.version is already at 30 (4.3-IV0)\n"
+    could = run("features", "upgrade", "metadata.version=4.4", "--validate-only")
+    assert could == "metadata.version is already at 33 (4.4-IV2)\n"
     assert run.levels() == before
 
 

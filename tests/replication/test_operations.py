@@ -100,7 +100,7 @@ def test_after_an_upgrade_the_level_is_raised(site: Site) -> None:
     before = site.command("h1", "fencepost features describe")
     site.carry_out("## Upgrade")
     after = site.command("h2", "fencepost features describe")
-    assert level(before, "metadata.version") < level(after, "metadata.version") == 30
+    assert level(before, "metadata.version") < level(after, "metadata.version") == 33
 
 
 def level(described: str, feature: str) -> int:

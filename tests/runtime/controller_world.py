@@ -168,7 +168,7 @@ class ControllerWorld(MetadataWorld):
             cluster_id="c",
             incarnation_id=Uuid((7_000 + broker_id).to_bytes(16, "big")),
             features=[
-                Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                Feature(name="metadata.version", min_supported_version=7, max_supported_version=33)
             ],
             log_dirs=[Uuid((8_000 + broker_id).to_bytes(16, "big"))],
         )

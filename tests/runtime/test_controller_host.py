@@ -64,7 +64,7 @@ def records_of(world: ControllerWorld) -> list[str]:
 
 def test_a_new_cluster_gets_its_features_in_one_transaction() -> None:
     world = lone()
-    assert world.host.image.features == {"metadata.version": 30}
+    assert world.host.image.features == {"metadata.version": 33}
     assert records_of(world) == [
         "BeginTransactionRecord",
         "FeatureLevelRecord",
@@ -95,7 +95,7 @@ def test_bootstrap_records_without_a_metadata_version_get_one() -> None:
     controller = a_controller()
     first = [records.ConfigRecord(resource_type=4, resource_name="", name="x", value="1")]
     controller.apply_all(controller.decide_take_over(first).records)
-    assert controller.image.features == {"metadata.version": 30}
+    assert controller.image.features == {"metadata.version": 33}
     assert controller.image.broker_configs() == {"x": "1"}
 
 
@@ -134,7 +134,7 @@ def test_a_bootstrap_that_was_cut_off_is_done_again() -> None:
         "EndTransactionRecord",
     ]
     controller.apply_all(again)
-    assert controller.image.features == {"metadata.version": 30}
+    assert controller.image.features == {"metadata.version": 33}
 
 
 def test_a_controller_that_does_not_know_a_feature_hands_the_lead_on() -> None:

@@ -145,7 +145,7 @@ def test_logs_begin_later_when_records_are_deleted() -> None:
 def test_fetches_wait_at_brokers_and_have_sessions() -> None:
     run = Run(Tape(1), Plan(base=SMALL, draws_options=False))
     run.go()
-    assert probes.counts()["sim.FetchRequest.waits"] > 100
+    assert probes.counts()["sim.fetch.waits"] > 100
     brokers = run.world.brokers.values()
     assert all(len(broker.fetches.sessions) for broker in brokers)
 

@@ -77,7 +77,8 @@ def write_field(field: Any, content: Any, version: int, flexible: bool) -> bytes
         return out
     if field.struct is not None and field.nullable.holds(version):
         if content is None:
-            return b"\xff"
+            is_tagged = field.tag is not None and field.tagged.holds(version)
+            return b"\x00" if is_tagged else b"\xff"
         return b"\x01" + write_struct(content, version, flexible)
     return write_single(field, content, version, flexible)
 
@@ -183,7 +184,9 @@ def read_field(field: Any, source: Source, version: int, flexible: bool) -> Any:
         return [read_single(field, source, version, flexible, False) for _ in range(count)]
     if field.struct is not None and nullable:
         mark = struct.unpack(">b", source.take(1))[0]
-        return None if mark < 0 else read_struct(field.struct, source, version, flexible)
+        is_tagged = field.tag is not None and field.tagged.holds(version)
+        is_null = mark < 0 or (mark == 0 and is_tagged)
+        return None if is_null else read_struct(field.struct, source, version, flexible)
     return read_single(field, source, version, flexible, nullable)
 
 

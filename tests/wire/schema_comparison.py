@@ -58,6 +58,8 @@ def _theirs(fields: list[Any], version: int, structs: dict[str, Any]) -> list[An
 def default_of_schema(field: Any, is_struct: bool) -> Any:
     """The default of a schema's field, as one of our classes would hold it."""
     default, kind = field.get("default", MISSING), field["type"]
+    if default is None and is_struct and not kind.startswith("[]"):
+        return "empty"  # JSON's null is no default to Kafka's generator; the text "null" is one
     if default in ("null", None):
         return None
     if kind.startswith("[]") or is_struct:

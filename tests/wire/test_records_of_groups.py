@@ -191,3 +191,29 @@ def test_subscriptions_grow_at_their_end():
         for end in range(len(data)):
             with pytest.raises(DecodeError):
                 consumer.decode_prefixed(consumer.ConsumerProtocolSubscription, data[:end])
+
+
+def test_a_member_of_the_consumer_protocol_is_written_as_kafka_writes_it():
+    """Bytes from the log of Apache Kafka 4.4.0. In a tagged field a null struct is one byte 0."""
+    data = bytes.fromhex(
+        "0000 00 00 0a 66656e6365706f7374 0b 2f3132372e302e302e31 02 02 74 01 000493e0 00"
+        "01 00 01 00"
+    )
+    key = group.ConsumerGroupMemberMetadataKey(group_id="g", member_id="m")
+    value = group.decode_value(key, data)
+    assert value == group.ConsumerGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=None,
+        client_id="fencepost",
+        client_host="/127.0.0.1",
+        subscribed_topic_names=["t"],
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=300_000,
+        server_assignor=None,
+        classic_member_metadata=None,
+    )
+    assert group.encode_value(value, 0) == data
+    without_tag = data[:-4] + b"\x00"
+    assert group.decode_value(key, without_tag).classic_member_metadata == (
+        group.ClassicMemberMetadata()
+    )

@@ -17,6 +17,7 @@ GUIDES = (
     "GUIDE",
     "OPERATIONS",
     "CLIENT",
+    "MIGRATING",
     "SPARK",
     "CODEC",
     "FORMATS",

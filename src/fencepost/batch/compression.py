@@ -272,7 +272,7 @@ def break_lz4_checksum(frame: bytes) -> bytes:
 def correct_lz4_checksum(frame: Buffer) -> bytes:
     """An lz4 frame whose header checksum nobody has looked at, with one that holds.
 
-    The library writes the header anew, without the content's size, which Kafka does not read
+    The library writes the header again, without the content's size, which Kafka does not read
     either. Raises DecompressionError for a header that cannot be.
     """
     import lz4.frame

@@ -82,7 +82,7 @@ def build_leader_change(
 ) -> bytearray:
     """The batch a new Raft leader begins its epoch with (KIP-595).
 
-    More records may follow in it: the level and the voters that the leader writes anew (KIP-853).
+    More records may follow in it: the level and the voters that the leader writes again (KIP-853).
     """
     message = LeaderChangeMessage(
         version=0,

@@ -12,7 +12,7 @@ A message set is messages one behind the other (big-endian; Kafka's `LegacyRecor
        value length int32  likewise, and value
 
 A compressed message has a message set as its value, whose messages are not compressed themselves.
-Offsets in it are those of the log in v0, so that a broker had to compress anew to give them; in v1
+Offsets in it are those of the log in v0, so that a broker had to compress again to give them; in v1
 they count up from 0, and the log's follow from that of the message around them, which is that of
 the last (0 there means, from producers that left it so, that they hold as they are). With the
 broker's time the outer timestamp goes for all, else each has its own.

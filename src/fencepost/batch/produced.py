@@ -1,7 +1,7 @@
 """A producer's bytes become a batch that may be appended: the one gate for records from outside.
 
 `prepare_produced` takes the bytes of one partition of a Produce request and gives back the batch as
-the topic stores it, its header in hand: checked, compressed anew if `compression.type` says so.
+the topic stores it, its header in hand: checked, compressed again if `compression.type` says so.
 What is left to the append is what only the log knows: base offset, leader epoch and, with
 LogAppendTime, the time. Nothing here needs the node, so any thread can do it.
 
@@ -24,7 +24,7 @@ bytes in that it cannot read back:
 | an lz4 frame whose blocks depend on each other: no Java client reads it | INVALID_RECORD |
 | records without key in a compacted topic | INVALID_RECORD, and which |
 | timestamps out of bounds | INVALID_TIMESTAMP, and which |
-| compressed anew, larger than the topic allows | MESSAGE_TOO_LARGE |
+| compressed again, larger than the topic allows | MESSAGE_TOO_LARGE |
 | larger than a segment | RECORD_LIST_TOO_LARGE, which tells clients not to split it |
 
 Records that are sound but not welcome (no key, a time out of bounds) are told one by one
@@ -172,7 +172,7 @@ def prepare_produced(
     later (KIP-110); `max_decompressed_bytes` bounds the records inflated.
 
     A wrong `max_timestamp` is put right in `data`, which must be writable for that; a batch that is
-    compressed anew has data of its own. Raises BatchError otherwise, as the module's table says;
+    compressed again has data of its own. Raises BatchError otherwise, as the module's table says;
     DecompressionError MESSAGE_TOO_LARGE for records that grow beyond `max_decompressed_bytes`.
     """
     header = _check_frame(data, rules.max_batch_bytes, allow_zstd)

@@ -20,10 +20,10 @@ that an older release cannot read is written before.
 
 examples:
   fencepost features describe
-  fencepost features upgrade metadata.version=4.3
+  fencepost features upgrade metadata.version=4.4
   fencepost features upgrade kraft.version=1          (from now on voters can change)
-  fencepost features upgrade metadata.version=30 --validate-only
-  fencepost features downgrade metadata.version=4.2
+  fencepost features upgrade metadata.version=33 --validate-only
+  fencepost features downgrade metadata.version=4.3
 """
 
 

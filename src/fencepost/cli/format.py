@@ -173,7 +173,9 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
             " do not go together"
         )
     features = choose_features(
-        _levels(arguments.features, arguments.release_version), has_voters=voters is not None
+        _levels(arguments.features, arguments.release_version),
+        has_dynamic_voters=voters is not None
+        or (arguments.no_initial_controllers and not config.quorum.voters.ids),
     )
     cluster_id = arguments.cluster_id
     return FormatPlan(
@@ -181,7 +183,6 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
         metadata_directory_id=directory_id,
         features=features,
         voters=voters,
-        is_first=not arguments.no_initial_controllers,
         ignore_formatted=arguments.ignore_formatted,
         is_directory_id_given=arguments.directory_id is not None
         or (arguments.initial_controllers is not None and config.is_controller),

@@ -91,7 +91,7 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         raise UsageError("--dry-run goes with --to, --shift-by or --by-duration")
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
-        wanted = _partitions(cluster, arguments.topic)
+        wanted = partitions_of(cluster, arguments.topic)
         targets = _targets(admin, arguments, wanted) if is_reset else {}
         if is_reset and not arguments.dry_run:
             _set_offsets(admin, arguments.group, targets)
@@ -121,7 +121,7 @@ def _require_group(admin: Admin, group: str) -> None:
         raise ClientError(f"no such group: {group}")
 
 
-def _partitions(cluster: Cluster, words: Iterable[str]) -> list[TopicPartition]:
+def partitions_of(cluster: Cluster, words: Iterable[str]) -> list[TopicPartition]:
     """`TOPIC` (all its partitions) and `TOPIC:N,N` words. UsageError, UnknownTopic."""
     from fencepost.client.metadata import TopicPartition
 
@@ -179,7 +179,7 @@ def _targets(admin: Admin, arguments: argparse.Namespace, wanted: list[TopicPart
         return _within_logs(admin.cluster, moved)
     if arguments.by_duration is not None:
         return _since(admin.cluster, wanted, _before_now_ms(arguments.by_duration))
-    return _named(admin.cluster, wanted, arguments.to, at)
+    return named_offsets(admin.cluster, wanted, arguments.to, at)
 
 
 def _require_empty(admin: Admin, group: str) -> None:
@@ -206,10 +206,10 @@ def existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPa
     return found
 
 
-def _named(
+def named_offsets(
     cluster: Cluster, partitions: list[TopicPartition], where: str, committed: Offsets
 ) -> Offsets:
-    """Offsets for --to."""
+    """Offsets for --to, within what each log has; `committed` are those for `current`."""
     from fencepost.cli.times import parse_time_ms
 
     if where in ("earliest", "latest"):
@@ -306,7 +306,7 @@ def delete_offsets(arguments: argparse.Namespace) -> int:
         chosen: dict[TopicPartition, None] = {}
         for word in arguments.topics:
             if word.partition(":")[0] in known:
-                found = _partitions(cluster, [word])
+                found = partitions_of(cluster, [word])
             else:  # a topic that was deleted, and of which the group still has offsets
                 found = [one for one in committed if word in (one.topic, f"{one.topic}:{one[1]}")]
             if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from fencepost.cli.cluster_options import (
@@ -28,6 +29,14 @@ examples:
   fencepost topics describe --under-replicated            (of all topics, those partitions)
   fencepost topics alter orders --partitions 12
   fencepost topics delete orders
+  fencepost topics match 'orders.*'     (what consumers with this pattern would read)
+"""
+
+
+MATCHING = """\
+With group.protocol=consumer the group's coordinator matches the pattern of a subscription, by the
+syntax of RE2, against whole names: '^orders' matches the topic 'orders' alone. This lists the
+topics that a pattern matches, and those of which it matches a part only.
 """
 
 
@@ -35,7 +44,7 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost topics`."""
     parser = subparsers.add_parser(
         "topics",
-        help="list, create, describe, alter and delete topics",
+        help="list, create, describe, alter and delete topics, try a pattern of names",
         description="Manage topics.",
         epilog=EXAMPLES,
     )
@@ -65,6 +74,12 @@ def register(subparsers: Any) -> None:
     altering.add_argument("name")
     altering.add_argument("--partitions", type=int, required=True, metavar="N", help="new total")
     finish_cluster_command(altering, alter_topic)
+
+    matching = actions.add_parser(
+        "match", help="which topics a pattern of a subscription matches", description=MATCHING
+    )
+    matching.add_argument("pattern", metavar="REGEX")
+    finish_cluster_command(matching, match_topics)
 
     deleting = actions.add_parser("delete", help="delete topics and all their records")
     deleting.add_argument("names", nargs="+", metavar="NAME")
@@ -149,6 +164,27 @@ def alter_topic(arguments: argparse.Namespace) -> int:
     print_result(
         arguments, grown, f"topic {arguments.name} has {arguments.partitions} partitions now"
     )
+    return 0
+
+
+@command
+def match_topics(arguments: argparse.Namespace) -> int:
+    """The names that a pattern matches, and those that it nearly does."""
+    from fencepost.client.admin import Admin
+    from fencepost.client.topic_patterns import match_pattern
+    from fencepost.views.topics import TopicsMatched
+
+    with open_cluster(arguments) as cluster:
+        topics = Admin(cluster).list_topics(include_internal=True)
+    found = TopicsMatched.of(
+        arguments.pattern, match_pattern(arguments.pattern, [topic.name for topic in topics])
+    )
+    if arguments.json:
+        print_json(found)
+        return 0
+    print(*found.matched or ["(no topic matches)"], sep="\n")
+    for line in found.warning:
+        print(line, file=sys.stderr)
     return 0
 
 

@@ -2,7 +2,7 @@
 
     from fencepost.client import Cluster, Consumer, Producer
 
-The ten names of `__all__` are the public interface; docs/CLIENT.md has an example for each. The
+The twelve names of `__all__` are the public interface; docs/CLIENT.md has an example for each. The
 modules of this package are public where that page names them, and otherwise may change.
 
 A name is imported when it is first used: a broker, which needs the protocol half alone, loads no
@@ -19,23 +19,27 @@ if TYPE_CHECKING:
     from fencepost.client.aio.cluster import AsyncCluster
     from fencepost.client.aio.consumer import AsyncConsumer
     from fencepost.client.aio.producer import AsyncProducer
+    from fencepost.client.aio.share_consumer import AsyncShareConsumer
     from fencepost.client.cluster import Cluster
     from fencepost.client.config import ClientConfig
     from fencepost.client.consumer import Consumer
     from fencepost.client.errors import ClientError
     from fencepost.client.metadata import TopicPartition
     from fencepost.client.producer import Producer
+    from fencepost.client.share_consumer import ShareConsumer
 
 __all__ = [
     "Admin",
     "AsyncCluster",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "ClientConfig",
     "ClientError",
     "Cluster",
     "Consumer",
     "Producer",
+    "ShareConsumer",
     "TopicPartition",
 ]
 
@@ -44,11 +48,13 @@ _MODULES = {
     "AsyncCluster": "aio.cluster",
     "AsyncConsumer": "aio.consumer",
     "AsyncProducer": "aio.producer",
+    "AsyncShareConsumer": "aio.share_consumer",
     "ClientConfig": "config",
     "ClientError": "errors",
     "Cluster": "cluster",
     "Consumer": "consumer",
     "Producer": "producer",
+    "ShareConsumer": "share_consumer",
     "TopicPartition": "metadata",
 }
 

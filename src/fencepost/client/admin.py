@@ -51,6 +51,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from fencepost.wire.api.list_config_resources import ListConfigResourcesRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.errors import ErrorCode, is_retriable
 from fencepost.wire.types import Uuid
@@ -239,7 +240,8 @@ def describing_configs(
     resource_name: str,
     names: Iterable[str] | None = None,
 ) -> Conversation[list[ConfigEntry]]:
-    """Effective configs of a topic, group or broker, by name (None: all of them)."""
+    """Effective configs of a topic, broker or group, by name (None: all of them). A group with
+    configs need not exist otherwise (KIP-848)."""
     resource = DescribeConfigsResource(
         resource_type=resource_type,
         resource_name=resource_name,
@@ -273,7 +275,7 @@ def altering_configs(
     *,
     validate_only: bool = False,
 ) -> Conversation[None]:
-    """Change some configs of a topic, group or broker and leave the others (KIP-339)."""
+    """Change some configs of a topic, broker or group and leave the others (KIP-339)."""
     resource = AlterConfigsResource(
         resource_type=resource_type,
         resource_name=resource_name,
@@ -288,6 +290,18 @@ def altering_configs(
     )
     result = _only(response.responses, lambda _: True, "IncrementalAlterConfigs")
     _raise_for(result, f"cannot alter configs of {described(resource_type, resource_name)}")
+
+
+def listing_config_resources(
+    view: ClusterView[Any], resource_type: int = GROUP_RESOURCE
+) -> Conversation[list[str]]:
+    """The names of resources of a type that have configs of their own, of topics and brokers all
+    (KIP-1142). BrokerError CLUSTER_AUTHORIZATION_FAILED and so on."""
+    request = ListConfigResourcesRequest(resource_types=[resource_type])
+    response = yield from asking.request_any(view, request, lambda r: r.error_code)
+    return sorted(
+        one.resource_name for one in response.config_resources if one.resource_type == resource_type
+    )
 
 
 def _asking_about_configs(
@@ -398,6 +412,7 @@ class Admin(GroupAdmin, ReplicaAdmin, TransactionAdmin):
     delete_records = blocking(deleting_records)
     unregister_broker = blocking(unregistering_broker)
     describe_cluster = blocking(describing_cluster)
+    list_config_resources = blocking(listing_config_resources)
 
 
 def _retriable_in(field: str) -> Any:

@@ -7,7 +7,7 @@ once, and its caller retries; the others retry by themselves until a deadline.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from fencepost.client.cluster_view import (
@@ -31,8 +31,10 @@ from fencepost.client.errors import (
 from fencepost.client.metadata import Node, TopicInfo
 from fencepost.client.retry import Deadline, repeating
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
+from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message, Request
+from fencepost.wire.types import Uuid
 
 log = logging.getLogger("fencepost.client")
 
@@ -137,6 +139,20 @@ def describe(
     request = view.metadata_request(None if topics is None else list(topics))
     response = yield from request_any(view, request, lambda r: r.error_code, deadline=deadline)
     return view.take_metadata(response)
+
+
+def naming_topics(
+    view: ClusterView[Any], topic_ids: Collection[Uuid]
+) -> Conversation[dict[Uuid, str]]:
+    """The names of these topics, asked for where the cache has none; without those that the broker
+    does not know."""
+    missing = [one for one in topic_ids if view.topic_name(one) is None]
+    if missing:
+        wanted = [MetadataRequestTopic(topic_id=one, name=None) for one in sorted(missing)]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        view.take_metadata((yield from request_any(view, request, lambda r: r.error_code)))
+    named = {one: view.topic_name(one) for one in topic_ids}
+    return {one: name for one, name in named.items() if name is not None}
 
 
 def topic(

@@ -3,7 +3,7 @@
 `Cluster` owns one connection per broker, a metadata cache, and the retry rules:
 
 * connections that fail, time out or turn out to be stale are dropped and opened again, with the
-  metadata asked anew in between, through any broker that answers (bootstrap servers included);
+  metadata asked again in between, through any broker that answers (bootstrap servers included);
 * retriable error codes are tried again with exponential back-off until a total deadline;
 * an unknown topic is believed only after a few attempts, because brokers learn of new topics late.
 

@@ -22,6 +22,9 @@ from fencepost.client.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS, Secur
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+GROUP_PROTOCOLS = ("classic", "consumer")
+ACKNOWLEDGEMENT_MODES = ("implicit", "explicit")
+ACQUIRE_MODES = ("batch_optimized", "record_limit")
 OFFSET_RESETS = ("earliest", "latest", "none")
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
@@ -57,12 +60,18 @@ class ClientConfig:
     max_partition_fetch_bytes: int = 8 * 1024 * 1024
     check_crcs: bool = True
     # member of a group; Spark reads without one
+    group_protocol: str = "classic"
+    group_remote_assignor: str | None = None
     group_instance_id: str | None = None
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
     assignors: tuple[str, ...] = tuple(ASSIGNORS)
     auto_offset_reset: str = "latest"
+    # member of a share group
+    share_acknowledgement_mode: str = "implicit"
+    share_acquire_mode: str = "batch_optimized"
+    max_poll_records: int = 500  # of share consumers; others are given what was fetched
     # producer
     acks: int = -1
     enable_idempotence: bool = True
@@ -166,6 +175,17 @@ class ClientConfig:
                 "heartbeat.interval.ms",
                 self.heartbeat_interval_ms,
                 f"must be below session.timeout.ms={self.session_timeout_ms}",
+            )
+        for key, value, allowed in (
+            ("group.protocol", self.group_protocol, GROUP_PROTOCOLS),
+            ("share.acknowledgement.mode", self.share_acknowledgement_mode, ACKNOWLEDGEMENT_MODES),
+            ("share.acquire.mode", self.share_acquire_mode, ACQUIRE_MODES),
+        ):
+            if value not in allowed:
+                raise ConfigError(key, value, f"must be one of {', '.join(allowed)}")
+        if self.group_remote_assignor is not None and self.group_protocol == "classic":
+            raise ConfigError(
+                "group.remote.assignor", self.group_remote_assignor, "needs group.protocol=consumer"
             )
         missing = self.security.missing()
         if missing is not None:
@@ -374,12 +394,19 @@ KNOWN: dict[str, _Property] = {
     "fetch.max.wait.ms": _Property("fetch_max_wait_ms", _integer(0)),
     "max.partition.fetch.bytes": _Property("max_partition_fetch_bytes", _integer(1)),
     "check.crcs": _Property("check_crcs", _boolean),
+    "group.protocol": _Property("group_protocol", _one_of(GROUP_PROTOCOLS, str.lower)),
+    "group.remote.assignor": _Property("group_remote_assignor", _text),
     "group.instance.id": _Property("group_instance_id", _text),
     "session.timeout.ms": _Property("session_timeout_ms", _integer(1)),
     "heartbeat.interval.ms": _Property("heartbeat_interval_ms", _integer(1)),
     "max.poll.interval.ms": _Property("max_poll_interval_ms", _integer(1)),
     "partition.assignment.strategy": _Property("assignors", _assignors),
     "auto.offset.reset": _Property("auto_offset_reset", _one_of(OFFSET_RESETS, str.lower)),
+    "share.acknowledgement.mode": _Property(
+        "share_acknowledgement_mode", _one_of(ACKNOWLEDGEMENT_MODES, str.lower)
+    ),
+    "share.acquire.mode": _Property("share_acquire_mode", _one_of(ACQUIRE_MODES, str.lower)),
+    "max.poll.records": _Property("max_poll_records", _integer(1)),
     "acks": _Property("acks", _acks),
     "enable.idempotence": _Property("enable_idempotence", _boolean),
     "compression.type": _Property("compression_type", _one_of(COMPRESSIONS, str.lower)),

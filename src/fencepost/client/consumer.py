@@ -1,4 +1,4 @@
-"""A blocking consumer that shares topics with the other members of a classic group.
+"""A blocking consumer that shares topics with the other members of a group.
 
     with Consumer(cluster, ["orders"]) as consumer:     # group.id is in the cluster's config
         while True:
@@ -12,9 +12,11 @@ At least once: only offsets that the caller has stored are committed, by `commit
 are given up in a rebalance, and by `close`. What was read and not committed is read again, by
 whichever member has the partition then.
 
-There is no thread: heartbeats leave from `poll`, so whoever does not call it for
-`session.timeout.ms` is put out of the group and joins again at the next call. What is done when is
-decided in `consumer_core`, what the group's coordinator hears in `membership`.
+There is no thread: heartbeats leave from `poll`. A member that does not call it for
+`session.timeout.ms` (with `group.protocol=consumer` the broker's
+`group.consumer.session.timeout.ms`) is put out of the group and joins again at the next call. What
+is done when is decided in `consumer_core`, what the group's coordinator receives in `membership`
+and `consumer_membership`.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ log = logging.getLogger("fencepost.client")
 class Consumer(ConsumerCore):
     """One member of the group `group.id`; a context manager that leaves it. One thread.
 
-    `topics` are those it subscribes to. Where the group has committed nothing, or what it has is
-    not in the log any more, `auto.offset.reset` says where to read.
+    `topics` are those it subscribes to, by name; with `group_protocol="consumer"` also those whose
+    whole names match `pattern`, which the coordinator resolves (RE2 syntax). Where the group has
+    committed nothing, or what it has is not in the log any more, `auto.offset.reset` says where to
+    read.
     """
 
     stores_positions = False
@@ -45,12 +49,14 @@ class Consumer(ConsumerCore):
     def __init__(
         self,
         cluster: Cluster,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         listener: ConsumerRebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
     ) -> None:
         super().__init__(cluster, FetchCore(cluster))
         self.cluster = cluster
-        self._subscribe(topics, listener)
+        self._subscribe(topics, listener, pattern)
         self.group = self._group()
 
     def __enter__(self) -> Self:
@@ -109,8 +115,8 @@ class Consumer(ConsumerCore):
     def close(self) -> None:
         """Commit what is stored and leave the group, so that others get the partitions at once."""
         try:
-            if self._membership is not None and self._membership.may_commit:
+            if self._member is not None and self._member.may_commit:
                 self.commit()
         finally:
             self.cluster.run(self.leaving())
-            self._forget_partitions()
+            self._forget_partitions(self.held())

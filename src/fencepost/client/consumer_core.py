@@ -1,41 +1,37 @@
 """What a consumer does, without I/O: positions, membership of a group, offsets to be committed.
 
 `Consumer` and `AsyncConsumer` are its faces. What takes requests is a conversation here
-(`taking_part`, `reading`, `committing`, `leaving`); the rest is plain methods.
+(`rebalancing`, `reading`, `committing`, `leaving`); the rest is plain methods.
 
 A consumer subscribes to topics, as a member of the group `group.id`, or is assigned partitions by
-its application. Reading begins where the group has committed; where it has committed nothing, or
-what it has is not in the log any more, `auto.offset.reset` says where. Rebalances are eager:
-whatever was assigned is given up first, and positions come from the group's offsets again.
+its application. `group.protocol` says which kind of member it is: `classic_member` has eager
+rebalances, `consumer_member` incremental ones (KIP-848). Reading begins where the group has
+committed; where it has committed nothing, or what it has is not in the log any more,
+`auto.offset.reset` says where.
 """
 
 from __future__ import annotations
 
 import logging
-import time
+import uuid
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from fencepost.client import asking
+from fencepost.client.classic_member import ClassicMember, require_no_pattern
 from fencepost.client.cluster_view import ClusterView
+from fencepost.client.consumer_member import ConsumerMember
 from fencepost.client.conversation import Conversation, Pause, Tell
 from fencepost.client.errors import BrokerError, ClientError, ConfigError, OffsetOutOfRange
 from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
 from fencepost.client.group_offsets import reading_offsets, writing_offsets
-from fencepost.client.membership import Membership, MembershipConfig, State
+from fencepost.client.member import Member
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, listing_offsets
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
-from fencepost.client.retry import Deadline
-from fencepost.wire.api.leave_group import LeaveGroupRequest
-from fencepost.wire.errors import ErrorCode, is_retriable
+from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger("fencepost.client")
 
-JOIN_MARGIN_MS: Final = 5_000
-"""Beyond the rebalance timeout, for which the coordinator may hold a JoinGroup."""
-LEAVE_TIMEOUT_MS: Final = 5_000
-"""For leaving; the session times out by itself."""
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -71,10 +67,10 @@ class ConsumerCore:
         """Where each assigned partition is read on."""
         self.rebalances = 0
         """How often partitions were assigned, to notice a new assignment by."""
-        self._view = view
+        self.view = view
         self._fetch = fetch
-        self._membership: Membership | None = None
-        self._metadata: ConsumerGroupMetadata | None = None
+        self._member: Member | None = None
+        self._member_id = str(uuid.uuid4())
         self._listener = ConsumerRebalanceListener()
         self._by_hand: tuple[TopicPartition, ...] = ()
         # Assigned and without a position: where to begin, None for the committed offset.
@@ -85,57 +81,50 @@ class ConsumerCore:
     # -- what is read ----------------------------------------------------------------------------
 
     def _subscribe(
-        self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None
+        self,
+        topics: Iterable[str],
+        listener: ConsumerRebalanceListener | None = None,
+        pattern: str | None = None,
     ) -> None:
-        """Read these topics from now on, as a member of the group. ConfigError without `group.id`,
+        """Read these topics from now on, and those whose whole names match `pattern`, as a member
+        of the group. ConfigError without `group.id`, and for a pattern in a classic group;
         ClientError when partitions were assigned by hand."""
-        config = self.config
-        if config.group_id is None:
-            raise ConfigError("group.id", None, "a member of a group needs one")
+        group = self._group()
         if self._by_hand:
             raise ClientError("partitions are assigned by hand: unsubscribe first")
         wanted = tuple(sorted(set(topics)))
+        if self._member is not None:
+            self._member.subscribe(wanted, pattern)
+        elif self.config.group_protocol == "consumer":
+            self._member = ConsumerMember(self, group, self._member_id, wanted, pattern)
+        else:
+            require_no_pattern(pattern)
+            self._member = ClassicMember(self, group, wanted)
         self._listener = listener or ConsumerRebalanceListener()
-        if self._membership is not None:
-            self._membership.subscribe(wanted, _now_ms())
-            return
-        self._metadata = None
-        self._membership = Membership(
-            MembershipConfig(
-                config.group_id,
-                wanted,
-                config.session_timeout_ms,
-                config.max_poll_interval_ms,
-                config.heartbeat_interval_ms,
-                config.retry_backoff_ms,
-                config.group_instance_id,
-                config.assignors,
-            )
-        )
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on; the group, if there is one, only keeps offsets."""
-        if self._membership is not None:
+        if self._member is not None:
             raise ClientError("the consumer is subscribed to topics: unsubscribe first")
         self._by_hand = tuple(TopicPartition(*one) for one in dict.fromkeys(partitions))
-        kept = {at: where for at, where in self.positions.items() if at in self._by_hand}
-        self._forget_partitions()
-        self.positions = kept
-        self._unplaced = {one: None for one in self._by_hand if one not in kept}
+        self._forget_partitions(set(self.held()).difference(self._by_hand))
+        new = set(self._by_hand).difference(self.positions)
+        self._unplaced = dict.fromkeys(one for one in self._by_hand if one in new)
 
     @property
     def _assigned(self) -> tuple[TopicPartition, ...]:
-        return self._by_hand if self._membership is None else self._membership.assignment
+        return self._by_hand if self._member is None else self._member.assignment
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this member was when its partitions were assigned, for `send_offsets_to_transaction`
-        of a producer: offsets that a transaction commits need no `commit`.
+        """This member with its generation or member epoch, for `send_offsets_to_transaction` of a
+        producer: offsets that a transaction commits need no `commit`.
 
-        It stays so until the next assignment, also when the group has put this member out: without
-        member and generation the coordinator would take offsets from anybody. ConfigError without
+        It stays so also when the group has put this member out, until it has joined again: without
+        member and generation the coordinator would take offsets of any client. ConfigError without
         `group.id`.
         """
-        return self._metadata or ConsumerGroupMetadata(self._group())
+        metadata = self._member.metadata if self._member is not None else None
+        return metadata or ConsumerGroupMetadata(self._group())
 
     def store(self, partition: TopicPartition, next_offset: int, leader_epoch: int = -1) -> None:
         """Note that everything before `next_offset` is dealt with, for the next commit.
@@ -162,7 +151,7 @@ class ConsumerCore:
             self._unplaced[partition] = None
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Read nothing of these before `resume`, or before they are assigned anew."""
+        """Read nothing of these before `resume`, or before they are assigned again."""
         for partition in partitions:
             self._require_assigned(partition)
         self._paused.update(partitions)
@@ -185,121 +174,70 @@ class ConsumerCore:
             raise ConfigError("group.id", None, "offsets are committed for a group")
         return self.config.group_id
 
-    def _forget_partitions(self) -> None:
-        self.positions, self._unplaced, self._stored = {}, {}, {}
-        self._paused.clear()
+    def _forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        for one in partitions:
+            self.positions.pop(one, None)
+            self._unplaced.pop(one, None)
+            self._stored.pop(one, None)
+            self._paused.discard(one)
 
     # -- the group -------------------------------------------------------------------------------
 
     @property
     def has_to_join(self) -> bool:
         """Whether the member has to take part in a rebalance before it may read."""
-        return self._membership is not None and self._membership.state is not State.STABLE
+        return self._member is not None and self._member.has_to_join
 
     @property
     def heartbeat_wait_ms(self) -> float:
-        """Milliseconds until a heartbeat is due; 0 for who is no member."""
-        return self._membership.wait_ms(_now_ms()) if self._membership is not None else 0.0
+        """Milliseconds until a heartbeat is due; 0 without a membership."""
+        return self._member.wait_ms if self._member is not None else 0.0
 
     def beating(self) -> Conversation[None]:
-        """Send a heartbeat if it is time, and look whether topics have got partitions."""
-        member = self._membership
-        if member is None or member.state is not State.STABLE:
-            return
-        if member.is_leader and self._view.is_stale(member.subscribed_topics):
-            member.on_partition_counts((yield from self._partition_counts(member)), _now_ms())
-        if member.state is State.STABLE:
-            yield from self._send_due(member)
+        """Send a heartbeat if it is time."""
+        if self._member is not None:
+            yield from self._member.beating()
 
     def rebalancing(self) -> Conversation[None]:
-        """Give up what is assigned, join, and begin to read what is assigned then.
+        """Take part in a rebalance: give up what is not this member's any more, and begin to read
+        what was assigned.
 
         Raises BrokerError for what joining again cannot help, as an authorization that is missing,
         or no offset with `auto.offset.reset=none`.
         """
-        member = self._membership
-        assert member is not None
-        log.info("group %s: joining, because %s", member.config.group_id, member.reason)
-        yield from self._give_up(member)
-        while member.state is not State.STABLE:
-            if member.state is State.ASSIGNING:
-                member.assign((yield from self._partition_counts(member)))
-                continue
-            wait_ms = member.wait_ms(_now_ms())
-            if wait_ms > 0:
-                yield from Pause(wait_ms)
-            yield from self._send_due(member)
-        self._metadata = ConsumerGroupMetadata(
-            member.config.group_id,
-            member.generation_id,
-            member.member_id,
-            member.config.group_instance_id,
-        )
-        self._unplaced = dict.fromkeys(member.assignment)
-        self.rebalances += 1
-        yield from Tell(self._listener.on_partitions_assigned, member.assignment)
-        yield from self.placing()
-
-    def _give_up(self, member: Membership) -> Conversation[None]:
-        if member.may_commit and not self.stores_positions:
-            try:
-                yield from self.committing()
-            except BrokerError as error:
-                group = member.config.group_id
-                log.warning("group %s: %s; records will be read again", group, error)
-        given_up = tuple(sorted([*self.positions, *self._unplaced]))
-        if given_up:
-            listener = self._listener
-            is_lost = not member.may_commit
-            told = listener.on_partitions_lost if is_lost else listener.on_partitions_revoked
-            yield from Tell(told, given_up)
-        self._forget_partitions()
-
-    def _send_due(self, member: Membership) -> Conversation[None]:
-        request = member.next_request(_now_ms())
-        if request is None:
-            return
-        config = self.config
-        joins = member.state is not State.STABLE  # the coordinator may hold the answer
-        held_ms = config.max_poll_interval_ms + JOIN_MARGIN_MS if joins else 0
-        group = member.config.group_id
-        response = yield from asking.request_coordinator(
-            self._view,
-            group,
-            request,
-            lambda answer: answer.error_code if is_retriable(answer.error_code) else 0,
-            what=f"{type(request).__name__.removesuffix('Request')} in group {group}",
-            deadline=Deadline(max(config.api_timeout_ms, held_ms)),
-            timeout_ms=max(config.request_timeout_ms, held_ms),
-            apart=self.waits_apart,
-        )
-        member.on_response(response, _now_ms())
-
-    def _partition_counts(self, member: Membership) -> Conversation[dict[str, int]]:
-        """How many partitions the subscribed topics have; none for one that does not exist."""
-        names = sorted(member.subscribed_topics)
-        infos = {info.name: info for info in (yield from asking.describe(self._view, names))}
-        return {name: len(infos[name].partitions) for name in names if name in infos}
+        assert self._member is not None
+        yield from self._member.rebalancing()
 
     def leaving(self) -> Conversation[None]:
         """Leave the group, so that others get the partitions at once."""
-        member = self._membership
-        if member is None:
-            return
-        group = member.config.group_id
-        try:
-            if member.has_to_leave:
-                yield from asking.request_coordinator(
-                    self._view,
-                    group,
-                    lambda to: member.leave_request(to.version_for(LeaveGroupRequest)),
-                    what=f"leaving group {group}",
-                    deadline=Deadline(LEAVE_TIMEOUT_MS),
-                    timeout_ms=LEAVE_TIMEOUT_MS,
-                )
-        except ClientError as error:  # the session ends by itself
-            log.warning("leaving group %s: %s", group, error)
-        member.forget()
+        if self._member is not None:
+            yield from self._member.leaving()
+
+    def held(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read, or about to be, in order."""
+        return tuple(sorted({*self.positions, *self._unplaced}))
+
+    def giving_up(
+        self, partitions: Collection[TopicPartition], *, is_lost: bool
+    ) -> Conversation[None]:
+        """See `member.Reader`."""
+        if not is_lost and not self.stores_positions:
+            try:
+                yield from self.committing()
+            except BrokerError as error:
+                group = self.config.group_id
+                log.warning("group %s: %s; records will be read again", group, error)
+        if partitions:
+            listener = self._listener
+            told = listener.on_partitions_lost if is_lost else listener.on_partitions_revoked
+            yield from Tell(told, partitions)
+        self._forget_partitions(partitions)
+
+    def taking_on(self, partitions: Collection[TopicPartition]) -> Conversation[None]:
+        """See `member.Reader`."""
+        self._unplaced.update(dict.fromkeys(partitions))
+        self.rebalances += 1
+        yield from Tell(self._listener.on_partitions_assigned, partitions)
 
     # -- offsets ---------------------------------------------------------------------------------
 
@@ -309,8 +247,9 @@ class ConsumerCore:
         """Commit `offsets` (of the next records to read), or None: what was stored since the last
         commit, which stays stored when that fails.
 
-        BrokerError ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS when the group
-        has rebalanced without this member: what was not committed is read again.
+        BrokerError ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS or
+        STALE_MEMBER_EPOCH when the group has gone on without this member: what was not committed is
+        read again.
         """
         stored: dict[TopicPartition, CommittedOffset] = {}
         if offsets is None:
@@ -323,15 +262,25 @@ class ConsumerCore:
             }
         if not wanted:
             return
-        member = self._membership
         try:
-            yield from writing_offsets(self._view, self.consumer_group_metadata(), wanted)
-        except BaseException as error:
+            yield from self._writing(wanted)
+        except BaseException:
             left = {at: one for at, one in stored.items() if at in self.positions}
             self._stored = {**left, **self._stored}
-            if isinstance(error, BrokerError) and error.code is not None and member is not None:
-                member.on_commit_error(error.code, _now_ms())
             raise
+
+    def _writing(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Conversation[None]:
+        """Commit; again where the coordinator knows a newer epoch of this member."""
+        while True:
+            try:
+                yield from writing_offsets(self.view, self.consumer_group_metadata(), offsets)
+                return
+            except BrokerError as error:
+                member = self._member
+                if member is None or error.code is None:
+                    raise
+                if not (yield from member.recovering(error.code)):
+                    raise
 
     def reading_committed(
         self, partitions: Collection[TopicPartition]
@@ -340,7 +289,7 @@ class ConsumerCore:
         if not partitions:
             return {}
         return (
-            yield from reading_offsets(self._view, self._group(), partitions, require_stable=True)
+            yield from reading_offsets(self.view, self._group(), partitions, require_stable=True)
         )
 
     # -- positions -------------------------------------------------------------------------------
@@ -379,7 +328,7 @@ class ConsumerCore:
                     partition=at.partition,
                 )
             questions[at] = question
-        listed = yield from listing_offsets(self._view, questions)
+        listed = yield from listing_offsets(self.view, questions)
         return {partition: found.offset for partition, found in listed.items()}
 
     def reading(
@@ -418,7 +367,7 @@ class ConsumerCore:
             self.positions[at] = FetchPosition(offset)
 
     def _brings_records(self, fetched: Fetched) -> bool:
-        """Whether there is something at the position, which nobody has moved meanwhile.
+        """Whether there is something at the position, which was not moved meanwhile.
 
         Where the leader's log parts from what was read before (KIP-320), reading goes on at the
         first offset that differs, as Kafka's consumer does.
@@ -447,7 +396,3 @@ class ConsumerCore:
         self.positions[partition] = position
         if self.stores_positions:
             self.store(partition, position.offset, position.last_epoch)
-
-
-def _now_ms() -> float:
-    return time.monotonic() * 1000

@@ -1,4 +1,5 @@
-"""Managing consumer groups: list, describe, delete, and their committed offsets.
+"""Managing groups of every type: list, delete, and the offsets that consumers have committed.
+`group_descriptions` describes them; the offsets of share groups are in `share_groups`.
 
 Every broker lists the groups it coordinates; everything else goes to the group's coordinator.
 Offsets are set by committing without a member, which brokers allow while the group is empty.
@@ -7,29 +8,36 @@ Offsets are set by committing without a member, which brokers allow while the gr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.client import asking
 from fencepost.client.cluster import Cluster
 from fencepost.client.cluster_view import ClusterView
-from fencepost.client.conversation import Conversation
-from fencepost.client.errors import BrokerError
+from fencepost.client.conversation import Conversation, Exchange
+from fencepost.client.errors import BrokerError, refusal
 from fencepost.client.faces import blocking
+from fencepost.client.group_descriptions import describing_group, describing_streams_group
 from fencepost.client.group_offsets import error_in, reading_offsets, writing_offsets
 from fencepost.client.leaders import by_topic
-from fencepost.client.membership import PROTOCOL_TYPE, decode_assignment
 from fencepost.client.metadata import CommittedOffset as CommittedOffset, TopicPartition
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
+from fencepost.client.share_groups import (
+    altering_share_offsets,
+    deleting_share_offsets,
+    describing_share_offsets,
+)
 from fencepost.wire.api.delete_groups import DeleteGroupsRequest
-from fencepost.wire.api.describe_groups import DescribeGroupsRequest
 from fencepost.wire.api.list_groups import ListGroupsRequest
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from fencepost.wire.errors import DecodeError, ErrorCode
+from fencepost.wire.errors import ErrorCode, is_retriable
+
+FIRST_LIST_OF_STATES: Final = 4
+FIRST_LIST_OF_TYPES: Final = 5
+"""Versions from which ListGroups can list groups of some states, and of some types."""
 
 
 class ListedGroup(NamedTuple):
@@ -41,83 +49,54 @@ class ListedGroup(NamedTuple):
     protocol_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member and what it was assigned (consumer protocol only)."""
+def listing_groups(
+    view: ClusterView[Any],
+    *,
+    kinds: Iterable[str] = (),
+    states: Iterable[str] = (),
+    protocols: Iterable[str] = (),
+) -> Conversation[list[ListedGroup]]:
+    """The groups of all coordinators, by id: those of these types (KIP-848; see `GROUP_TYPES`), in
+    these states (KIP-518) and of these protocol types, in upper or lower case; without any, all.
 
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    assigned: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A classic group; `assignor` is the protocol its members agreed on."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    assignor: str
-    coordinator_id: int
-    members: tuple[GroupMember, ...]
-
-
-def listing_groups(view: ClusterView[Any]) -> Conversation[list[ListedGroup]]:
-    """All groups of all coordinators, by id."""
+    UnsupportedApi where a broker is too old for a filter.
+    """
+    kinds, states, wanted = list(kinds), list(states), {one.lower() for one in protocols}
+    lowest = FIRST_LIST_OF_TYPES if kinds else FIRST_LIST_OF_STATES if states else None
+    request = ListGroupsRequest(states_filter=states, types_filter=kinds)
     yield from asking.describe(view, [])
     groups = {}
     for node in list(view.metadata.nodes.values()):
-        response = yield from asking.request_node(node, ListGroupsRequest())
+        connection = yield from asking.connect(node)
+        version = connection.version_for(ListGroupsRequest, lowest=lowest)
+        response = yield from Exchange(connection, request, version)
         if response.error_code != ErrorCode.NONE:
             raise BrokerError.of(response.error_code, "cannot list groups", host=node.address)
         for entry in response.groups:
+            if wanted and entry.protocol_type.lower() not in wanted:
+                continue
             groups[entry.group_id] = ListedGroup(
                 entry.group_id, entry.group_state, entry.group_type, entry.protocol_type
             )
     return [groups[group_id] for group_id in sorted(groups)]
 
 
-def describing_group(view: ClusterView[Any], group: str) -> Conversation[GroupDescription]:
-    """A classic group. Kafka answers for an unknown one with state Dead, or with
-    GROUP_ID_NOT_FOUND (BrokerError) since version 6."""
-    response = yield from asking.request_coordinator(
-        view,
-        group,
-        DescribeGroupsRequest(groups=[group]),
-        lambda r: error_in(r.groups),
-        what=f"cannot describe group {group}",
-    )
-    found = response.groups[0]
-    return GroupDescription(
-        group_id=found.group_id,
-        state=found.group_state,
-        protocol_type=found.protocol_type,
-        assignor=found.protocol_data,
-        coordinator_id=(yield from asking.coordinator(view, group)).node_id,
-        members=tuple(
-            GroupMember(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                _assigned(found.protocol_type, bytes(member.member_assignment)),
-            )
-            for member in found.members
-        ),
-    )
-
-
 def deleting_group(view: ClusterView[Any], group: str) -> Conversation[None]:
-    """Delete an empty group with its offsets. Raises BrokerError NON_EMPTY_GROUP and so on."""
-    yield from asking.request_coordinator(
-        view,
-        group,
-        DeleteGroupsRequest(groups_names=[group]),
-        lambda r: error_in(r.results),
-        what=f"cannot delete group {group}",
+    """Delete an empty group of any type with its offsets. Raises BrokerError NON_EMPTY_GROUP and so
+    on, with the broker's own words where it has some (Kafka 4.4)."""
+
+    def error_of(response: Any) -> int:
+        code = error_in(response.results)
+        return code if is_retriable(code) else 0
+
+    what = f"cannot delete group {group}"
+    response = yield from asking.request_coordinator(
+        view, group, DeleteGroupsRequest(groups_names=[group]), error_of, what=what
     )
+    result = response.results[0]
+    if result.error_code != ErrorCode.NONE:
+        text = result.error_message or refusal(result.error_code)
+        raise BrokerError.of(result.error_code, f"{what}: {text}")
 
 
 def altering_group_offsets(
@@ -167,18 +146,11 @@ class GroupAdmin:
 
     list_groups = blocking(listing_groups)
     describe_group = blocking(describing_group)
+    describe_streams_group = blocking(describing_streams_group)
     delete_group = blocking(deleting_group)
     group_offsets = blocking(reading_offsets)
     alter_group_offsets = blocking(altering_group_offsets)
     delete_group_offsets = blocking(deleting_group_offsets)
-
-
-def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
-    """What a member of the consumer protocol was assigned; nothing readable counts as nothing,
-    because other protocols and other clients may put anything there."""
-    if protocol_type != PROTOCOL_TYPE or not assignment:
-        return ()
-    try:
-        return decode_assignment(assignment)
-    except DecodeError:
-        return ()
+    share_group_offsets = blocking(describing_share_offsets)
+    alter_share_group_offsets = blocking(altering_share_offsets)
+    delete_share_group_offsets = blocking(deleting_share_offsets)

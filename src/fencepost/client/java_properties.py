@@ -3,7 +3,7 @@
 A program that moves over brings its properties along, so these are accepted: the value is checked
 as Kafka checks its type, and what has no effect is said once. What is in neither this table nor
 `config.KNOWN` is a mistake and is refused. An interop test holds both tables against the classes
-of Kafka's jar (ProducerConfig, ConsumerConfig, AdminClientConfig of 4.3).
+of Kafka's jar (ProducerConfig, ConsumerConfig, AdminClientConfig of 4.4).
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _METRICS: Final = "clients keep no metrics"
 _TLS: Final = "TLS is OpenSSL's, with its own choice; stores are PEM files without a password"
 _KERBEROS: Final = "GSSAPI is not supported"
 _TOKENS: Final = "access tokens are passed on to the broker, which checks them"
-_NO_GROUP_STATE: Final = "groups here are classic, and offsets are committed when told"
+_NO_GROUP_STATE: Final = "offsets are committed when told"
 _PARTITIONING: Final = "rows without a key go to partitions in turn"
 _LEADERS: Final = "partitions are read from their leaders"
-_SHARE: Final = "there are no share groups"
 
 _REASONS: Final[dict[str, dict[str, str]]] = {
     _JVM: {
@@ -40,6 +39,7 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "sasl.login.class": "class",
     },
     _OWN_RULES: {
+        "bootstrap.resolve.timeout.ms": "long",
         "connections.max.idle.ms": "long",
         "metadata.max.idle.ms": "long",
         "metadata.recovery.rebootstrap.trigger.ms": "long",
@@ -76,6 +76,8 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "sasl.kerberos.ticket.renew.window.factor": "double",
     },
     _TOKENS: {
+        "sasl.oauthbearer.allow.unverified.audience": "boolean",
+        "sasl.oauthbearer.allow.unverified.issuer": "boolean",
         "sasl.oauthbearer.clock.skew.seconds": "int",
         "sasl.oauthbearer.expected.audience": "list",
         "sasl.oauthbearer.expected.issuer": "string",
@@ -108,20 +110,20 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "auto.commit.interval.ms": "int",
         "enable.auto.commit": "boolean",
         "exclude.internal.topics": "boolean",
-        "group.protocol": "string",
-        "group.remote.assignor": "string",
         "internal.throw.on.fetch.stable.offset.unsupported": "boolean",
-        "max.poll.records": "int",
     },
     _PARTITIONING: {
         "partitioner.adaptive.partitioning.enable": "boolean",
         "partitioner.availability.timeout.ms": "long",
+        "partitioner.rack.aware": "boolean",
+    },
+    "clients do not say which cluster and node they mean to reach": {
+        "metadata.cluster.check.enable": "boolean",
+    },
+    "room for batches is taken as records come": {
+        "buffer.memory.allocation.strategy": "string",
     },
     _LEADERS: {"client.rack": "string"},
-    _SHARE: {
-        "share.acknowledgement.mode": "string",
-        "share.acquire.mode": "string",
-    },
 }
 
 JAVA_ONLY: Final[dict[str, tuple[str, str]]] = {

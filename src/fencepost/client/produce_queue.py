@@ -1,7 +1,7 @@
 """What a producer may send next to one partition: order, sequences and retries, without I/O.
 
 A batch lives in one of three places of its `PartitionQueue`: `unsent` (no sequence yet),
-`in_flight` (sent, not answered) and `again` (refused or lost, to be sent anew). All three keep send
+`in_flight` (sent, not answered) and `again` (refused or lost, to be sent again). All keep send
 order, and every batch of `again` and `in_flight` was sent before any of `unsent`.
 
 Invariants: sequences are given at the first sending and never change; while `again` holds a batch

@@ -32,7 +32,7 @@ def has_aborted(disk: Disk, row: SegmentRow, from_offset: int) -> bool:
 
 
 def _indexes(disk: Disk, row: SegmentRow, from_offset: int) -> Iterator[TxnIndex]:
-    """From the segment in which `from_offset` may lie on; a damaged one is made anew."""
+    """From the segment in which `from_offset` may lie on; a damaged one is made again."""
     for segment in row.from_offset(from_offset):
         try:
             yield segment.txn_index

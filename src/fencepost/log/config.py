@@ -1,14 +1,16 @@
-"""The topic configs of Apache Kafka 4.3, and `LogConfig`, the typed view of one topic's.
+"""The topic configs of Apache Kafka 4.4, and `LogConfig`, the typed view of one topic's.
 
 `TOPIC_CONFIGS` is the table: name, type, default, valid values and the broker configs a topic
 without a value of its own falls back to. `LogConfig.from_props` resolves a topic's overrides over a
 broker's configs over the defaults, checks everything, and is immutable afterwards: logs of one
 topic share one.
 
-Two differences in substance from Kafka:
+Three differences in substance from Kafka:
 
 * `preallocate` reserves room without making the file longer, so nothing has to be cut off later.
 * tiered storage does not exist here, so `remote.storage.enable=true` is refused.
+* what a compressed batch may inflate to is bounded for all topics, and not record by record, so
+  `max.decompressed.message.bytes` is refused but for Kafka's default.
 
 `internal.segment.bytes` overrides `segment.bytes` without its lower bound; Kafka has it for tests,
 and so have we.
@@ -49,6 +51,8 @@ _LONG = ConfigType.LONG
 _STRING = ConfigType.STRING
 _LZ4_FAST_LEVEL: Final = 9
 _LZ4_LEVEL_MAX: Final = 16
+_ARRAY_BYTES_MAX: Final = INT_MAX - 8
+"""Of Java: the largest record that Kafka could make room for."""
 
 _PAIR = re.compile("(?:[0-9]+:[0-9]+)?")  # Kafka takes empty ones, and so do its tools
 _THROTTLED_REPLICAS = Validator(
@@ -65,6 +69,14 @@ _GZIP_LEVEL = Validator(
     lambda level: level == -1 or 1 <= level <= 9,
     names_most=True,
     answer=lambda _, level: (level, "Value must be between 1 and 9 or equal to -1"),
+)
+
+
+_ANY_SIZE = Validator(
+    f"{_ARRAY_BYTES_MAX}: the size of single records is not bounded here",
+    lambda value: value == _ARRAY_BYTES_MAX,
+    names_most=True,
+    names_type=True,
 )
 
 
@@ -247,6 +259,14 @@ _RECORDS = (
         "message.max.bytes",
     ),
     _define(
+        "max.decompressed.message.bytes",
+        _INT,
+        _ARRAY_BYTES_MAX,
+        _ANY_SIZE,
+        "Largest record, decompressed, that producers may send. Only the default is allowed.",
+        "max.decompressed.message.bytes",
+    ),
+    _define(
         "message.timestamp.type",
         _STRING,
         "CreateTime",
@@ -269,6 +289,13 @@ _RECORDS = (
         at_least(0),
         "How far a record's timestamp may lie in the future when it arrives.",
         "log.message.timestamp.after.max.ms",
+    ),
+    _define(
+        "errors.deadletterqueue.group.enable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether share groups may write their dead letters to the topic (KIP-1191).",
     ),
     _define(
         "compression.type",
@@ -372,13 +399,36 @@ _REPLICATION = (
         "With tiered storage: size kept locally. Without effect here.",
         "log.local.retention.bytes",
     ),
+    _define(
+        "remote.copy.lag.ms",
+        _LONG,
+        0,
+        at_least(-1),
+        "With tiered storage: age from which segments are copied. Without effect here.",
+        "log.remote.copy.lag.ms",
+    ),
+    _define(
+        "remote.copy.lag.bytes",
+        _LONG,
+        -1,
+        at_least(-1),
+        "With tiered storage: bytes behind a segment that is copied. Without effect here.",
+        "log.remote.copy.lag.bytes",
+    ),
+    _define(
+        "errors.deadletterqueue.group.enable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether share groups may write their dead letters into the topic (KIP-1191).",
+    ),
 )
 
 TOPIC_CONFIGS: Final[dict[str, ConfigDef]] = {
     definition.name: definition
     for definition in (*_SEGMENTS, *_RETENTION, *_RECORDS, *_REPLICATION)
 }
-"""Every topic config of Kafka 4.3 by name, `internal.segment.bytes` among them."""
+"""Every topic config of Kafka 4.4 by name, `internal.segment.bytes` among them."""
 
 
 class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
@@ -393,6 +443,7 @@ class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
     compression_type: str
     compression_zstd_level: int
     delete_retention_ms: int
+    errors_deadletterqueue_group_enable: bool
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
@@ -403,6 +454,7 @@ class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
     local_retention_bytes: int
     local_retention_ms: int
     max_compaction_lag_ms: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -411,6 +463,8 @@ class LogConfig(Struct, frozen=True, kw_only=True, dict=True):
     min_compaction_lag_ms: int
     min_insync_replicas: int
     preallocate: bool
+    remote_copy_lag_bytes: int
+    remote_copy_lag_ms: int
     remote_log_copy_disable: bool
     remote_log_delete_on_disable: bool
     remote_storage_enable: bool

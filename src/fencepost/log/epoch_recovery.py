@@ -4,7 +4,7 @@ The file is written with the flush that makes an epoch's records durable, so aft
 lack the newest epochs, or have some whose records did not survive. It has no checksum; but the
 batches carry their epochs, so what it says can be held against them: the batch in front of a
 boundary must be of an older epoch, the batch behind it of that epoch. A file that is missing,
-cannot be read or contradicts the log is made anew from all batches (KAFKA-16541 and kin).
+cannot be read or contradicts the log is made again from all batches (KAFKA-16541 and kin).
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class LogDirNotFormattedError(LogError):
 
 
 class LogFailedError(OSError):
-    """The disk has refused this log once; it stays offline until it is opened anew."""
+    """The disk has refused this log once; it stays offline until it is opened again."""
 
 
 class LogDirLockedError(OSError):

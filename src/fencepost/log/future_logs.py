@@ -73,7 +73,7 @@ def _reading_source() -> Iterator[None]:
 
 class Copying:
     """A log and its copy, which is made to be what the log is, whatever happens to that meanwhile:
-    it grows, is cut and filled anew by other leaders, and loses its beginning.
+    it grows, is cut and filled again by other leaders, and loses its beginning.
 
     What raises OSError means the copy; of the log itself there is SourceUnreadableError.
     """

@@ -301,7 +301,7 @@ class LogDir:
             job = job.begin_anew()
             job.run()
         opened = job.opened
-        assert opened is not None, "the log was made anew"
+        assert opened is not None, "the log was made again"
         self._take(opened)
         return opened
 

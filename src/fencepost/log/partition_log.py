@@ -15,7 +15,7 @@ only in `finish_flush`.
 
 The disk may refuse. After a failed sync or cut, and an append that failed and could not be undone,
 the log has failed for good: every further call raises LogFailedError, and the truth is found out by
-recovery when the log is opened anew. A sync is never repeated for a better answer.
+recovery when the log is opened again. A sync is never repeated for a better answer.
 
 Cutting the log below what is written down as durable, or as its start, must be written down, too,
 before it happens, or recovery would miss what was cut: `lower_checkpoints(recovery_point, start)`

@@ -3,7 +3,7 @@
 `recovery` settles which segments there are and where the last one ends. Afterwards the leader
 epochs are brought into agreement with the log (`epoch_recovery`), and producer state is that of the
 newest sound snapshot and the batches behind it (`replay`). The transaction indexes of all segments
-that were read are made anew on the way.
+that were read are made again on the way.
 
 The topic id in `partition.metadata` is checked first: a directory of another topic is left as it
 is.

@@ -76,7 +76,7 @@ def load_producers(
 
     Batches below the log's start count as long as they are there. Snapshots that are not sound are
     removed. With `index_from`, the transaction indexes of segments that begin there or behind are
-    made anew, in memory, from a snapshot in front of them. With `high_watermark`, which is of a log
+    made again, in memory, from a snapshot before them. With `high_watermark`, which is of a log
     that is opened, the transactions with markers from there on are known, too, whose ends may yet
     be cut off: if there are any, a snapshot behind them will not do, since it has only what is
     open. Of segments that were read just now `producers_from` says, by base offset, where the first
@@ -96,7 +96,7 @@ def load_producers(
 
 
 def rebuild_txn_index(disk: Disk, row: SegmentRow, segment: Segment) -> None:
-    """Make the transaction index of a closed segment anew. CorruptFileError (the log), OSError."""
+    """Make the transaction index of a closed segment again. CorruptFileError (the log), OSError."""
     producers = ProducerStates()
     begin = _load_snapshot(disk, row, producers, segment.base_offset)
     entries: list[AbortedTxn] = []
@@ -112,7 +112,7 @@ def rebuild_txn_index(disk: Disk, row: SegmentRow, segment: Segment) -> None:
 def settle_active(row: SegmentRow, end_offset: int) -> int | None:
     """Have the active segment's transaction index in memory, cut to the log's end. OSError.
 
-    If it is damaged: the offset from which `load_producers` is to make indexes anew.
+    If it is damaged: the offset from which `load_producers` is to make indexes again.
     """
     try:
         row.active.txn_index.truncate(end_offset)

@@ -9,8 +9,8 @@ most. Where the last reads ended is remembered (`_hints`), because that is where
 begin.
 
 An index may be corrupt, too, and point at something that is not a batch of its offset. When a walk
-finds damage the indexes are made anew and the search is repeated; only if that does not help is the
-log damaged.
+finds damage the indexes are made again and the search is repeated; only if that does not help
+the log is damaged.
 
 Batches that this process appended, or scanned during recovery, were sound then. The others (of a
 log that was closed cleanly) have their CRC checked the first time they are read: `_sound_from` and
@@ -240,7 +240,7 @@ class Segment:
 
     @property
     def index(self) -> OffsetIndex:
-        """The offset index, loaded or, if it is missing or damaged, made anew. OSError."""
+        """The offset index, loaded or, if it is missing or damaged, made again. OSError."""
         if self._index is None:
             self._load_indexes()
         assert self._index is not None
@@ -296,7 +296,7 @@ class Segment:
     def txn_index(self) -> TxnIndex:
         """The transaction index: loaded, or empty without a file. CorruptFileError, OSError.
 
-        It cannot be made anew from this segment alone; `fencepost.log.replay` does that.
+        It cannot be made again from this segment alone; `fencepost.log.replay` does that.
         """
         if self._txn_index is None:
             path = self.path(TXN_INDEX_SUFFIX)

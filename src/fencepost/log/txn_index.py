@@ -18,7 +18,7 @@ are about later records.
 
 Like the other indexes, that of the active segment lives in memory and is written when the segment
 is closed. There is a file only if there are entries; the log says what they must be, so recovery
-makes them anew (`replay`).
+makes them again (`replay`).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class WriteState(Struct, frozen=True):
 class StoreSnapshot(Struct, frozen=True):
     """Write `data` at `position_bytes` of the partial file of a snapshot that is being fetched.
 
-    Position 0 starts anew, throwing away what there was of this or another snapshot; any other is
+    Position 0 starts again, throwing away what there was of this or another snapshot; any other is
     the size that the partial file has. `size_bytes` is what the leader says it has in all. Where
     that cannot be, the machine is told with `SnapshotRefused`.
     """

@@ -19,7 +19,7 @@ again binds its ports first, and is not fenced by this either: its registration 
 a firewall that answers for a live broker, while the broker's own connection to the controller
 breaks, could mislead this rule. That costs an election and no record, as being fenced never does;
 and a broker that is heard of under the epoch in which it was fenced like this is not probed again
-until it registers anew.
+until it registers again.
 
 Probing ends after the session timeout at the latest. What asks the network is a port (`Probe`); no
 asyncio here.

@@ -12,7 +12,7 @@ the fetcher tells the partition's machine (`Fetched`, `Diverged`, `FetchedOutOfR
 what it has taken (`answers_taken`); `Progressed` names that number, so that a report which crossed
 a newer order is not taken for its fulfilment.
 
-A fetcher that breaks down, which is a mistake of ours, is made anew after a while: a broker that
+A fetcher that breaks down, which is a mistake of ours, is made again after a while: a broker that
 follows nobody any more, and says so nowhere, would be worse than one that tries again.
 
 A broker process runs this class, and so does the simulator: no asyncio here.

@@ -9,7 +9,7 @@ share a request while one is under way. What this node leads itself goes the sam
 function that handles the request here.
 
 What comes back is told to whoever coordinates (`on_written`), what has to be sent again rests a
-while and is looked up anew: the leader may be another one by then. As soon as the metadata name
+while and is looked up again: the leader may be another one by then. As soon as the metadata name
 another leader (`image_changed`), what rests or is queued for the old one goes to it, as with
 Kafka's TransactionMarkerChannelManager. A partition of a topic that is gone needs no marker. What
 is sent for a coordinator that is unloaded (`forget`) is dropped, and its answers with it: the next

@@ -5,8 +5,9 @@ other: the transaction's coordinator is asked first, or, from v5 on, adds the pa
 (`runtime.transactional_writes`). Then the group's coordinator decides (`machines.group.commits`),
 and the offsets count when the transaction's marker is written there.
 
-Errors are told per partition, in this order: topics that the client may not read; topics and
-partitions that do not exist; metadata that are not UTF-8, and could not be kept as they are
+Errors are told per partition, in this order: ids without a topic, which name topics from v6 on
+(KIP-1319); topics that the client may not read; names without a topic, and partitions that do not
+exist; metadata that are not UTF-8, and could not be kept as they are
 (INVALID_REQUEST); no group id, or one that is not UTF-8; the group's coordinator is elsewhere, or
 loads; what the transaction's coordinator says; what the group's says. What goes wrong on the way to
 the transaction's coordinator is COORDINATOR_LOAD_IN_PROGRESS, which every client answers by asking
@@ -40,6 +41,7 @@ from fencepost.wire.types import ReplacedText
 
 ABORTABLE_FROM: Final = 4
 ADDS_FROM: Final = 5
+TOPIC_IDS_FROM: Final = 6
 LOADING_FROM: Final = 2
 """Before, clients do not know COORDINATOR_LOAD_IN_PROGRESS here."""
 
@@ -79,8 +81,8 @@ class TransactionalCommits:
         topic_refusal: TopicRefusal,
         on_response: OnResponse,
     ) -> None:
-        """TxnOffsetCommit v0-5; answered once, perhaps before this returns."""
-        response, left = _resolve(self._image(), request, topic_refusal)
+        """TxnOffsetCommit v0-6; answered once, perhaps before this returns."""
+        response, left = _resolve(self._image(), request, api_version, topic_refusal)
 
         def finish(errors: ErrorCode | Sequence[ErrorCode]) -> None:
             if isinstance(errors, ErrorCode):
@@ -121,7 +123,9 @@ class TransactionalCommits:
 
         def _decide(machine: GroupCoordinator, token: Any, producer: Producer) -> Decision:
             wall_ms = self._ports.wall_ms()
-            return machine.decide_txn_offset_commit(request, offsets, producer, token, wall_ms)
+            return machine.decide_txn_offset_commit(
+                request, api_version, offsets, producer, token, wall_ms
+            )
 
         def on_reply(error: ErrorCode, errors: Sequence[ErrorCode] | None) -> None:
             finish(error if errors is None else errors)
@@ -159,6 +163,7 @@ def refused_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffs
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=one.partition_index, error_code=int(error)
@@ -172,14 +177,21 @@ def refused_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffs
 
 
 def _resolve(
-    image: ClusterImage, request: TxnOffsetCommitRequest, topic_refusal: TopicRefusal
+    image: ClusterImage,
+    request: TxnOffsetCommitRequest,
+    api_version: int,
+    topic_refusal: TopicRefusal,
 ) -> tuple[TxnOffsetCommitResponse, list[_Open]]:
     """The answer in the order of the request, and what of it is still open."""
     response, left = TxnOffsetCommitResponse(), []
     for topic in request.topics:
-        refusal = topic_refusal(topic.name)
-        known = image.topics_by_name.get(topic.name)
-        answers = TxnOffsetCommitResponseTopic(name=topic.name)
+        if api_version < TOPIC_IDS_FROM:
+            known = image.topics_by_name.get(topic.name)
+            refusal = topic_refusal(topic.name)
+        else:
+            known = image.topics_by_id.get(topic.topic_id)
+            refusal = ErrorCode.UNKNOWN_TOPIC_ID if known is None else topic_refusal(known.name)
+        answers = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answers)
         for partition in topic.partitions:
             answer = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)

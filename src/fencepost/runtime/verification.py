@@ -24,7 +24,7 @@ that adds implicitly, so the claim is made again here for a while
 (`add.partitions.to.txn.retry.backoff.*`), before the producer hears of it (KAFKA-18654). It is over
 when its markers and its last record are committed, for which they are fsynced by their leaders and
 then by followers: on slow disks, or busy ones, beyond the 100 ms that Kafka waits. franz-go, once
-refused, sends nothing before it has metadata anew, seconds later.
+refused, sends nothing before it has metadata again, seconds later.
 
 What goes wrong on the way is NETWORK_EXCEPTION; `runtime.transactional_writes` says what clients
 hear of it. Nothing but what the answer says of a partition counts as its agreement.

@@ -9,6 +9,7 @@ from fencepost.log.errors import CorruptFileError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotStore
+from fencepost.machines.controller.config import SUPPORTED_FEATURES
 from fencepost.machines.quorum import QuorumConfig
 from fencepost.machines.quorum.draft import NOT_SPOKEN
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -22,7 +23,8 @@ from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.types import Uuid
 
 CLUSTER_ID = "simulated"
-NEWEST_METADATA = 30
+NEWEST_METADATA = SUPPORTED_FEATURES["metadata.version"][1]
+GROUP_FEATURES = ("group.version", "share.version", "streams.version")
 DATA = "/data"
 LISTENER = "CONTROLLER"
 
@@ -62,6 +64,8 @@ def bootstrap_of(options: Options) -> tuple[FeatureLevelRecord, ...]:
         "eligible.leader.replicas.version": int(options.has_elr),
         "transaction.version": options.transaction_version if options.transactors else 0,
     }
+    if options.members:
+        levels |= {name: SUPPORTED_FEATURES[name][1] for name in GROUP_FEATURES}
     if any(levels.values()) and not levels["metadata.version"]:
         levels["metadata.version"] = NEWEST_METADATA
     return tuple(

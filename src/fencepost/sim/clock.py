@@ -81,7 +81,7 @@ class NodeClocks:
         return self.wall.now_ms(self._world_us())
 
     def reboot(self, incarnation: int) -> None:
-        """The node starts: its monotonic clock begins anew, somewhere."""
+        """The node starts: its monotonic clock begins again, somewhere."""
         origin_ms = (self._node_id * _SPREAD_MS + incarnation * _SPREAD_MS) % _ORIGINS_MS
         rate = self.monotonic.rate
         self.monotonic = SimClock(origin_ms - _ORIGINS_MS // 2, self._world_us(), rate)

@@ -45,7 +45,7 @@ class NodeTimer:
         self.event = node.world.schedule(at_us, "timer", self._fire, node, about=self)
 
     def rearm(self) -> None:
-        """The clock was changed: wait anew."""
+        """The clock was changed: wait again."""
         self.event.cancel()
         self.arm()
 

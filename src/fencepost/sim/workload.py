@@ -397,7 +397,7 @@ class Workload:
                 Listener(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)
             ],
             features=[
-                Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                Feature(name="metadata.version", min_supported_version=7, max_supported_version=33)
             ],
             log_dirs=[Uuid(b"dir" + bytes(9) + broker_id.to_bytes(4, "big"))],
         )

@@ -8,7 +8,7 @@ As JSON, one object, keys sorted so that equal offsets are equal texts (Spark co
 Everything but "#fencepost" is the format of Spark's own connector, which is read as well: topic to
 partition to the next offset to read. "#" cannot begin a topic's name. Per topic there are
 
-* `id`: the topic id, so that a topic deleted and made anew under its name is noticed;
+* `id`: the topic id, so that a topic deleted and made again under its name is noticed;
 * `epochs`: the leader epoch in which the partition was seen to reach that offset. Whatever leader
   comes later and lacks some of those records has a higher epoch that starts below the offset, and
   OffsetForLeaderEpoch shows it. Absent where brokers do not tell.

@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.client.cluster import Cluster as Client
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.log.errors import LogError
 from fencepost.log.properties import decode_properties, encode_properties
+from fencepost.testing import groups
 from fencepost.testing.faults.gate import Gate
 from fencepost.testing.faults.injector import FaultInjector
 from fencepost.testing.node_process import ClusterError, NodeProcess
@@ -300,6 +302,24 @@ class Cluster(FaultInjector, QuorumCluster):
             if one.partition_index == partition:
                 return one
         return None
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def expire_member(self, group: str, member_id: str) -> None:
+        """Have a member removed from its group, of any type, as when its session ends: others get
+        its partitions, and its next heartbeat is refused. ClusterError if there is no such one."""
+        with self._client() as client:
+            groups.expire_member(client, group, member_id)
+
+    def move_group(self, group: str, to: int | None = None) -> int:
+        """Have broker `to`, or another one than now, coordinate a group; its id. Clients find it by
+        NOT_COORDINATOR. ClusterError if no other broker runs, or it does not come about."""
+        running = [id_ for id_, node in self.brokers.items() if node.running]
+        with self._client() as client:
+            return groups.move_group(client, group, running, to, self.wait_until)
+
+    def _client(self) -> Client:
+        return Client(self.bootstrap_servers, api_timeout_ms=ASK_TIMEOUT_MS)
 
     # -- looking inside --------------------------------------------------------------------
 

@@ -81,6 +81,8 @@ class QuorumCluster:
         replicas = max(1, min(3, holders))
         self._config: dict[str, Any] = {
             "offsets.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": min(2, replicas),
+            "share.coordinator.state.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": min(2, replicas),
             **({"group.initial.rebalance.delay.ms": 0} if config is None else config),
@@ -288,7 +290,7 @@ class QuorumCluster:
         name = f"controller-{id_}"
         self.controllers[id_] = NodeProcess(name, self.directory / name, self._launcher)
         self._ports[id_] = free_ports(1)[0]
-        plan = FormatPlan(self.cluster_id, random_id(), self._features(), None, is_first=False)
+        plan = FormatPlan(self.cluster_id, random_id(), self._features())
         self._make({id_: plan})
         return id_
 
@@ -347,7 +349,7 @@ class QuorumCluster:
         self.cluster_id = meta.cluster_id or ""
 
     def _features(self) -> dict[str, int]:
-        return choose_features({}, has_voters=not self._static_voters)
+        return choose_features({}, has_dynamic_voters=not self._static_voters)
 
     def _make(self, plans: Mapping[int, FormatPlan]) -> None:
         """Format nodes and write their configurations. ConfigError before anything is written.
@@ -413,5 +415,5 @@ def config_text(value: object) -> str:
 def _unfinished(directory: Path, name: str) -> str:
     return (
         f"{name} in {directory} has no server.properties: making the cluster was cut short, or"
-        " somebody took the file away; put it back, or remove the directory and make it anew"
+        " somebody took the file away; put it back, or remove the directory and make it again"
     )

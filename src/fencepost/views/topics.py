@@ -16,7 +16,8 @@ from fencepost.client.conversation import Conversation
 from fencepost.client.errors import ClientError, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
 from fencepost.client.replicas import LogDirState, describing_log_dirs, describing_partitions
-from fencepost.views.view import View
+from fencepost.client.topic_patterns import PatternMatches
+from fencepost.views.view import View, count
 from fencepost.wire.errors import ErrorCode
 
 NOT_THERE: Final = "the broker is stopped or fenced"
@@ -57,6 +58,30 @@ class GrownTopic(View, frozen=True):
 
     name: str
     partitions: int
+
+
+class TopicsMatched(View, frozen=True):
+    """The topics that a pattern of a subscription matches, and (`in_part`) those of which it only
+    matches a part; `advice` is a pattern that matches these as well."""
+
+    pattern: str
+    matched: list[str]
+    in_part: list[str]
+    advice: str | None
+
+    @classmethod
+    def of(cls, pattern: str, found: PatternMatches) -> TopicsMatched:
+        return cls(pattern, list(found.matched), list(found.in_part), found.advice)
+
+    @property
+    def warning(self) -> list[str]:
+        """Lines about what is matched in part."""
+        if not self.in_part:
+            return []
+        hint = "" if self.advice is None else f"; '{self.advice}' would match all of these"
+        topics = count(len(self.in_part), "more topic")
+        first = f"of {topics} only a part of the name matches, and the whole name has to{hint}:"
+        return [first, *(f"  {name}" for name in self.in_part)]
 
 
 class DeletedTopics(View, frozen=True):

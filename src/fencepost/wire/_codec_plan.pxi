@@ -11,7 +11,7 @@ cdef struct PlanC:
     int absent_end
     Op *ops
     PyObject *declared
-    PyObject **blank  # what a default object has in its slots; NULL where some of it is made anew
+    PyObject **blank  # what a default object has in its slots; NULL where some of it is made again
 
 cdef struct Op:
     int kind

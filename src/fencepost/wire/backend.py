@@ -51,10 +51,21 @@ fetch_kernel, why_no_fetch_kernel = load("fencepost.wire._fetch", FETCH_INTERFAC
 
 def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec]]:
     if _compiled is not None:
-        return "c", _compiled.CompiledCodec
+        return "c", _compiled_codec
     from fencepost.wire.generated import GeneratedCodec
 
     return "python", GeneratedCodec
+
+
+def _compiled_codec(layout: Layout) -> Codec:
+    """The compiled interpreter has no instruction for a null struct in a tagged field, which one
+    record of `__consumer_offsets` has."""
+    if layout.has_nullable_struct_in_tag:
+        from fencepost.wire.generated import GeneratedCodec
+
+        return GeneratedCodec(layout)
+    codec: Codec = _compiled.CompiledCodec(layout)
+    return codec
 
 
 _NAME, make_codec = _choose()

@@ -221,7 +221,8 @@ class _DecodeWriter(Emitter):
         present = self.new_name("k")
         self._add("b", 1, present)
         self.flush()
-        with self.block(f"if {present} < 0:"):
+        # The mark is an int8, -1 for null; in a tagged field a varint, 0 for null.
+        with self.block(f"if {present} <= 0:" if slot.is_tagged else f"if {present} < 0:"):
             self.emit(f"{target} = None")
         with self.block("else:"):
             self._write_present(layout, target)

@@ -193,8 +193,10 @@ class _Reader:
 
     def _read_one(self, slot: Slot, *, is_nullable: bool) -> None:
         if slot.layout is not None:
-            if is_nullable and self._take(1, "the mark of a struct")[0] > 0x7F:
-                return
+            if is_nullable:
+                (mark,) = self._take(1, "the mark of a struct")
+                if mark > 0x7F or (mark == 0 and slot.is_tagged):
+                    return
             self.read_struct(slot.layout)
             return
         primitive = slot.field.primitive

@@ -142,7 +142,8 @@ class _EncodeWriter(Emitter):
         if field.struct is not None:
             name = self.new_name("y")
             inner = [self._differs(part, f"{name}.{part.name}") for part in field.struct.fields]
-            return f"(({name} := {value}).unknown_tags or {' or '.join(inner)})"
+            differs = f"{name}.unknown_tags or {' or '.join(inner)}"
+            return f"(({name} := {value}) is None or {differs})"
         if field.primitive is Primitive.FLOAT64:
             default = self.constant(f"default_{field.name}", field.default)
             return f"not same_float({value}, {default})"
@@ -199,7 +200,8 @@ class _EncodeWriter(Emitter):
             return
         self.flush()
         with self.block(f"if {name} is None:"):
-            self.emit(f"{self._append}({self.constant('NULL_BYTE', NULL_BYTE)})")
+            null = self.constant("NULL_IN_TAG", NULL_IN_TAG) if slot.is_tagged else None
+            self.emit(f"{self._append}({null or self.constant('NULL_BYTE', NULL_BYTE)})")
         with self.block("else:"):
             self._add("b", "1")
             self._write_present(layout, name)
@@ -382,4 +384,5 @@ class _EncodeWriter(Emitter):
 ZERO_BYTE = b"\x00"
 NO_ELEMENTS = b"\x01"
 NULL_BYTE = b"\xff"
+NULL_IN_TAG = b"\0"
 NULL_COUNT = b"\xff\xff\xff\xff"

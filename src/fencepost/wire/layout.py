@@ -38,6 +38,8 @@ class Slot(NamedTuple):
     element_min_size: int
     """Fewest bytes of one element (arrays only)."""
 
+    is_tagged: bool = False
+
 
 class Layout(NamedTuple):
     """A struct at one version."""
@@ -56,6 +58,18 @@ class Layout(NamedTuple):
         return any(
             slot.field.primitive is Primitive.RECORDS
             or (slot.layout is not None and slot.layout.has_records)
+            for slot in self.plain + self.tagged
+        )
+
+    @property
+    def has_nullable_struct_in_tag(self) -> bool:
+        """Whether a tagged field, here or further down, is a struct or null."""
+        return any(
+            slot.layout is not None
+            and (
+                (slot.is_tagged and slot.is_nullable and not slot.field.is_array)
+                or slot.layout.has_nullable_struct_in_tag
+            )
             for slot in self.plain + self.tagged
         )
 
@@ -105,7 +119,7 @@ def layout_of(struct: type[Struct], version: int, is_flexible: bool) -> Layout:
                 raise TypeError(f"{struct.__name__}.{field.name} is tagged in a plain version")
             if field.primitive is Primitive.RECORDS:
                 raise TypeError(f"{struct.__name__}.{field.name}: records cannot be tagged")
-            tagged.append(_slot(field, version, is_flexible))
+            tagged.append(_slot(field, version, is_flexible)._replace(is_tagged=True))
         else:
             plain.append(_slot(field, version, is_flexible))
     tagged.sort(key=_tag)

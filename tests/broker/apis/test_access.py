@@ -13,8 +13,9 @@ from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
 from fencepost.runtime.combined_appends import CombinedAppends
+from fencepost.runtime.end_offsets import EndOffsets
 from fencepost.runtime.groups import REBALANCE_PROTOCOLS, GroupCoordinators
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds
@@ -37,6 +38,9 @@ from fencepost.runtime.requests.permissions import (
     Permission,
     ResourceType,
 )
+from fencepost.runtime.share_persister import SharePersister
+from fencepost.runtime.share_sessions import ShareSessionHost
+from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
@@ -97,7 +101,7 @@ class Listed:
 def node(tmp_path: Path) -> PartitionNode:
     offered = [
         FeatureLevelRecord(name=name, feature_level=1)
-        for name in ("group.version", "streams.version")
+        for name in ("group.version", "share.version", "streams.version")
     ]
     made = PartitionNode(directory=tmp_path).learn(broker(1), *offered)
     assert isinstance(made, PartitionNode)
@@ -110,11 +114,15 @@ def node(tmp_path: Path) -> PartitionNode:
         TransactionCoordinators: Listed(
             TRANSACTIONS_TOPIC, TransactionState(transactional_id="sample")
         ),
+        ShareStateCoordinators: Listed(SHARE_STATE_TOPIC, None),
+        EndOffsets: None,
         FaultHandler: None,
         InternalTopicCreation: None,
         MarkerWriter: None,
         MetadataHost: None,
         ProducerIds: None,
+        SharePersister: None,
+        ShareSessionHost: None,
         StreamsTopicCreation: None,
         TransactionalCommits: None,
         TransactionalWrites: None,
@@ -148,6 +156,7 @@ def test_every_api_says_what_it_asks_for():
 DENIED: dict[tuple[str, int], set[int]] = {
     **{(BROKER, key): {31} for key in (29, 30, 31, 34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64)},
     **{(BROKER, key): {31} for key in (22, 27, 74, 80, 81, 94)},
+    **{(BROKER, key): {31} for key in (83, 84, 85, 86, 87)},
     **{(BROKER, key): {29} for key in (0, 1, 2, 3, 19, 20, 21, 23, 32, 33, 37, 44, 61)},
     **{(CONTROLLER, key): {31} for key in (1, 29, 30, 31, 43, 45, 46, 49, 50, 51, 52, 53, 54, 55)},
     **{
@@ -157,6 +166,7 @@ DENIED: dict[tuple[str, int], set[int]] = {
     **{(CONTROLLER, key): {29} for key in (19, 20, 32, 33, 37, 44)},
     (BROKER, 75): {29},
     **{(BROKER, key): {30} for key in (8, 9, 10, 11, 12, 13, 14, 15, 42, 47, 68, 69)},
+    **{(BROKER, key): {30} for key in (76, 77, 78, 79, 90, 91, 92)},
     **{(BROKER, key): {30} for key in (88, 89, 93)},
     **{(BROKER, key): {53} for key in (25, 26, 28, 65)},
     (BROKER, 24): {53},

@@ -315,14 +315,16 @@ def test_offsets_in_a_transaction_are_refused_by_topic(client: Any, refuse: Refu
         producer_epoch=producer[1],
         topics=[
             TxnOffsetCommitRequestTopic(
-                name=topic.name, partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)]
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)],
             )
             for topic in (seen, hidden, NOWHERE)
         ],
     )
 
-    def told() -> list[int]:
-        return [one.partitions[0].error_code for one in client.ask(request, 5).topics]
+    def told(version: int = 5) -> list[int]:
+        return [one.partitions[0].error_code for one in client.ask(request, version).topics]
 
     refuse((WRITE_TRANSACTIONAL_ID, mine), READ_GROUP)
     assert told() == [53] * 3
@@ -330,8 +332,10 @@ def test_offsets_in_a_transaction_are_refused_by_topic(client: Any, refuse: Refu
     assert told() == [30] * 3
     refuse(READ_TOPIC)
     assert told() == [29] * 3
+    assert told(6) == [29, 29, 100]
     refuse((READ_TOPIC, hidden.name))
     assert told() == [0, 29, 3]
+    assert told(6) == [0, 29, 100]
 
 
 def test_markers_are_written_for_either_permission(client: Any, refuse: Refuse) -> None:

@@ -14,6 +14,7 @@ from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.metrics.verifications import Verifications
 from fencepost.machines.group.classic.member import GroupState
+from fencepost.machines.group.consumer.group import ConsumerGroupState
 from fencepost.machines.image import NO_LEADER
 from fencepost.machines.quorum import Role
 from fencepost.runtime.coordinator.coordinator import CoordinatorState
@@ -22,6 +23,7 @@ from .test_sheet import rendered
 
 PARTITION = "kafka_cluster_partition_"
 CONTROLLER = "kafka_controller_kafkacontroller_"
+GROUP_TYPES_OF = {GroupState: "classic", ConsumerGroupState: "consumer"}
 LOADED = Made(load_times=Made(recent=lambda: (30.0, 20.0)))
 
 
@@ -158,14 +160,18 @@ def test_connections_are_told_by_what_became_of_them():
 def test_groups_are_counted_by_state_with_their_members_and_offsets():
     def coordinator(state, groups, offsets):
         found = {
-            str(i): Made(state=s, member_count=n, group_type="classic")
+            str(i): Made(state=s, member_count=n, group_type=GROUP_TYPES_OF[type(s)])
             for i, (s, n) in enumerate(groups)
         }
         return Made(state=state, machine=Made(groups=found, offset_count=offsets))
 
     coordinators = [
         coordinator(CoordinatorState.ACTIVE, [(GroupState.STABLE, 3), (GroupState.EMPTY, 0)], 5),
-        coordinator(CoordinatorState.ACTIVE, [(GroupState.STABLE, 2)], 6),
+        coordinator(
+            CoordinatorState.ACTIVE,
+            [(GroupState.STABLE, 2), (ConsumerGroupState.STABLE, 4), (ConsumerGroupState.EMPTY, 0)],
+            6,
+        ),
         coordinator(CoordinatorState.LOADING, [(GroupState.STABLE, 100)], 100),
     ]
     host = Made(coordinators=lambda: coordinators, runtime=LOADED, memory=Made(used_bytes=77))
@@ -178,10 +184,22 @@ def test_groups_are_counted_by_state_with_their_members_and_offsets():
         f"{groups}numgroupsstable": 2,
         f"{groups}numgroupsempty": 1,
         f"{groups}numoffsets": 11,
-        "fencepost_group_members": 5,
+        "fencepost_group_members": 9,
         "fencepost_group_memory_bytes": 77,
     }.items():
         assert found.value(name) == value, name
+    metrics = "kafka_server_group_coordinator_metrics_"
+    for protocol, count in {"classic": 3, "consumer": 2, "share": 0, "streams": 0}.items():
+        assert found.value(f"{metrics}group_count", protocol=protocol) == count
+    for name, state, count in (
+        ("classic", "Stable", 2),
+        ("classic", "PreparingRebalance", 0),
+        ("consumer", "Stable", 1),
+        ("consumer", "Empty", 1),
+        ("consumer", "Reconciling", 0),
+        ("streams", "NotReady", 0),
+    ):
+        assert found.value(f"{metrics}{name}_group_count", state=state) == count
 
 
 def test_transactions_are_counted_over_all_partitions():

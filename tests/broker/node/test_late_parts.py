@@ -108,7 +108,7 @@ def test_every_maker_says_what_it_makes():
             FetchRequest,
             {*FETCHES, "cached_reads", "cold_reads"},
         ),
-        (FindCoordinatorRequest, {*COORDINATORS, "cold_reads", "channel"}),
+        (FindCoordinatorRequest, {*COORDINATORS, "share_states", "cold_reads", "channel"}),
         (ListOffsetsRequest, {"cold_reads", "log_reads"}),
         (MetadataRequest, {"encoded_topics"}),
     ],

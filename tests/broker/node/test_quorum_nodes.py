@@ -152,7 +152,7 @@ def test_all_controllers_register(cluster: Nodes) -> None:
 
 def test_features_are_checked_against_all_nodes(cluster: Nodes) -> None:
     with cluster.client(4) as client:
-        for level, code in ((30, 0), (34, 95), (29, 95)):
+        for level, code in ((33, 0), (34, 95), (32, 95)):
             key = FeatureUpdateKey(feature="metadata.version", max_version_level=level)
             answer = client.request(UpdateFeaturesRequest(feature_updates=[key]))
             assert answer.error_code == code, answer.error_message

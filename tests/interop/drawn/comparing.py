@@ -133,7 +133,7 @@ class Side:
             }
         if name == "records":
             return self._batches(value)
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and _is_a_set(name, value):
             return sorted(value)
         if isinstance(value, list):
             return sorted((self.observe(one, name) for one in value), key=_order)
@@ -164,6 +164,12 @@ class Side:
             rows = _rows(view, at, header)
             seen.append((*plain._replace(producer_id=0), producer, rows))
         return seen
+
+
+def _is_a_set(name: str, value: list[Any]) -> bool:
+    """Whether it is names, or numbers of partitions, whose order says nothing."""
+    kind = int if name == "partitions" else str
+    return all(isinstance(one, kind) for one in value)
 
 
 def _order(seen: Any) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.batch.records import Record, build_batch
+from fencepost.batch.records import build_batch
 from fencepost.wire.api import share_acknowledge, share_fetch
 from fencepost.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -97,13 +97,13 @@ def describe(stage: Stage, group: str, *, error: int | None = 0) -> Any:
     return stage.ask(request, VERSION, error=error).groups[0]
 
 
-def produce(stage: Stage, topic: str, *values: bytes, partition: int = 0) -> int:
+def produce(stage: Stage, topic: str, *values: bytes, partition: int = 0, by: str = MAIN) -> int:
     """Append these values as one batch; their first offset."""
-    batch = build_batch([Record(value=value, timestamp=1_000) for value in values])
+    batch = build_batch([(None, value) for value in values], timestamp_ms=1_000)
     row = PartitionProduceData(index=partition, records=batch)
     data = TopicProduceData(name=topic, partition_data=[row])
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
-    answer = stage.connection().request(request, 9)
+    answer = stage.connection(by).request(request, 9)
     (made,) = answer.responses[0].partition_responses
     assert made.error_code == 0, made
     return int(made.base_offset)

@@ -112,7 +112,6 @@ def fetches_by_epoch(stage: Stage) -> None:
     fetch_offsets(stage, group, topic, member="a", epoch=-1, error=E.STALE_MEMBER_EPOCH)
     fetch_offsets(stage, group, topic, member="b", epoch=2, error=E.UNKNOWN_MEMBER_ID)
     fetch_offsets(stage, group, topic, member="", epoch=2, error=E.UNKNOWN_MEMBER_ID)
-    fetch_offsets(stage, group, topic, member=None, epoch=2, error=None)
     fetch_offsets(stage, group, topic)
     fetch_offsets(stage, group)
     fetch_offsets(stage, group, member="a", epoch=2)

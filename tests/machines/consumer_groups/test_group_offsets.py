@@ -149,7 +149,7 @@ def test_commits_in_transactions(
     )
     token = world.ask(
         lambda token: world.coordinator.decide_txn_offset_commit(
-            request, [offset], Producer(1, 0), token, world.wall
+            request, 6, [offset], Producer(1, 0), token, world.wall
         )
     )
     assert world.replies[token] == [error]

@@ -143,7 +143,7 @@ def test_who_accepts_the_loss_promises_nothing_any_more():
     world.voters = VoterSet.of_ids((1,))
     world.start()
     assert world.host.machine.role is Role.FAILED, "the only one now, and it lacks what it promised"
-    assert "nobody else has them" in world.ports.failures[0]
+    assert "no other node has them" in world.ports.failures[0]
     world.crash()
     world.start(accept_loss=True)
     assert world.host.machine.is_active_leader

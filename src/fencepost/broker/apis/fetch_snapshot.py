@@ -2,7 +2,7 @@
 
 Which snapshot may be read, and from where, is the quorum machine's to say; here are the bytes. They
 need not end where a batch does. A snapshot that has gone meanwhile is error 98, after which the
-reader begins anew with a fetch.
+reader begins again with a fetch.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """FindCoordinator (key 10) v0-6: which broker coordinates a group, or a transactional id.
 
-The first request has the topic created that groups (`__consumer_offsets`) or transactional ids
-(`__transaction_state`) live in, and is not answered later for that. COORDINATOR_NOT_AVAILABLE
-means: ask again, there is no such topic yet, or the partition has no leader that this client can
-reach. v4 and later ask for several keys at once. A client is told of groups and transactional ids
-that it may describe. Share groups are not offered: INVALID_REQUEST, from v6 on to brokers alone.
+The first request has the topic created that groups (`__consumer_offsets`), transactional ids
+(`__transaction_state`) or share partitions (`__share_group_state`) live in, and is not answered
+later for that. COORDINATOR_NOT_AVAILABLE means: ask again, there is no such topic yet, or the
+partition has no leader that this client can reach. v4 and later ask for several keys at once. A
+client is told of groups and transactional ids that it may describe.
+
+From v6 on brokers (CLUSTER_ACTION) ask for share partitions, as `group:topic id:partition`, where
+the group's id may have colons of its own (KIP-932). Of another form, or before v6, a key is
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.net.registry import handles
 from fencepost.machines.image import ClusterImage
+from fencepost.machines.share.state_batch import parse_share_partition_key
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
@@ -24,7 +29,9 @@ from fencepost.runtime.requests.permissions import (
     CLUSTER_ACTION,
     DESCRIBE_GROUP,
     DESCRIBE_TRANSACTIONAL_ID,
+    Permission,
 )
+from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
@@ -37,7 +44,9 @@ BATCHED_FROM: Final = 4
 SHARE_GROUPS_FROM: Final = 6
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
-NOT_OFFERED: Final = "coordinators of groups and transactions are offered, not of share groups"
+SHARE_KEY_TYPE: Final = 2
+NO_SHARE_KEY: Final = "a share partition's key is groupId:topicId:partition, asked for from v6 on"
+NO_KEY_TYPE: Final = "coordinators are of groups, transactional ids and share partitions"
 
 
 class _Found(NamedTuple):
@@ -59,23 +68,28 @@ def handle(
     metadata: MetadataCache,
     groups: GroupCoordinators,
     transactions: TransactionCoordinators,
+    states: ShareStateCoordinators,
     topic_creation: AutoTopicCreation,
 ) -> Pieces:
     """Say who coordinates; have the topic that it takes created if there is none."""
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
-    host: GroupCoordinators | TransactionCoordinators
+    host: GroupCoordinators | TransactionCoordinators | ShareStateCoordinators
     if request.key_type == GROUP_KEY_TYPE:
         host, permission = groups, DESCRIBE_GROUP
     elif request.key_type == TRANSACTION_KEY_TYPE:
         host, permission = transactions, DESCRIBE_TRANSACTIONAL_ID
+    elif request.key_type == SHARE_KEY_TYPE:
+        host, permission = states, CLUSTER_ACTION
     else:
-        return _response(context, keys, [_share_group_refused(access, context)] * len(keys))
+        return _response(
+            context, keys, [_Found(ErrorCode.INVALID_REQUEST, NO_KEY_TYPE)] * len(keys)
+        )
     is_missing = host.topic not in metadata.image.topics_by_name
     found = []
     for key in keys:
-        if refusal := access.refusal(context, permission, key):
-            found.append(_Found(refusal))
+        if refusal := _refusal(access, context, permission, key):
+            found.append(refusal)
         elif is_missing:
             found.append(_no_topic(host.topic))
         else:
@@ -87,12 +101,20 @@ def handle(
     return _response(context, keys, found)
 
 
-def _share_group_refused(access: Access, context: RequestContext) -> _Found:
-    if context.api_version >= SHARE_GROUPS_FROM and (
-        refusal := access.refusal(context, CLUSTER_ACTION)
-    ):
+def _refusal(
+    access: Access, context: RequestContext, permission: Permission, key: str
+) -> _Found | None:
+    """Why the client is not told who coordinates the key; None if it is."""
+    if permission is not CLUSTER_ACTION:
+        refusal = access.refusal(context, permission, key)
+        return _Found(refusal) if refusal else None
+    if context.api_version < SHARE_GROUPS_FROM:
+        return _Found(ErrorCode.INVALID_REQUEST, NO_SHARE_KEY)
+    if refusal := access.refusal(context, permission):
         return _Found(refusal)
-    return _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
+    if parse_share_partition_key(key) is None:
+        return _Found(ErrorCode.INVALID_REQUEST, NO_SHARE_KEY)
+    return None
 
 
 def _find(

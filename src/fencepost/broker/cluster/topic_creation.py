@@ -21,7 +21,7 @@ from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import topic_entries
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from fencepost.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -69,6 +69,19 @@ def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
                 "min.insync.replicas": str(get("transaction.state.log.min.isr")),
                 "segment.bytes": str(get("transaction.state.log.segment.bytes")),
                 "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_STATE_TOPIC:
+        return _internal(
+            name,
+            get("share.coordinator.state.topic.num.partitions"),
+            get("share.coordinator.state.topic.replication.factor"),
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(get("share.coordinator.state.topic.min.isr")),
+                "retention.ms": "-1",
+                "segment.bytes": str(get("share.coordinator.state.topic.segment.bytes")),
             },
         )
     # What this broker's file does not say, the controller's may.

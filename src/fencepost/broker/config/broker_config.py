@@ -58,6 +58,8 @@ KEY_PATTERN: Final = r"[A-Za-z0-9._-]{1,255}"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 SINGLE_NODE_DEFAULTS: Final = {
     "offsets.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }

@@ -34,7 +34,7 @@ TRANSACTION_VERSION = Feature("transaction.version", 0, 2)
 own, and leaders add partitions to it (KIP-890)."""
 
 GROUP_VERSION = Feature("group.version", 0, 1)
-"""1: consumer groups (KIP-848)."""
+"""1: groups of the consumer protocol (KIP-848)."""
 
 SHARE_VERSION = Feature("share.version", 0, 2)
 """1: share groups (KIP-932); 2: their dead letters (KIP-1191)."""
@@ -52,7 +52,33 @@ SUPPORTED_FEATURES: tuple[Feature, ...] = (
     TRANSACTION_VERSION,
 )
 
-NEW_CLUSTER_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
-    {feature.name: feature.max_level for feature in SUPPORTED_FEATURES}
+_DEFAULTS: Final = (
+    (KRAFT_VERSION, 1, 21),
+    (GROUP_VERSION, 1, 22),
+    (TRANSACTION_VERSION, 2, 24),
+    (ELIGIBLE_LEADER_REPLICAS, 1, 26),
+    (SHARE_VERSION, 1, 28),
+    (STREAMS_VERSION, 1, 29),
+    (SHARE_VERSION, 2, 31),
 )
-"""The levels of a new cluster if nothing else is said: those that Apache Kafka 4.4.0 formats."""
+"""A feature, a level, and the `metadata.version` from which on new clusters have it."""
+
+
+def default_levels(metadata_version: int) -> dict[str, int]:
+    """The levels of a new cluster of this `metadata.version` if nothing else is said.
+
+    They are those of Apache Kafka 4.4.0. That a feature is off by default below some level does not
+    keep it from being finalized there.
+    """
+    levels = {feature.name: 0 for feature in SUPPORTED_FEATURES}
+    levels[METADATA_VERSION.name] = metadata_version
+    for feature, level, since in _DEFAULTS:
+        if metadata_version >= since:
+            levels[feature.name] = level
+    return levels
+
+
+NEW_CLUSTER_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    default_levels(METADATA_VERSION.max_level)
+)
+"""The levels of a new cluster: those that Apache Kafka 4.4.0 formats."""

@@ -25,6 +25,7 @@ from fencepost.machines.group.settings import GroupSettings
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
+from fencepost.runtime.share_persister import SharePersister
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class GroupHost(GroupCoordinators):
         metadata: MetadataHost,
         cold_reads: ColdReads,
         decompression: Decompression,
+        share_persister: SharePersister,
         settings: Settings,
     ) -> None:
         self.group_settings = group_settings = GroupSettings(settings.get)
@@ -60,7 +62,7 @@ class GroupHost(GroupCoordinators):
             elsewhere=self._threads.run,
             on_note=LimitedLog(log, "groups").info,
         )
-        super().__init__(config.node_id, ports, metadata, kind)
+        super().__init__(config.node_id, ports, metadata, kind, share_persister)
         self.rebalance_protocols = frozenset(config.get("group.coordinator.rebalance.protocols"))
 
     def close(self) -> None:

@@ -348,6 +348,15 @@ _GROUPS = (
     MetricDef(f"{GROUPS}numgroupsstable", _G, "Of those, with members that have assignments."),
     MetricDef(f"{GROUPS}numoffsets", _G, "Offsets that groups have committed."),
     MetricDef(f"{COORDINATOR}group_count", _G, "Groups, by protocol.", ("protocol",)),
+    *(
+        MetricDef(f"{COORDINATOR}{kind}_group_count", _G, f"{name} groups, by state.", ("state",))
+        for kind, name in (
+            ("classic", "Classic"),
+            ("consumer", "Consumer"),
+            ("share", "Share"),
+            ("streams", "Streams"),
+        )
+    ),
     MetricDef(
         f"{COORDINATOR}num_partitions",
         _G,

@@ -283,6 +283,7 @@ class BrokerPart:
         self.compactor.close()
         self.late.close("moves")
         self.replicas.close()
+        self.late.close("share_serving")
         self.late.close("coordinators")
         self.decompression.close()
         self.late.close("cold_reads")

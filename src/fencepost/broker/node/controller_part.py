@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from fencepost.broker.cluster.broker_lifecycle import registered_listeners, supported_features
 from fencepost.broker.cluster.controller_service import ControllerService
@@ -30,7 +32,7 @@ from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
-from fencepost.machines.controller import Controller, ControllerConfig
+from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
 from fencepost.machines.driver import Driver
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
@@ -43,6 +45,15 @@ from fencepost.runtime.requests.parts import Parts
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
+
+_FIRST_LEVELS: Mapping[str, int] = MappingProxyType(
+    {
+        name: level
+        for name, level in NEW_CLUSTER_LEVELS.items()
+        if name != KRAFT_VERSION.name  # which the quorum keeps
+    }
+)
+"""The features of a cluster of one node, which nothing but the node itself has formatted."""
 
 
 class ControllerPart:
@@ -213,11 +224,7 @@ class ControllerPart:
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES
                 },
-                first_levels={
-                    name: level
-                    for name, level in NEW_CLUSTER_LEVELS.items()
-                    if name != KRAFT_VERSION.name  # which the quorum keeps
-                },
+                first_levels=_FIRST_LEVELS if core.config.formats_itself else BOOTSTRAP_FEATURES,
             ),
             core.now_ms(),
         )

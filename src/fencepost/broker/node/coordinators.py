@@ -1,4 +1,5 @@
-"""The coordinators of a broker, of groups and of transactions, and what works with them.
+"""The coordinators of a broker, of groups, transactions and share partitions, and what works with
+them.
 
 Loaded and made when the first of them is needed, see `broker.node.late_parts`.
 """
@@ -8,14 +9,22 @@ from __future__ import annotations
 from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.shares.end_offsets import LeaderEndOffsets
+from fencepost.broker.shares.share_state_host import (
+    ShareStateHost,
+    ShareStateLink,
+    share_state_client,
+)
 from fencepost.broker.storage.cold_reads import ColdReads
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.internal_topics import SHARE_STATE_TOPIC
 from fencepost.runtime.markers import MarkerWriter
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.add_partitions_to_txn import add_partitions
+from fencepost.runtime.requests.parts import InternalTopicCreation
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.verification import OnResponse
@@ -34,11 +43,27 @@ class Coordinators:
         producer_ids: ProducerIds,
         channel: BrokerChannel,
         writes: TransactionalWrites,
+        topic_creation: InternalTopicCreation,
     ) -> None:
         config, ports = core.config, core.ports
         self._core = core
+        self.share_states = ShareStateHost(config, ports, core.metadata, cold_reads, decompression)
+        self.share_persister = share_state_client(
+            config,
+            ports,
+            core.metadata,
+            ShareStateLink(channel, ports, self.share_states),
+            lambda: topic_creation.create([SHARE_STATE_TOPIC]),
+        )
+        self.end_offsets = LeaderEndOffsets(config.node_id, replicas, channel, lambda: core.image)
         self.groups = GroupHost(
-            config, ports, core.metadata, cold_reads, decompression, core.settings
+            config,
+            ports,
+            core.metadata,
+            cold_reads,
+            decompression,
+            self.share_persister,
+            core.settings,
         )
         self.markers = MarkerWriter(
             ports,
@@ -69,13 +94,17 @@ class Coordinators:
         """This node leads the partition, from now on or in a new epoch."""
         self.groups.became_leader(hosted, leader_epoch)
         self.transactions.became_leader(hosted, leader_epoch)
+        self.share_states.became_leader(hosted, leader_epoch)
 
     def lost_leadership(self, hosted: HostedPartition, leader_epoch: int | None) -> None:
         """Another node leads the partition in that epoch; None if it is not here any more."""
         self.groups.lost_leadership(hosted, leader_epoch)
         self.transactions.lost_leadership(hosted, leader_epoch)
+        self.share_states.lost_leadership(hosted, leader_epoch)
 
     def close(self) -> None:
-        """Serve no more groups and transactions."""
+        """Serve no more groups, transactions and share partitions."""
+        self.share_persister.close()
         self.groups.close()
         self.transactions.close()
+        self.share_states.close()

@@ -28,19 +28,25 @@ from fencepost.runtime.requests.parts import MissingPartError
 if TYPE_CHECKING:
     from fencepost.broker.cluster.broker_channel import BrokerChannel
     from fencepost.broker.cluster.encoded_topics import EncodedTopics
+    from fencepost.broker.net.listener import Listener
     from fencepost.broker.node.coordinators import Coordinators
     from fencepost.broker.node.fetch_serving import FetchServing
     from fencepost.broker.node.fetchers import Fetchers
+    from fencepost.broker.node.share_serving import ShareServing
     from fencepost.broker.node.verification import Verification
     from fencepost.broker.storage.cold_reads import ColdReads
     from fencepost.broker.storage.decompression import Decompression
     from fencepost.runtime.delayed_fetches import FetchHost
+    from fencepost.runtime.end_offsets import EndOffsets
     from fencepost.runtime.groups import GroupCoordinators
     from fencepost.runtime.log_dir_moves import LogDirMoves
     from fencepost.runtime.markers import MarkerWriter
     from fencepost.runtime.producer_ids import ProducerIds
     from fencepost.runtime.requests.fetch_parts import CachedReads, FetchPolicy
-    from fencepost.runtime.requests.parts import LogReads
+    from fencepost.runtime.requests.parts import InternalTopicCreation, LogReads
+    from fencepost.runtime.share_persister import SharePersister
+    from fencepost.runtime.share_sessions import ShareSessionHost
+    from fencepost.runtime.share_states import ShareStateCoordinators
     from fencepost.runtime.transactional_commits import TransactionalCommits
     from fencepost.runtime.transactional_writes import TransactionalWrites
     from fencepost.runtime.transactions import TransactionCoordinators
@@ -67,10 +73,16 @@ class late(cached_property[T]):  # noqa: N801 - a decorator
 class Early(Protocol):
     """What late parts are made of that a broker has from the start."""
 
+    listener: Listener
     replicas: ReplicaManager
     decompression: Decompression
     producer_ids: ProducerIds
     writes: TransactionalWrites
+
+    @property
+    def topic_creation(self) -> InternalTopicCreation:
+        """Creates topics that coordinators keep their state in."""
+        ...
 
     @property
     def broker_epoch(self) -> int:
@@ -166,6 +178,29 @@ class LateParts:
         """What the configuration says about fetches."""
         return self.fetch_serving.policy
 
+    # -- fetches of share consumers ----------------------------------------------------------------
+
+    @late
+    def share_serving(self) -> ShareServing:
+        """What share consumers are answered with."""
+        from fencepost.broker.node.share_serving import ShareServing
+
+        early = self._early
+        return ShareServing(
+            self._core,
+            early.replicas,
+            early.listener,
+            self.fetch_serving,
+            self.log_reads,
+            self.share_persister,
+            self.channel,
+        )
+
+    @late
+    def share_sessions(self) -> ShareSessionHost:
+        """Share sessions, and the share partitions that they read."""
+        return self.share_serving.sessions
+
     # -- fetches of this broker's followers --------------------------------------------------------
 
     @late
@@ -186,6 +221,8 @@ class LateParts:
             self.fetchers.of_partitions.gone(hosted)
         if self.is_made("fetch_serving"):
             self.fetch_serving.host.gone(hosted)
+        if self.is_made("share_serving"):
+            self.share_serving.partitions.gone(hosted)
 
     def halted(self) -> Iterator[HaltedReplica]:
         """The replicas that do not catch up because nothing comes of their fetches."""
@@ -200,7 +237,7 @@ class LateParts:
 
     @late
     def coordinators(self) -> Coordinators:
-        """The coordinators of groups and of transactions."""
+        """The coordinators of groups, of transactions and of share partitions."""
         from fencepost.broker.node.coordinators import Coordinators
 
         early = self._early
@@ -212,6 +249,7 @@ class LateParts:
             early.producer_ids,
             self.channel,
             early.writes,
+            early.topic_creation,
         )
 
     @late
@@ -223,6 +261,21 @@ class LateParts:
     def transactions(self) -> TransactionCoordinators:
         """The coordinators of transactions."""
         return self.coordinators.transactions
+
+    @late
+    def share_states(self) -> ShareStateCoordinators:
+        """The coordinators of share partitions."""
+        return self.coordinators.share_states
+
+    @late
+    def share_persister(self) -> SharePersister:
+        """Asks the coordinators of share partitions, here or on other brokers."""
+        return self.coordinators.share_persister
+
+    @late
+    def end_offsets(self) -> EndOffsets:
+        """Asks leaders where partitions end."""
+        return self.coordinators.end_offsets
 
     @late
     def markers(self) -> MarkerWriter:

@@ -5,8 +5,9 @@ What is written is what Kafka's storage tool writes:
 * `meta.properties` in every directory: the cluster, the node, an id of the directory's own;
 * on a controller, in the directory of the metadata log, the bootstrap snapshot 0-0: the level of
   kraft.version and the first voters in its header (KIP-853), and the records that the first active
-  controller writes into the log, the feature levels with `metadata.version` first (KIP-1170). A
-  controller that joins a cluster brings none: it has nothing to say there.
+  controller writes into the log, the feature levels with `metadata.version` first (KIP-1170). That
+  of a controller which joins a cluster whose voters are in the log names no voters, so it never
+  leads an empty log and its records stay unread.
 
 The snapshot comes first and `meta.properties` last, so that a directory on which a crash came down
 is one that has not been formatted. Everything is checked before anything is written.
@@ -26,9 +27,8 @@ from fencepost.broker.config.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
-    NEW_CLUSTER_LEVELS,
     SUPPORTED_FEATURES,
-    TRANSACTION_VERSION,
+    default_levels,
 )
 from fencepost.broker.config.release_versions import name_of
 from fencepost.broker.storage.data_dirs import HARMLESS_FILES
@@ -48,14 +48,6 @@ from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.records.metadata import FeatureLevelRecord, encode_record
 from fencepost.wire.types import Uuid
 
-DYNAMIC_VOTERS_SINCE: Final = 21
-"""The `metadata.version` (3.9-IV0) that kraft.version 1 needs."""
-ELR_BY_DEFAULT_SINCE: Final = 26
-"""The `metadata.version` (4.1-IV0) from which on new clusters have eligible leader replicas."""
-TRANSACTION_VERSION_1_SINCE: Final = 22
-"""The `metadata.version` (4.0-IV0) from which on new clusters have `transaction.version` 1."""
-TRANSACTION_VERSION_2_SINCE: Final = 24
-"""The `metadata.version` (4.0-IV2) from which on new clusters have `transaction.version` 2."""
 _RESERVED_IDS: Final = 100
 _VOTER: Final = r"([0-9]{1,10})@(.+):([A-Za-z0-9_-]{22})"
 
@@ -65,16 +57,12 @@ class FormatError(LogError):
 
 
 class FormatPlan(Struct, frozen=True):
-    """What to write. `voters` is None where the voters are configured, or known to others.
-
-    `is_first` says that the node may be the one that the cluster begins with.
-    """
+    """What to write. `voters` is None where the voters are configured, or known to others."""
 
     cluster_id: str
     metadata_directory_id: Uuid
     features: Mapping[str, int]
     voters: VoterSet | None = None
-    is_first: bool = True
     ignore_formatted: bool = False
     is_directory_id_given: bool = False
     """Whether a metadata directory that is formatted must have `metadata_directory_id`."""
@@ -174,9 +162,13 @@ def _voter(node_id: int, listener: str, host: str, port: int, directory_id: Uuid
     )
 
 
-def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, int]:
+def choose_features(asked: Mapping[str, int], *, has_dynamic_voters: bool) -> dict[str, int]:
     """The level of every feature: as asked, else that of new clusters. FormatError for what cannot
-    be."""
+    be.
+
+    `has_dynamic_voters` says that the voters are in the log, those of this node's plan or of the
+    cluster that it joins.
+    """
     known = {feature.name: feature for feature in SUPPORTED_FEATURES}
     for name, level in asked.items():
         feature = known.get(name)
@@ -186,27 +178,20 @@ def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, 
             raise FormatError(
                 f"{name} goes from {feature.min_level} to {feature.max_level}, not to {level}"
             )
-    levels = dict(NEW_CLUSTER_LEVELS)
-    levels[KRAFT_VERSION.name] = int(has_voters)
-    metadata_version = asked.get(METADATA_VERSION.name, levels[METADATA_VERSION.name])
-    levels[ELIGIBLE_LEADER_REPLICAS.name] = int(metadata_version >= ELR_BY_DEFAULT_SINCE)
-    if metadata_version < TRANSACTION_VERSION_2_SINCE:
-        levels[TRANSACTION_VERSION.name] = int(metadata_version >= TRANSACTION_VERSION_1_SINCE)
+    metadata_version = asked.get(METADATA_VERSION.name, METADATA_VERSION.max_level)
+    levels = default_levels(metadata_version)
+    levels[KRAFT_VERSION.name] = int(has_dynamic_voters)
     levels.update(asked)
     if levels[ELIGIBLE_LEADER_REPLICAS.name] and metadata_version < ELR_SINCE:
         raise FormatError(
             f"{ELIGIBLE_LEADER_REPLICAS.name}=1 needs {METADATA_VERSION.name} {name_of(ELR_SINCE)}"
             f" or later, not {name_of(metadata_version)}"
         )
-    if bool(levels[KRAFT_VERSION.name]) != has_voters:
+    if bool(levels[KRAFT_VERSION.name]) != has_dynamic_voters:
         raise FormatError(
             f"{KRAFT_VERSION.name}={levels[KRAFT_VERSION.name]} and the voters do not go together:"
-            " 1 has them in the log (--standalone, --initial-controllers), 0 in the configuration"
-        )
-    if has_voters and metadata_version < DYNAMIC_VOTERS_SINCE:
-        raise FormatError(
-            f"{KRAFT_VERSION.name}=1 needs {METADATA_VERSION.name} {name_of(DYNAMIC_VOTERS_SINCE)}"
-            f" or later, not {name_of(metadata_version)}"
+            " 1 has them in the log (--standalone, --initial-controllers,"
+            " --no-initial-controllers), 0 in the configuration"
         )
     return levels
 
@@ -234,7 +219,7 @@ def format_directories(
         try:
             if path == metadata_path:
                 _remove_begun(disk, f"{path}/{METADATA_KEY}")
-                if config.is_controller and plan.is_first:
+                if config.is_controller:
                     _write_bootstrap(disk, f"{path}/{METADATA_KEY}", plan, wall_ms)
                 disk.sync_dir(path)
             lines.append(_format(disk, config, plan, path, is_metadata=path == metadata_path))

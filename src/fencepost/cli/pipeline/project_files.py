@@ -1,4 +1,4 @@
-"""The files of a Spark Declarative Pipelines project, and what must be written for each anew.
+"""The files of a Spark Declarative Pipelines project, and what must be written for each again.
 
 Spark takes the settings of a pipeline's specification into a session that runs already, so what
 has to be known before (which catalog there is, and where) stands in `conf/spark-defaults.conf`, and

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fencepost.client import (
     admin,
+    group_descriptions,
     groups,
     lag,
     lineage,
     offsets,
     replicas,
+    share_groups,
     stable_offset,
     transaction_admin as transactions,
 )
@@ -37,15 +39,20 @@ class AsyncAdmin:
     delete_records = awaiting(admin.deleting_records)
     unregister_broker = awaiting(admin.unregistering_broker)
     describe_cluster = awaiting(admin.describing_cluster)
+    list_config_resources = awaiting(admin.listing_config_resources)
 
     # -- groups ----------------------------------------------------------------------------------
 
     list_groups = awaiting(groups.listing_groups)
-    describe_group = awaiting(groups.describing_group)
+    describe_group = awaiting(group_descriptions.describing_group)
+    describe_streams_group = awaiting(group_descriptions.describing_streams_group)
     delete_group = awaiting(groups.deleting_group)
     group_offsets = awaiting(reading_offsets)
     alter_group_offsets = awaiting(groups.altering_group_offsets)
     delete_group_offsets = awaiting(groups.deleting_group_offsets)
+    share_group_offsets = awaiting(share_groups.describing_share_offsets)
+    alter_share_group_offsets = awaiting(share_groups.altering_share_offsets)
+    delete_share_group_offsets = awaiting(share_groups.deleting_share_offsets)
     lag_of_group = awaiting(lag.finding_lag)
 
     # -- replicas --------------------------------------------------------------------------------

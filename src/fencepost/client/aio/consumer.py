@@ -15,8 +15,8 @@ The methods have the names that users of aiokafka know, over the same `ConsumerC
 
 One task sends heartbeats, over a connection of its own. Rebalances take place in `getone`,
 `getmany` and `poll`, in the caller's time, so that between two of these calls the assignment and
-`consumer_group_metadata` are those of the records at hand. Whoever calls none of them for
-`max.poll.interval.ms` leaves the group and joins again at the next call (KIP-62).
+`consumer_group_metadata` are those of the records at hand. A consumer whose application calls none
+of them for `max.poll.interval.ms` leaves the group and joins again at the next call (KIP-62).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple, Self
@@ -33,6 +34,7 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.records import Header
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.consumer_core import ConsumerCore, ConsumerRebalanceListener
+from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
 from fencepost.client.metadata import CommittedOffset, TopicPartition
@@ -71,7 +73,8 @@ class _Unread:
 class AsyncConsumer(ConsumerCore):
     """See the module; an asynchronous context manager (`start`, and `stop` at its end).
 
-    `topics` are subscribed to; without any, `subscribe` or `assign` is to be called.
+    `topics` and `pattern` are subscribed to, see `subscribe`; without any, `subscribe` or `assign`
+    is to be called.
     """
 
     stores_positions = True
@@ -82,6 +85,8 @@ class AsyncConsumer(ConsumerCore):
         cluster: AsyncCluster,
         topics: Iterable[str] = (),
         listener: ConsumerRebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
     ) -> None:
         super().__init__(cluster, FetchCore(cluster))
         self.cluster = cluster
@@ -95,8 +100,8 @@ class AsyncConsumer(ConsumerCore):
         self._rebalancing: asyncio.Task[object] | None = None
         self._heart: asyncio.Task[None] | None = None
         wanted = tuple(topics)
-        if wanted:
-            self.subscribe(wanted, listener)
+        if wanted or pattern is not None:
+            self.subscribe(wanted, listener, pattern=pattern)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -124,11 +129,17 @@ class AsyncConsumer(ConsumerCore):
     # -- what is read ----------------------------------------------------------------------------
 
     def subscribe(
-        self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None
+        self,
+        topics: Iterable[str] = (),
+        listener: ConsumerRebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
     ) -> None:
-        """Read these topics from now on, as a member of the group. ConfigError without `group.id`,
-        ClientError when partitions were assigned by hand."""
-        self._subscribe(topics, listener)
+        """Read these topics from now on, as a member of the group; with `group_protocol="consumer"`
+        also those whose whole names match `pattern`, which the coordinator resolves (RE2 syntax).
+        ConfigError without `group.id`, and for a pattern in a classic group; ClientError when
+        partitions were assigned by hand."""
+        self._subscribe(topics, listener, pattern)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, without a membership; `commit` works with `group.id`.
@@ -140,17 +151,17 @@ class AsyncConsumer(ConsumerCore):
         self._require_no_rebalance()
         async with self._group_turns:
             await self.cluster.run(self.leaving())
-            self._membership, self._by_hand = None, ()
+            self._member, self._by_hand = None, ()
             self._joined.clear()
-            self._forget_partitions()
+            self._forget_partitions(self.held())
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are this consumer's now."""
         return frozenset(self._assigned)
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
-        return frozenset(self._membership.config.topics if self._membership else ())
+        """The topics subscribed to by name."""
+        return frozenset(self._member.topics if self._member else ())
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read on at the first offset there is; without partitions all that are assigned."""
@@ -367,9 +378,10 @@ class AsyncConsumer(ConsumerCore):
             self._take(unread.fetched)
         return taken
 
-    def _forget_partitions(self) -> None:
-        super()._forget_partitions()
-        self._unread.clear()
+    def _forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        for one in (given_up := tuple(partitions)):
+            self._unread.pop(one, None)
+        super()._forget_partitions(given_up)
 
     # -- the group -------------------------------------------------------------------------------
 
@@ -392,8 +404,14 @@ class AsyncConsumer(ConsumerCore):
             async with self._group_turns:
                 if self.has_to_join:
                     await self._rebalance()
-        elif self._membership is None and not self._by_hand:
+        elif self._member is None and not self._by_hand:
             raise ClientError("no partitions: call subscribe or assign first")
+
+    def taking_on(self, partitions: Collection[TopicPartition]) -> Conversation[None]:
+        """See `member.Reader`; heartbeats leave from now on, also while the listener waits."""
+        if self._beats:
+            self._joined.set()
+        yield from super().taking_on(partitions)
 
     async def _rebalance(self) -> None:
         self._rebalancing = asyncio.current_task()
@@ -401,7 +419,7 @@ class AsyncConsumer(ConsumerCore):
             await self.cluster.run(self.rebalancing())
         finally:
             self._rebalancing = None
-            if not self.has_to_join:
+            if self._beats:
                 self._joined.set()
 
     def _require_no_rebalance(self) -> None:
@@ -409,20 +427,25 @@ class AsyncConsumer(ConsumerCore):
         if self._rebalancing is not None and self._rebalancing is asyncio.current_task():
             raise ClientError("this cannot be called by a rebalance listener")
 
+    @property
+    def _beats(self) -> bool:
+        return self._member is not None and self._member.beats
+
     async def _beat(self) -> None:
         """Send heartbeats while the consumer is a member of its group."""
         while True:
             await self._joined.wait()
-            if self.has_to_join:
+            if not self._beats:
                 self._joined.clear()
                 continue
             await asyncio.sleep(self.heartbeat_wait_ms / 1000)
-            async with self._group_turns:
+            apart = self._member is not None and self._member.beats_apart
+            async with nullcontext() if apart else self._group_turns:
                 try:
                     await self._beat_once()
                 except BrokerError as error:
                     self._failure = error
-                except ClientError as error:  # of nobody that could be reached
+                except ClientError as error:  # no coordinator could be reached
                     log.warning("group %s: %s", self.config.group_id, error)
                 else:
                     continue
@@ -430,7 +453,8 @@ class AsyncConsumer(ConsumerCore):
 
     async def _beat_once(self) -> None:
         idle_ms = (time.monotonic() - self._polled_at) * 1000
-        if self.has_to_join or idle_ms <= self.config.max_poll_interval_ms:
+        is_polling = self._rebalancing is not None or idle_ms <= self.config.max_poll_interval_ms
+        if not self._beats or is_polling:
             await self.cluster.run(self.beating())
             return
         log.warning(

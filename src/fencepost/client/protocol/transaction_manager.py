@@ -10,7 +10,7 @@
 A face (blocking or asyncio) calls what the application wants (`begin`, `add_partition`,
 `add_offsets`, `end`), and then sends what `next_request` says to the coordinator that it names,
 hands the answer to `on_response`, or the failure to `on_failure`, and does what the `Reaction` says
-(pause, find the coordinator anew), until there is no request left. One request is on its way at a
+(pause, find the coordinator again), until there is no request left. One request is on its way at a
 time. What an error means is a table in `transaction_errors`.
 
 Two protocols (KIP-890), by the level at which the cluster runs `transaction.version`:
@@ -441,7 +441,7 @@ class TransactionManager:
         self.state, self.error = state, error
 
     def _complete(self) -> None:
-        """The transaction is over; the level of `transaction.version` counts anew."""
+        """The transaction is over; the level of `transaction.version` counts again."""
         self._partitions, self._groups = set(), set()
         self.prepared = PreparedTxnState()
         self._is_started = self._is_in_doubt = self._is_unknown_to_coordinator = False

@@ -22,5 +22,5 @@ Kafka's rules (its LogCleaner, KIP-58, KIP-98, KIP-354, KIP-534) hold throughout
 active segment, the last stable offset or the recovery point on is cleaned; offsets are never
 changed; batches keep what producers are recognized by. Two things are done differently. Every copy
 ends with its last batch, emptied if need be, so segments go on following each other without a gap.
-And a batch whose CRC fails ends the cleaning, so that damage is never written anew with a good CRC.
+And a batch whose CRC fails ends the cleaning, so that damage never gets a good CRC.
 """

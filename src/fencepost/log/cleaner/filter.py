@@ -19,7 +19,7 @@ Per batch:
 | is a marker nobody needs (`transactions`)    | gets a delete horizon; goes when that has passed |
 | has a tombstone left, and no delete horizon  | gets one: now + delete.retention.ms (KIP-534)    |
 | has lost nothing and gets no horizon         | stays byte for byte                              |
-| has lost some records                        | is compressed anew, with its own codec           |
+| has lost some records                        | is compressed again, with its own codec           |
 | has lost all records                         | goes, unless it must stay, emptied               |
 
 A batch stays, emptied, if it has the last sequence number of a producer that the log remembers (or
@@ -27,7 +27,7 @@ the last marker of one that has written nothing else in its epoch), or if the ca
 
 Whatever is left of a batch keeps its base offset, its last offset delta and its producer's fields,
 so offsets and sequence numbers mean what they meant. A delete horizon takes the place of the base
-timestamp, so the records' timestamp deltas are written anew; all else in a record is copied. (A
+timestamp, so the records' timestamp deltas are written again; all else in a record is copied. (A
 timestamp before 1970 can be so far from it that there is no such delta: then tombstones stay.)
 Emptied batches name no codec. Messages of formats v0 and v1 become v2 batches, and their tombstones
 get a horizon like all others.

@@ -51,7 +51,7 @@ def open_snapshots(partition_log: PartitionLog) -> SnapshotStore:
             directory,
             f"the log starts at {start_offset} and the newest snapshot ends at"
             f" {'nowhere' if latest is None else latest.end_offset}: what stands before it is"
-            " missing; restore the snapshot, or have the node start anew with an empty directory",
+            " missing; restore the snapshot, or have the node start again with an empty directory",
         )
     if latest is not None:
         if not _is_in(latest, partition_log):

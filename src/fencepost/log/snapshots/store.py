@@ -166,7 +166,7 @@ class SnapshotStore:
         self.note(writer.snapshot_id, writer.header, writer.size_bytes)
 
     def store_chunk(self, snapshot_id: SnapshotId, position: int, data: Buffer) -> None:
-        """Write a piece of a snapshot that is being fetched; position 0 starts anew.
+        """Write a piece of a snapshot that is being fetched; position 0 starts again.
 
         Any other position is the size so far. Raises ValueError for a gap or an overlap.
         """

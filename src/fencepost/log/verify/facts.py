@@ -2,7 +2,7 @@
 
 After a clean shutdown everything is in its file. After any other end, and while a broker is at
 work, what lies above a partition's recovery point may be torn or not written yet; the next start
-reads the log there and makes indexes, snapshots and epochs anew. So those are checked only as far
+reads the log there and makes indexes, snapshots and epochs again. So those are checked only as far
 as they are settled.
 """
 

@@ -181,7 +181,7 @@ class SegmentVerifier:
             if suffix == INDEX_SUFFIX:
                 checks.append(OffsetIndexCheck(path, file, base))
             else:
-                checks.append(TimeIndexCheck(path, file, base, is_closed=True))
+                checks.append(TimeIndexCheck(path, file, base))
         return checks
 
 

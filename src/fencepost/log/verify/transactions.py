@@ -105,7 +105,7 @@ class TransactionCheck:
     def end(self, base_offset: int, log_bytes: int, *, is_settled: bool) -> Iterator[Problem]:
         """The segment ends, which has so many bytes: its index, if it is to be there yet.
 
-        An index that cannot be read is made anew; one that can, and says what is not so, is
+        An index that cannot be read is made again; one that can, and says what is not so, is
         believed by every start, and readers are kept from records or given aborted ones.
         """
         if not is_settled:

@@ -18,7 +18,7 @@ When it wants to stop, it first gives up its leaderships, and may stop when the 
 | shutting down | anything                       | leads nothing, others do not | shutting down |
 
 "Shutdown now" fences the broker, if it is not, and tells it to stop. An incarnation that has been
-told so stays fenced: the broker comes back by registering anew.
+told so stays fenced: the broker comes back by registering again.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
 )
 """The features that a controller runs, with the lowest and the highest level of each."""
 
-BOOTSTRAP_FEATURES: Mapping[str, int] = MappingProxyType({METADATA_VERSION_FEATURE: 30})
-"""The features of a new cluster, if nothing else is said: `metadata.version` 30 is 4.3-IV0."""
+BOOTSTRAP_FEATURES: Mapping[str, int] = MappingProxyType({METADATA_VERSION_FEATURE: 33})
+"""The features of a cluster whose formatting has left no records, as in Apache Kafka 4.4.0: the
+newest `metadata.version` (33 is 4.4-IV2), and all others at 0."""
 
 
 class ControllerConfig(Struct, frozen=True):
@@ -68,6 +69,6 @@ class ControllerConfig(Struct, frozen=True):
         default_factory=lambda: SUPPORTED_FEATURES
     )
     first_levels: Mapping[str, int] = field(default_factory=lambda: BOOTSTRAP_FEATURES)
-    """The features of a new cluster that nobody has formatted."""
+    """The features of a cluster whose log begins without records of a formatting."""
     broker_configs: Mapping[str, ConfigDef] | None = None
     resource_checks: Mapping[int, Callable[[Mapping[str, str]], None]] = field(default_factory=dict)

@@ -52,9 +52,10 @@ LAST_VERSION_WITH_RESULTS: Final = 1
 FIRST_VERSION_WITH_TYPES: Final = 1
 """Of UpdateFeatures: before it, a flag said whether a downgrade is allowed."""
 
-METADATA_FORMATS: Final = (8, 11, 13, 14, 15, 17, 23, 30, 33)
+METADATA_FORMATS: Final = (8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 """Levels of `metadata.version` with records, or fields of them, that the level before does not
-have: 3.4-IV0, 3.5-IV2, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV2, 4.0-IV1, 4.3-IV0, 4.4-IV2."""
+have: 3.4-IV0, 3.5-IV2, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV2, 4.0-IV1, 4.3-IV0, 4.4-IV1,
+4.4-IV2."""
 CONTROLLER_REGISTRATION_LEVEL: Final = 15
 """The `metadata.version` from which on controllers register: 3.7-IV0."""
 CONTROLLER_UNREGISTRATION_LEVEL: Final = 33

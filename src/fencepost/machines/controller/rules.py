@@ -24,7 +24,7 @@ class ControllerRules:
         return metadata_offset >= broker_epoch
 
     def was_closed_in_order(self, broker_epoch: int, previous_broker_epoch: int) -> bool:
-        """Whether a broker that registers anew still has all that it had in its last incarnation.
+        """Whether a broker that registers again still has all that it had in its last incarnation.
 
         `broker_epoch` is that incarnation's, `previous_broker_epoch` is what its log directories
         say they were closed under, -1 if they do not agree or were not closed at all. A broker that

@@ -122,7 +122,7 @@ class FetchWanted(Struct, Generic[Key]):
         )
 
     def keep_answered(self, before: FetchWanted[Key]) -> None:
-        """The client asks anew for what it asked for `before`: what was answered still counts."""
+        """The client asks again for what it asked for `before`: what was answered still counts."""
         self.answered_high_watermark = before.answered_high_watermark
         self.answered_log_start_offset = before.answered_log_start_offset
 

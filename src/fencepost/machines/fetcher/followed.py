@@ -117,7 +117,7 @@ class FollowedPartitions:
         return list(self._all.values())
 
     def put(self, followed: Followed) -> None:
-        """Know one more, or know it anew."""
+        """Know one more, or know it again."""
         partition = followed.partition
         if partition not in self._all and partition.topic_id == Uuid.ZERO:
             self.without_id += 1

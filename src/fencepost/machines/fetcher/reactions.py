@@ -69,7 +69,7 @@ SESSION_ERRORS: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""Errors of a whole answer after which the session is begun anew."""
+"""Errors of a whole answer after which the session is begun again."""
 
 
 def reaction_to(error_code: int, *, diverges: bool = False) -> Reaction:

@@ -52,6 +52,11 @@ from fencepost.wire.types import Uuid
 
 GROUP_ID_NOT_FOUND_FROM: Final = 9
 """Version of OffsetCommit from which an unknown group is called that."""
+TXN_NEW_ERRORS_FROM: Final = 6
+"""Version of TxnOffsetCommit from which an unknown group and an old member epoch are called that
+(KIP-1319); before it both are ILLEGAL_GENERATION."""
+
+_OLD_ILLEGAL_GENERATION: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH)
 
 NO_OFFSET: Final = -1
 _USES_RETENTION: Final = -1
@@ -134,14 +139,17 @@ class Commits:
     def commit_in_transaction(
         self,
         request: TxnOffsetCommitRequest,
+        api_version: int,
         offsets: Sequence[TxnOffset],
         producer: Producer,
         token: Any,
         wall_ms: int,
     ) -> Decision:
-        """TxnOffsetCommit v0-5: those of its `offsets` whose topics exist; replies their errors."""
+        """TxnOffsetCommit v0-6: those of its `offsets` whose topics exist; replies their errors."""
         decision = Decision()
-        error = self._refuse_in_transaction(request, offsets)
+        error = self._refuse_in_transaction(request, api_version, offsets)
+        if api_version < TXN_NEW_ERRORS_FROM and error in _OLD_ILLEGAL_GENERATION:
+            error = ErrorCode.ILLEGAL_GENERATION
         errors = []
         for topic, topic_id, partition in offsets:
             refused = error or self._refuse_metadata(partition.committed_metadata)
@@ -155,20 +163,20 @@ class Commits:
         return decision
 
     def _refuse_in_transaction(
-        self, request: TxnOffsetCommitRequest, offsets: Sequence[TxnOffset]
+        self, request: TxnOffsetCommitRequest, api_version: int, offsets: Sequence[TxnOffset]
     ) -> ErrorCode | None:
         """A request without an epoch is one of before KIP-447, and makes a simple group."""
         epoch = request.generation_id_or_member_epoch
         group = self._shard.groups.get(request.group_id)
         if group is None:
-            return None if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+            return None if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
 
         def partitions() -> Iterator[OffsetPartition]:
             for topic, topic_id, partition in offsets:
                 yield OffsetPartition(topic, topic_id, partition.partition_index)
 
         member_id, instance_id = request.member_id, request.group_instance_id
-        committer = Committer(member_id, instance_id, epoch, -1, True, partitions)
+        committer = Committer(member_id, instance_id, epoch, api_version, True, partitions)
         return group.refuse_commit(committer, self._shard.rules)
 
     # OffsetFetch

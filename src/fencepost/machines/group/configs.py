@@ -45,7 +45,7 @@ class GroupConfigDef(ConfigDef, frozen=True):
 # What a duration of Java's `Duration.parse` is: days, and behind a T hours, minutes and seconds.
 _DURATION: Final = re.compile(
     r"""(?P<sign>[-+]?) P (?:(?P<d>[-+]?\d+)D)?
-    (?P<t> T (?:(?P<h>[-+]?\d+)H)? (?:(?P<m>[-+]?\d+)M)? 
+    (?P<t> T (?:(?P<h>[-+]?\d+)H)? (?:(?P<m>[-+]?\d+)M)?
        (?:(?P<s>[-+]?\d+) ([.,](?P<f>\d{0,9}))? S)? )?""",
     re.IGNORECASE | re.ASCII | re.VERBOSE,
 )

@@ -200,13 +200,16 @@ class GroupCoordinator:
     def decide_txn_offset_commit(
         self,
         request: TxnOffsetCommitRequest,
+        api_version: int,
         offsets: Sequence[TxnOffset],
         producer: Producer,
         token: Any,
         wall_ms: int,
     ) -> Decision:
-        """TxnOffsetCommit v0-5; replies the errors of `offsets`, in their order."""
-        return self._commits.commit_in_transaction(request, offsets, producer, token, wall_ms)
+        """TxnOffsetCommit v0-6; replies the errors of `offsets`, in their order."""
+        return self._commits.commit_in_transaction(
+            request, api_version, offsets, producer, token, wall_ms
+        )
 
     def decide_transaction_end(self, end: TransactionEnd, token: Any) -> Decision:
         """A producer's transaction with offsets in this partition has ended; replies None."""
@@ -237,7 +240,7 @@ class GroupCoordinator:
         return list_groups(self._shard, states, types, token)
 
     def decide_delete_groups(self, group_ids: Sequence[str], token: Any) -> Decision:
-        """DeleteGroups v0-2; replies list[DeletableGroupResult]."""
+        """DeleteGroups v0-3; replies list[DeletableGroupResult]."""
         return delete_groups(self._shard, self._commits, group_ids, token)
 
     def decide_topics_deleted(self, is_gone: Callable[[str, Uuid], bool]) -> Decision:

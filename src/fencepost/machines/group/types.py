@@ -12,6 +12,12 @@ from typing import Final
 from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.consumer.groups import ConsumerGroups
 from fencepost.machines.group.group_type import GroupType
+from fencepost.machines.group.share.groups import ShareGroups
 from fencepost.machines.group.streams.groups import StreamsGroups
 
-GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (ClassicGroups, ConsumerGroups, StreamsGroups)
+GROUP_TYPES: Final[tuple[type[GroupType], ...]] = (
+    ClassicGroups,
+    ConsumerGroups,
+    ShareGroups,
+    StreamsGroups,
+)

@@ -34,7 +34,7 @@ class PartitionRules:
         return is_under_min_isr
 
     def is_former_incarnation(self, broker_epoch: int, newest: int) -> bool:
-        """Whether a fetch with `broker_epoch` is of a broker that has started anew since.
+        """Whether a fetch with `broker_epoch` is of a broker that has started again since.
 
         `newest` is the highest epoch that the broker has fetched with or is registered under. What
         the older incarnation had may be gone with its disk (KIP-903, KAFKA-15221).

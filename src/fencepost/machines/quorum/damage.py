@@ -6,10 +6,10 @@ high watermark lies beyond the batch, it is healed by a snapshot that stands for
 or the shell takes one of its image. Else the leader is asked for the very batch, and has it, or a
 snapshot beyond it; the one is written over the damage, the other put beside the log, which keeps
 what lies behind. Where it does not, the log is cut there and fetched again; until then votes go
-only to candidates whose logs are as long as ours was, because somebody may have counted on it, and
+only to candidates whose logs are as long as ours was, because a leader may have counted on it, and
 we do not stand. What was acknowledged is a part of the durable state
 (`QuorumState.acknowledged_end`), written before the log is cut: a node that is killed meanwhile
-keeps it, and one that finds the damage at its start begins with it. A lone voter has nobody to
+keeps it, and one that finds the damage at its start begins with it. A lone voter has no node to
 fetch from, and stops.
 """
 
@@ -55,7 +55,7 @@ class LogDamage(Part):
             self._cut(offset, acknowledged)
         else:
             self._roles.become_failed(
-                f"the batch at {offset} cannot be read, and nobody else has it"
+                f"the batch at {offset} cannot be read, and no other node has it"
             )
 
     def _stop_leading_damaged(self) -> None:
@@ -69,7 +69,7 @@ class LogDamage(Part):
         """(epoch, end offset) of what others may count on us for.
 
         Followers have told their leader that they hold their log. What a leader has appended
-        itself, nobody but itself has counted.
+        itself, it alone has counted.
         """
         leader = self._node.role_state
         if not isinstance(leader, Leader):
@@ -78,7 +78,7 @@ class LogDamage(Part):
         return max(self._outbox.state.acknowledged_end, (self._log.epoch_before(start), start))
 
     def _cut(self, offset: int, acknowledged: tuple[int, int]) -> None:
-        """Nobody has told us that it is committed: have it fetched again."""
+        """No leader has told us that it is committed: have it fetched again."""
         if acknowledged > (self._log.epoch_before(offset), offset):
             self._outbox.acknowledge_log_end(acknowledged)
         self._requests.forget_all()  # a fetch that waits for the flush of what is cut never leaves

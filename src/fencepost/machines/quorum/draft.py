@@ -195,7 +195,7 @@ class DraftAdapter:
         )
 
     def _note_told(self, reader: DraftReader, high_watermark: int) -> None:
-        """Whoever is no replica has no name to remember it by."""
+        """A reader that is no replica has no name to remember it by."""
         if reader.replica_id in self._told or (
             reader.replica_id >= 0 and len(self._told) < MAX_OBSERVERS
         ):

@@ -1,4 +1,4 @@
-"""Votes: who gets one, who asks for one, and what is made of the answers (KIP-595, KIP-996).
+"""Votes: which candidates get one, and what is made of the answers (KIP-595, KIP-996).
 
 A vote is given once per epoch, to a candidate whose log is at least as long as the own, and is on
 disk before it is told. Whether to give one is a table; log stands for "its log (last epoch, end
@@ -6,7 +6,7 @@ offset) is not behind mine":
 
 | my role      | pre-vote                       | vote                                             |
 |--------------|--------------------------------|--------------------------------------------------|
-| Unattached   | log                            | given to it before; or to nobody, no leader, log |
+| Unattached   | log                            | given to it before; or not yet, no leader, log   |
 | Prospective  | log                            | the same                                         |
 | Candidate    | log                            | no: the vote is my own                           |
 | Leader       | no                             | no                                               |
@@ -170,8 +170,8 @@ class Elections(Part):
     def maybe_stand_alone(self) -> None:
         """A lone voter that has heard of another epoch leads again in the same step.
 
-        Nobody can have been elected without its vote, so there is nobody to wait for: whoever has
-        said so is out of its mind, or was removed and does not know. Only to whom it gave its vote
+        No node can have been elected without its vote, so there is none to wait for: one that has
+        said so is wrong, or was removed and does not know. Only to whom it gave its vote
         it leaves an election timeout, for that one may know of a second voter (itself).
         """
         if (
@@ -185,12 +185,12 @@ class Elections(Part):
             self._roles.become_prospective()
 
     def _forget_leadership(self) -> None:
-        """It led, and was removed from the voters. Whoever still fetches from it asks in an epoch
-        that is over from now on, and looks for the next leader."""
+        """It led, and was removed from the voters. What still fetches from it asks in an epoch that
+        is over from now on, and looks for the next leader."""
         self._roles.become_unattached(min(self._outbox.state.epoch + 1, EPOCH_MAX))
 
     def step_election_timeout(self) -> None:
-        """Nobody was elected in time."""
+        """No leader was elected in time."""
         if self._node.role is Role.PROSPECTIVE:
             self._roles.give_up_asking()
         elif not self._node.is_electable:

@@ -1,7 +1,7 @@
 """Where leaders are reached, as messages say it (KIP-853).
 
 With voters that come and go, no configuration knows all addresses. So a leader names its listeners
-in what it sends, and whoever names a leader in an answer adds the address at which it is reached,
+in what it sends, and a node that names a leader in an answer adds its address,
 on the listener that voters use.
 """
 
@@ -30,7 +30,7 @@ _NODE_ENDPOINTS: dict[type[Message], type[Any]] = {
 
 
 def add_leader(response: Any, leader_id: int, endpoint: Endpoint | None) -> None:
-    """Say in `response` where the leader is reached, if anybody leads and it is known."""
+    """Say in `response` where the leader is reached, if a node leads and it is known."""
     if leader_id >= 0 and endpoint is not None:
         node = _NODE_ENDPOINTS[type(response)]
         response.node_endpoints = [node(node_id=leader_id, host=endpoint.host, port=endpoint.port)]

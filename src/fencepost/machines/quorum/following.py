@@ -7,8 +7,9 @@ in every leader's log, so a leader that asks for more is not one, and the node s
 
 Observers, nodes without a vote, follow in the same way. As long as they know no leader they ask the
 bootstrap servers and the voters one after another, with the very same fetch; a node that does not
-lead says who does, and where it is reached. Voters ask the bootstrap servers, too: who has slept
-while the others left and new ones came may be no voter any more, and know nobody that is there.
+lead says who does, and where it is reached. Voters ask the bootstrap servers, too: one that was
+down while the others left and new ones came may be no voter any more, and know no node that is
+there.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Following(Part):
         self.invalid_batch_epoch = -1
         """The latest epoch whose leader has sent batches that were not sound; -1 for none.
 
-        They are refused and asked for again: whoever runs the node should hear of it.
+        They are refused and asked for again: the node's operator should hear of it.
         """
 
     # -- a leader makes itself known, or resigns -----------------------------------------------
@@ -130,7 +131,7 @@ class Following(Part):
         return min(most, (most >> (len(candidates) - 1)) << (position - 1))
 
     def on_leader_connection_refused(self, peer: int) -> None:
-        """Nothing listens where the leader was: its process has ended, so nobody need wait for it.
+        """Nothing listens where the leader was: its process has ended. It need not be waited for.
 
         It is as if it had resigned. The other voters stand one after the other, by their ids from
         the leader's on, so that no two stand at the same time, and the next leader is there in
@@ -153,7 +154,7 @@ class Following(Part):
     # -- fetching ------------------------------------------------------------------------------
 
     def fetch_target(self) -> int | None:
-        """Whom to fetch from in this role, if anybody; the log is left alone while a snapshot
+        """The node to fetch from in this role, if any; the log is left alone while a snapshot
         takes its place."""
         body = self._node.role_state
         if self._log.installing is not None:
@@ -228,7 +229,7 @@ class Following(Part):
 
     def _has_waited(self, source: int) -> bool:
         """Whether the answer took as long as a fetch may wait; if not, and if it says nothing new,
-        the next comes after a pause. Otherwise whoever answers at once is asked for ever."""
+        the next comes after a pause. Otherwise a node that answers at once is asked for ever."""
         sent_ms = self._requests.sent_ms(source)
         if sent_ms is None:
             return False
@@ -327,7 +328,7 @@ class Following(Part):
             self._roles.become_unattached(self._outbox.state.epoch)
 
     def probe_next(self) -> None:
-        """Whoever was asked knew nothing, or did not answer."""
+        """The node that was asked knew nothing, or did not answer."""
         if isinstance(self._node.role_state, Unattached):
             self._node.role_state.probed += 1
         elif isinstance(self._node.role_state, Follower):

@@ -317,7 +317,7 @@ class LogDamaged(Struct, frozen=True):
 class ImageFailed(Struct, frozen=True):
     """What is committed cannot be applied on this node: it may not go on.
 
-    The image is then not what the log says, and whoever decides or answers by it is wrong.
+    The image is then not what the log says, and what is decided or answered by it is wrong.
     """
 
     reason: str

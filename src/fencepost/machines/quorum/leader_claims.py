@@ -1,6 +1,6 @@
 """What messages say of epochs and leaders, and how much of it is believed.
 
-Every message of the quorum names an epoch and perhaps its leader, and anybody can send one.
+Every message of the quorum names an epoch and perhaps its leader, and any client can send one.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class LeaderClaims(Part):
     def _resolve_conflicting_leader(self, claimed: int, source: int) -> bool:
         """`source` answers that `claimed` leads our epoch; we know another leader; as `observe`.
 
-        One of the two is none, or somebody has lost its quorum-state and voted twice. Who told us
-        of the first may have lied, and so may this one: anybody can send a voter one message. So
-        what counts is what the two say of themselves, where we have asked them:
+        One of the two is none, or a voter has lost its quorum-state and voted twice. The node that
+        named the first may have lied, and so may this one: any client can send a voter a message.
+        So what counts is what the two say of themselves, where we have asked them:
 
         | who says it           | we led, or hold records of the epoch | we have nothing of it   |
         |-----------------------|--------------------------------------|-------------------------|
@@ -125,10 +125,10 @@ class LeaderClaims(Part):
     def _refuse_claimed_leadership(self, epoch: int) -> None:
         """We are said to lead an epoch that we have never seen.
 
-        Either that is a lie, which anybody can tell to another node in one message, or we have led
+        Either that is a lie, which any client can tell another node in one message, or we have led
         it and forgotten. Both are met by the same memory: our vote of that epoch is our own, as it
-        was if we led, so nobody else gets it; and nobody leads who starts with a vote and no
-        leadership on record. We add nothing to that epoch, and stand again in the next.
+        was if we led, so no other voter gets it; and a voter that starts with a vote and no
+        leadership on record does not lead. We add nothing to that epoch, and stand in the next.
         """
         probe("quorum.epoch.leadership_refused")
         self._roles.note_epoch(epoch)

@@ -23,7 +23,7 @@ from fencepost.wire.errors import ErrorCode
 
 
 class Leading(Part):
-    """Handlers of what voters answer a leader, and of who asks about the quorum."""
+    """Handlers of what voters answer a leader, and of requests about the quorum."""
 
     def __init__(
         self,

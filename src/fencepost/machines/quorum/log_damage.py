@@ -10,13 +10,13 @@ to be done depends on who owns the copy:
 | `quorum-state` is gone, not the records | open     | refuse: forgotten     | the same          |
 | damage, and `quorum-state` is gone      | truncate | refuse: forgotten     | the same          |
 | durable records damaged from an offset  | truncate | acknowledge, truncate | refuse: only copy |
-| damage whose offset nobody can tell     | refuse   | refuse                | refuse            |
+| damage whose offset is not known        | refuse   | refuse                | refuse            |
 | damage where it was truncated already   | refuse   | refuse                | refuse            |
 
-An observer has no vote, so nobody counts on its copy; whoever accepts the loss is one, too. A voter
-that has forgotten its commits and votes must not vote under its directory id. One with others to
-ask first writes down the log end that they may count on; until its log reaches as far again, the
-node does not stand for election, and its vote goes only to logs that do
+An observer has no vote, so no majority counts on its copy; a node told to accept the loss is one.
+A voter that has forgotten its commits and votes must not vote under its directory id. One with
+others to ask first writes down the log end that they may count on; until its log reaches as far
+again, the node does not stand for election, and its vote goes only to logs that do
 (`QuorumState.acknowledged_end`).
 
 What a running node does about damage is in `damage.py`.
@@ -59,7 +59,7 @@ class Action(Enum):
     """What is to be done."""
 
     OPEN = auto()
-    """Open what is there, or make the log anew."""
+    """Open what is there, or make a new log."""
     TRUNCATE = auto()
     """Truncate the log where the damage begins; it is fetched again."""
     ACKNOWLEDGE_AND_TRUNCATE = auto()
@@ -69,7 +69,7 @@ class Action(Enum):
     REFUSE_FORGOTTEN = auto()
     """Do not start: the node has forgotten what others count on."""
     REFUSE_ONLY_COPY = auto()
-    """Do not start: nobody else has the records."""
+    """Do not start: no other node has the records."""
 
 
 _FORGOTTEN: Final = {
@@ -93,7 +93,7 @@ TABLE: Final[Mapping[Found, Mapping[Owner, Action]]] = {
 
 
 def find_damage(sound_end: int | None, truncated_at: int | None, *, state_is_gone: bool) -> Found:
-    """What damage that begins at `sound_end` is (None: nobody can tell where).
+    """What damage that begins at `sound_end` is (None: it is not known where).
 
     `truncated_at` is where this start has truncated the log before, if it has.
     """

@@ -42,7 +42,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | any         | `DiskFailed`, `ImageFailed`, or an invariant is broken   | Failed              |
 
 Who stands for election: voters, and those whose removal is in their log and not known to be
-committed (`QuorumNode.is_electable`). Everybody else observes.
+committed (`QuorumNode.is_electable`). All other nodes observe.
 
 A restarted leader is Resigned and not Leader: it may have lost records that it had written but not
 flushed, and would put others in their place, in the same epoch, at the same offsets (KAFKA-10527).
@@ -74,7 +74,7 @@ other's business; parts decide, and are given the node and by name the parts tha
 |-------------------------------------|----------------------------------------------|
 | `role_changes`                      | the table above: every `become_`             |
 | `leader_claims`                     | which epochs and leaders are believed        |
-| `elections`                         | votes: who gets one, who asks for one        |
+| `elections`                         | votes: of whom, and for whom                 |
 | `following`                         | what a leader sends: append, cut, await it   |
 | `snapshot_fetching`, `.._retention` | snapshots (KIP-630): loaded, kept            |
 | `damage`                            | batches that cannot be read                  |
@@ -166,7 +166,7 @@ class QuorumMachine(Component):
         if not isinstance(history, VoterHistory):
             history = VoterHistory(VoterSet.of_ids(history))
         assert node_id >= 0, "ids are not negative"
-        assert history.latest.voters or config.bootstrap_servers, "there is somebody to ask"
+        assert history.latest.voters or config.bootstrap_servers, "there is a node to ask"
         self.node = node = QuorumNode(node_id, history, log_view, state, config, rules)
         self.log = node.log
         self.outbox = node.outbox
@@ -256,18 +256,18 @@ class QuorumMachine(Component):
         """What keeps this node from starting; None if nothing does."""
         node, state = self.node, self.outbox.state
         if state.epoch >= EPOCH_MAX:
-            # Nobody would ever be elected again with our vote, nor be able to lead us.
+            # No voter would ever be elected again with our vote, nor be able to lead us.
             return (
                 f"quorum-state has epoch {EPOCH_MAX}, and there is none after it: no leader can be"
-                " elected. If the other voters are well, format this node's directory anew and have"
-                " it added to the voters again"
+                " elected. If the other voters are well, format this node's directory again and"
+                " have it added to the voters again"
             )
         reason = self.log.reason_against_level() or node.rules.reason_not_to_start(self.log.view)
         if reason is None and node.is_voter and not node.others and not node.may_stand():
             epoch, offset = state.acknowledged_end
             reason = (
                 f"the log lacks records below offset {offset} (epoch {epoch}) that were lost to"
-                " damage, and nobody else has them"
+                " damage, and no other node has them"
             )
         return reason
 
@@ -357,7 +357,7 @@ class QuorumMachine(Component):
             return messages.begin_request(config, peer, state, node.directory_of(peer))
         if isinstance(body, Resigned):
             return messages.end_request(config, state, body.candidates)
-        assert isinstance(body, Follower | Unattached), f"{body!r} asks nobody"
+        assert isinstance(body, Follower | Unattached), f"{body!r} asks no node"
         if isinstance(body, Follower) and peer == body.leader_id:
             return self.voter_requests.take_due() or self.following.follower_request(body)
         return self.following.fetch_request()

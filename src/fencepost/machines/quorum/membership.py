@@ -37,7 +37,7 @@ def voter_records(level: int, voters: VoterSet) -> list[tuple[ControlType, Messa
 def change_response(
     change: PendingChange, error: ErrorCode, message: str | None = None
 ) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
-    """The answer to whoever asked for this change."""
+    """The answer to the client of this change."""
     if change.added is not None:
         return AddRaftVoterResponse(error_code=error, error_message=message)
     return RemoveRaftVoterResponse(error_code=error, error_message=message)

@@ -313,7 +313,7 @@ AnyBounds = TypeVar("AnyBounds", FetchBounds, DraftBounds, SnapshotBounds)
 def unreadable(bounds: AnyBounds) -> AnyBounds:
     """The bounds to answer with when there is nothing to be read within `bounds` after all.
 
-    Of a log that is an error nobody has foreseen; a snapshot has just been deleted.
+    Of a log that is an unforeseen error; a snapshot has just been deleted.
     """
     if isinstance(bounds, SnapshotBounds):
         return replace(bounds, error=ErrorCode.SNAPSHOT_NOT_FOUND, snapshot_id=None)

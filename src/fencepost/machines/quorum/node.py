@@ -140,7 +140,7 @@ class QuorumNode(Component):
         return max(self.log.end, self.outbox.state.acknowledged_end)
 
     def await_election(self) -> None:
-        """Arm the election timer anew, for a time drawn at random."""
+        """Arm the election timer again, for a time drawn at random."""
         deadline_ms = self.timers.random_deadline(self.config.election_timeout_ms)
         self.timers.set(inputs.ELECTION, deadline_ms)
 
@@ -171,7 +171,7 @@ class QuorumNode(Component):
         return on_listener(self.config.listener, self.leader_endpoints)
 
     def note_leader(self, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
-        """Somebody said where the leader is reached."""
+        """An answer or a request says where the leader is reached."""
         if endpoints:
             self._leader_told = (leader_id, endpoints)
 

@@ -15,7 +15,7 @@ from fencepost.machines.quorum.voters import Endpoint, Voter, VoterSet
 
 
 class PendingChange(Struct):
-    """An AddRaftVoter or RemoveRaftVoter; whoever asked for it waits, up to `deadline_ms`.
+    """An AddRaftVoter or RemoveRaftVoter; its client waits, up to `deadline_ms`.
 
     `added` is the new voter, or None for a removal. `record_offset` is where the new set stands in
     the log, -1 as long as the new voter has not said what it can run.

@@ -56,7 +56,7 @@ from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
 
 CHANGE_WAIT_MAX_MS = 60_000
-"""The longest that whoever adds a voter may wait for it: no other change is possible meanwhile."""
+"""The longest that an AddRaftVoter may wait: no other change is possible meanwhile."""
 
 
 class Reconfiguration(Part):
@@ -169,7 +169,7 @@ class Reconfiguration(Part):
         self._outbox.reply(input_.token, response)
 
     def _update_voter(self, voter: Voter) -> ErrorCode:
-        """Take note of what a voter says of itself; nobody waits for the commit."""
+        """Take note of what a voter says of itself; its answer does not wait for the commit."""
         leader, old = self._node.role_state, self._log.voter_set.get(voter.id)
         assert isinstance(leader, Leader), "only a leader gets past the checks"
         if not voter.can_run(self._log.kraft_version):
@@ -258,7 +258,7 @@ class Reconfiguration(Part):
         self._roles.answer_change(change, error, message)
 
     def step_change_timeout(self) -> None:
-        """Whoever waits for a change has waited long enough; what is written stays."""
+        """The client of a change has waited long enough; what is written stays."""
         leader = self._node.role_state
         if isinstance(leader, Leader) and leader.changes.pending is not None:
             self._end_change(leader, ErrorCode.REQUEST_TIMED_OUT, "there was no commit in time")

@@ -1,4 +1,4 @@
-"""What this node asks of its peers: one request at a time to each, and again if nobody answers.
+"""What this node asks of its peers: one request at a time to each, and again if none answers.
 
 `pump` sends what the role still wants to ask, and arms the retry timer for what failed or was not
 answered. Answers are matched by identity of the request, so one that is late or comes twice is
@@ -88,7 +88,7 @@ class Requests(Component):
         self.not_before.pop(peer, None)
 
     def expired(self) -> list[tuple[int, Message]]:
-        """Requests that were not answered in time, and never will be, also if nobody says so."""
+        """Requests that were not answered in time, and never will be."""
         now_ms = self._timers.now_ms
         return [(peer, asked) for peer, (asked, due) in self.in_flight.items() if due <= now_ms]
 

@@ -67,7 +67,7 @@ class RoleChanges(Part):
 
     def become_follower(self, epoch: int, leader_id: int) -> None:
         """`leader_id` leads `epoch`: fetch from it until the fetch timeout finds it silent."""
-        assert leader_id != self._node.id, "nobody follows itself"
+        assert leader_id != self._node.id, "no node follows itself"
         vote = self._outbox.state
         if epoch > vote.epoch:
             self.note_epoch(epoch)
@@ -181,7 +181,7 @@ class RoleChanges(Part):
         """What a leader writes behind its LeaderChange: its level and voters, if it has to.
 
         A set that came with the bootstrap snapshot stands in no log yet, and one that has another
-        address for this node than it has now misleads whoever reads it (KIP-853).
+        address for this node than it has now misleads its readers (KIP-853).
         """
         history, mine = self._log.history, self._node.local_voter
         voters, offset = history.latest, history.latest_offset
@@ -235,7 +235,7 @@ class RoleChanges(Part):
         self._outbox.emit(Fail(reason))
 
     def _leave_role(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Whoever waits for this role is told; its requests and its own timers are forgotten."""
+        """What waits for this role is answered; its requests and its own timers are forgotten."""
         self._requests.forget_all()
         leader = self._node.role_state
         if not isinstance(leader, Leader):
@@ -259,7 +259,7 @@ class RoleChanges(Part):
     def answer_change(
         self, change: PendingChange, error: ErrorCode, message: str | None = None
     ) -> None:
-        """Answer whoever asked for a change, unless that was done when it was written."""
+        """Answer the client of a change, unless that was done when it was written."""
         if not change.is_answered:
             change.is_answered = True
             self._outbox.reply(change.token, change_response(change, error, message))

@@ -114,7 +114,7 @@ class Resigned(Struct):
     """Led this epoch, before it resigned or stopped, and will not again. Tells the voters so.
 
     `candidates` are the other voters, the most advanced first; `unacknowledged` those that have not
-    heard of it. Both are empty after a restart: nobody is told.
+    heard of it. Both are empty after a restart: no voter is told.
     """
 
     role: ClassVar[Role] = Role.RESIGNED

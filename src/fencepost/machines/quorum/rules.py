@@ -25,7 +25,7 @@ from fencepost.wire.types import Uuid
 
 
 class VoteFacts(Struct, frozen=True):
-    """What is known when somebody asks for a vote, or a pre-vote, in the epoch that we are in.
+    """What is known when a voter asks for a vote, or a pre-vote, in the epoch that we are in.
 
     `state` is our durable state. `log_is_long_enough`: the candidate's log is not behind what we
     have acknowledged to hold. `has_heard_leader`: we follow, and our leader has answered a fetch.
@@ -78,7 +78,7 @@ class QuorumRules:
     # -- the disk before the network -----------------------------------------------------------
 
     def must_write_state(self, old: QuorumState, new: QuorumState) -> bool:
-        """Whether quorum-state has to be written anew: whenever anything in it changes (I23)."""
+        """Whether quorum-state has to be written again: whenever anything in it changes (I23)."""
         return new != old
 
     def flushes_before_fetch(self, is_voter: bool, can_become_voter: bool) -> bool:
@@ -111,7 +111,7 @@ class QuorumRules:
             return False
         given = facts.state
         if given.voted_id != NOBODY:
-            # Whoever asks again gets the same answer, whatever the logs say by now.
+            # A candidate that asks again gets the same answer, whatever the logs say by now.
             same_directory = given.voted_directory_id in (Uuid.ZERO, facts.candidate.directory_id)
             return given.voted_id == facts.candidate.id and same_directory
         return given.leader_id == NOBODY and facts.log_is_long_enough
@@ -196,7 +196,7 @@ class QuorumRules:
         return log_end if damaged is None else damaged
 
     def asks_around(self, misses: int) -> bool:
-        """Whether to ask somebody else than the leader, which has not answered the last time.
+        """Whether to ask another node than the leader, which has not answered the last time.
 
         Voters are told of new leaders, if these know them. Others find out by themselves, and
         sooner than by the fetch timeout if they ask the leader and the others by turns, as Kafka's

@@ -16,7 +16,7 @@ of it (KIP-595, KIP-630, KIP-1166), in the order in which it is decided; the log
 | i | at its end, and knows all                          | nothing             | yes   |
 
 "The first" is the bootstrap snapshot 0-0: each leader writes what is in it to the log, so it is
-never served. A fetch that waits is looked at anew when it is answered, by the same table. One that
+never served. A fetch that waits is looked at again when it is answered, by the same table. One that
 must be told of a snapshot or of a divergence never waits, because no record would ever wake it
 (KAFKA-15100).
 
@@ -202,7 +202,7 @@ class Serving(Part):
         )
 
     def _readable_to(self, replica_id: int, offset: int) -> int:
-        """Replicas read up to the end of the log, anybody else up to the high watermark."""
+        """Replicas read up to the end of the log, clients up to the high watermark."""
         return self._log.end_offset if replica_id >= 0 else max(offset, self._log.high_watermark)
 
     @property

@@ -22,7 +22,7 @@ them, has the snapshot installed in place of its log. What happens in between:
 
 Nothing of a snapshot is visible before j. Between b and j or k the log is left alone: this node
 neither fetches nor stands for election, so a leader never loads a snapshot (I28). It still votes,
-by the log it had: nobody has been told that it has more.
+by the log it had: it has told no voter that it has more.
 
 Given up, the node waits for the retry backoff before it fetches, so that a leader that offers what
 it does not have is not asked without end. A peer that cannot answer with an error but for the whole

@@ -60,7 +60,7 @@ def reached_by(values: Iterable[int], count: int) -> int:
 
 
 class Tracker(Struct):
-    """`voters` are the other voters by node id, `observers` everybody else that fetches.
+    """`voters` are the other voters by node id, `observers` all other nodes that fetch.
 
     `unacknowledged` are the voters that do not know their leader yet, or have not been heard of.
     """
@@ -71,7 +71,7 @@ class Tracker(Struct):
 
     @classmethod
     def of(cls, voter_set: VoterSet, leader_id: int) -> Tracker:
-        """Nobody is known to hold anything."""
+        """No node is known to hold anything."""
         others = {v.id: Progress(v.key) for v in voter_set.voters if v.id != leader_id}
         return cls(others, set(others))
 
@@ -122,7 +122,7 @@ class Tracker(Struct):
     def majority_heard_ms(self, needed: int, since_ms: int, now_ms: int) -> int:
         """When `needed` of the other voters had last been heard of; now, if none is needed.
 
-        A leader gives everybody the time from `since_ms`, when it began to lead.
+        A leader gives all nodes the time from `since_ms`, when it began to lead.
         """
         if needed <= 0:
             return now_ms
@@ -141,7 +141,7 @@ class Tracker(Struct):
     # -- the voters change ---------------------------------------------------------------------
 
     def voters_changed(self, voter_set: VoterSet, leader_id: int, is_replica: IsReplica) -> None:
-        """Keep what is known of everybody, whichever part each now has."""
+        """Keep what is known of all nodes, whichever part each now has."""
         before, self.voters = self.voters, {}
         for voter in voter_set.voters:
             if voter.id != leader_id:

@@ -1,7 +1,7 @@
 """What an old version of a quorum API cannot carry is left out of the answer.
 
 The machine answers in full and does not know versions. Addresses of leaders (KIP-853) and directory
-ids came later than the answers they are in; who asks at an older version does without. Fields that
+ids came later than the answers they are in; a request of an older version does without. Fields that
 the schema marks as ignorable are not here: the codec drops those by itself.
 """
 

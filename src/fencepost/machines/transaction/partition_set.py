@@ -4,7 +4,7 @@ Every record of a transaction has all of its partitions, by topic, and it may be
 them. A record is written when partitions are added and when the end is decided, and to group a set
 of so many takes longer than to write them. So a set that was grouped once keeps its groups: those
 of a request are made along with it, in pieces; those of a record are as they were read; and of two
-sets' union only the topics that both have are made anew.
+sets' union only the topics that both have are made again.
 """
 
 from __future__ import annotations

@@ -15,7 +15,12 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.coordinator import Producer, TransactionEnd
 from fencepost.machines.driver import Driver
-from fencepost.machines.partition import CoordinatorAppend, Partition, ProduceResult
+from fencepost.machines.partition import (
+    AdvanceLogStart,
+    CoordinatorAppend,
+    Partition,
+    ProduceResult,
+)
 from fencepost.wire.errors import ErrorCode
 
 OnAppended = Callable[[ErrorCode, int], None]
@@ -85,3 +90,11 @@ class LedPartition:
                 transaction_version=end.transaction_version,
             )
         self._driver.feed(self.key, append)
+
+    def advance_log_start(self, offset: int, leader_epoch: int) -> None:
+        """Delete the records below `offset`, which is committed, if this node leads in the epoch.
+
+        A log that begins there already, or later, stays as it is.
+        """
+        if self.is_led_in(leader_epoch) and offset > self.log.start_offset:
+            self._driver.feed(self.key, AdvanceLogStart(offset))

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 FORGOTTEN: Final = (
     "a controller that has forgotten its commits and votes must not vote under its directory id:"
-    " move the log directory away, format it anew (a new directory id), take the old voter out"
+    " move the log directory away, format it again (a new directory id), take the old voter out"
     " (fencepost quorum remove-voter) and the new one in (add-voter). Only a cluster's single"
     " controller may go on with what is left: -o fencepost.accept.loss=__cluster_metadata-0"
 )

@@ -9,7 +9,7 @@ registered with `on_image` is told what changed. Nothing reaches the image in an
 restarted node, a follower and a leader see the same cluster.
 
 The newest snapshot stands for everything below its end (KIP-630). It is loaded when it ends behind
-the image: at the start, and after one was taken over from a leader. Then the image is made anew and
+the image: at the start, and after one was fetched from a leader. Then the image is made again and
 the listeners are told what is different from the old one. A snapshot counts, like a batch, once the
 high watermark says that it is committed.
 

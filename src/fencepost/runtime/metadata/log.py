@@ -8,7 +8,7 @@ read for the first active controller.
 
 A directory whose metadata log or `quorum-state` is gone has forgotten the commits it took part in
 and the votes it gave. A controller does not start with it, because under its directory id the
-others count on them; a broker begins anew (`machines/quorum/log_damage.py`).
+others count on them; a broker begins again (`machines/quorum/log_damage.py`).
 
 `quorum-state` is written in the data version that belongs to the level of kraft.version in force,
 as Kafka does: 0 names the configured voters, 1 (KIP-853) has the directory that got the vote.
@@ -161,7 +161,7 @@ def _open_files(
 
 
 def _check_log_is_there(files: MetadataFiles) -> None:
-    """Refuse to make the log anew where others count on what it held. CorruptFileError."""
+    """Refuse to make the log again where others count on what it held. CorruptFileError."""
     log_dir = files.log_dir
     is_gone = log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(files.directory)
     topic_id = log_dir.topic_id_on_disk(METADATA_TOPIC, 0)

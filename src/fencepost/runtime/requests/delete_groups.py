@@ -1,4 +1,9 @@
-"""DeleteGroups (key 42) v0-2: delete groups without members, with all their offsets (KIP-229)."""
+"""DeleteGroups (key 42) v0-3: delete groups without members, with all their offsets (KIP-229).
+
+v3 has a message per group. Kafka 4.4.0 fills it when a plugin for descriptions of topologies keeps
+a streams group from being deleted (GROUP_DELETION_FAILED, KIP-1331); it is null here, as in Kafka
+without the plugin.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,13 @@ from typing import Any
 
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.machines.group.share.groups import ShareGroups
+from fencepost.machines.group.share.offsets import ForgetReply
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.permissions import DELETE_GROUP
+from fencepost.runtime.share_group_states import Failures
 from fencepost.wire.api.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -34,6 +42,27 @@ def delete_groups(
     outstanding = len(group_ids)
 
     def ask(group_id: str) -> None:
+        def forget(coordinator: GroupCoordinator, token: Any) -> Decision:
+            return coordinator.of_type(ShareGroups).offsets.forget(group_id, token)
+
+        def on_forgotten(error: ErrorCode, reply: ForgetReply | None) -> None:
+            """Share coordinators forget a share group before its own coordinator does."""
+            error = error if reply is None else reply.error
+            if error:
+                on_reply(error, None)
+            elif reply is None or reply.message is None or groups.share_states is None:
+                groups.submit(group_id, decide, on_reply)
+            else:
+                groups.share_states.delete(reply.message, on_deleted)
+
+        def on_deleted(error: ErrorCode, failures: Failures) -> None:
+            for reason, _ in failures.values():
+                error = reason
+            if error:
+                on_reply(error, None)
+            else:
+                groups.submit(group_id, decide, on_reply)
+
         def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
             return coordinator.decide_delete_groups([group_id], token)
 
@@ -48,7 +77,7 @@ def delete_groups(
         if refusal := access.refusal(context, DELETE_GROUP, group_id):
             on_reply(refusal, None)
         else:
-            groups.submit(group_id, decide, on_reply)
+            groups.submit(group_id, forget, on_forgotten)
 
     for group_id in group_ids:
         ask(group_id)

@@ -5,7 +5,7 @@ without an id IDEMPOTENT_WRITE to the cluster or WRITE to some topic.
 
 Without a transactional id every request gets a new id with epoch 0, also one that names an older
 id. With one, its coordinator decides (`machines.transaction.initialization`). v6 is for two-phase
-commits (KIP-939). Kafka 4.3 calls it unstable, so as there it is served with
+commits (KIP-939). Kafka 4.4 calls it unstable, so as there it is served with
 `unstable.api.versions.enable` alone; a request to keep a prepared transaction is answered
 UNSUPPORTED_VERSION, as there.
 """

@@ -1,10 +1,11 @@
-"""TxnOffsetCommit (key 28) v0-5: offsets of a group that count if the transaction does.
+"""TxnOffsetCommit (key 28) v0-6: offsets of a group that count if the transaction does.
 
 The client needs WRITE to its transactional id and READ to the group: without one of them that is
 the error of all partitions. The order of the other errors, that of topics which the client may not
 read among them, is in `runtime.transactional_commits`. v3 names the member, so that one that was
 replaced is refused (KIP-447); v5 makes the group's partition part of the transaction by itself
-(KIP-890). v6, which names topics by id, is not stable in Kafka 4.3 and not advertised.
+(KIP-890); v6 names topics by id, and calls an unknown group and an old member epoch what they are
+(KIP-1319).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from fencepost.machines.broker import (
     ReplicasPlaced,
     Start,
 )
+from fencepost.machines.controller.config import SUPPORTED_FEATURES
 from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
@@ -71,10 +72,10 @@ ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 GROUPS: Final = GroupConfig(
     min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300, offsets_retention_check_ms=20_000
 )
-FEATURES: Final = (
-    FeatureRange("metadata.version", 7, 33),
-    FeatureRange("kraft.version", 0, 1),
-    FeatureRange("eligible.leader.replicas.version", 0, 1),
+FEATURES: Final = tuple(
+    FeatureRange(name, low, high)
+    for name, (low, high) in SUPPORTED_FEATURES.items()
+    if name != TRANSACTION_VERSION
 )
 
 WITH_TRANSACTIONS: Final = (*FEATURES, FeatureRange(TRANSACTION_VERSION, 0, 2))

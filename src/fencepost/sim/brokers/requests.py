@@ -146,8 +146,8 @@ class BrokerRequests:
         answer = self._handlers[kind](context, _received(request))
         self._appends.settle()
         context.decided(answer)
-        if not context.answered:
-            probe(f"sim.{kind.__name__}.waits")
+        if kind is FetchRequest and not context.answered:
+            probe("sim.fetch.waits")
 
 
 def _received(request: Message) -> Message:

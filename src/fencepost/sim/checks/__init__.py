@@ -84,7 +84,7 @@ class Check:
     # -- partitions of simulated brokers -------------------------------------------------------
 
     def broker_changed(self, oracle: Oracle, broker_id: int, broker: BrokerImage | None) -> None:
-        """The committed image has a broker anew, in another state, or (None) no longer."""
+        """The committed image has a broker again, in another state, or (None) no longer."""
 
     def broker_begun(self, oracle: Oracle, begun: BrokerBegun, metadata_offset: int) -> None:
         """A broker has come one stage further; its metadata are as of that offset."""

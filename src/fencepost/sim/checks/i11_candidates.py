@@ -1,7 +1,7 @@
 """I11: whoever may be elected without loss has everything that was visible, and has it on its disk.
 
 These are the in-sync replicas and the eligible leader replicas (KIP-966). A broker whose disk is
-lost or that has not come back from a crash is not asked: it registers anew first, and is neither
+lost or that has not come back from a crash is not asked: it registers again first, and is neither
 from then on if it may lack anything.
 """
 

@@ -1,6 +1,6 @@
 """I18: a broker that was not closed in order is neither in sync nor eligible when it comes back.
 
-What it had may be gone with its page cache. It enters the in-sync set anew, once it has caught up,
+What it had may be gone with its page cache. It enters the in-sync set again, once it has caught up,
 which I11 looks at. Without eligible leader replicas (KIP-966) the last one in sync stays so, and
 nobody leads.
 """

@@ -9,7 +9,7 @@ from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, Replica
 
 
 class RepeatableRead(Check):
-    """Compares what is read, and what leaders show anew, with what was there to be read before."""
+    """Compares what is read, and what leaders show again, with what was there to be read before."""
 
     kind = "I20"
 

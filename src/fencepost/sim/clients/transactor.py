@@ -2,7 +2,7 @@
 
 It writes a batch at a time into some partitions, commits offsets of a group of its own and of
 others, and commits or aborts. What an answer means, and what is to be sent next, the manager says.
-The client may crash in the midst of all that: then it starts anew under its transactional id, and
+The client may crash in the midst of all that: then it starts again under its transactional id, and
 so does one that was fenced. It may wait no more for a batch, and abort its transaction while the
 batch is on its way; and it may find its epochs nearly used up, as after so many transactions. A
 slow one now and then ponders for longer than a transaction may take before it commits one. Two
@@ -117,7 +117,7 @@ class Transactor(Client):
         self.restart()
 
     def restart(self) -> None:
-        """Crash, and start anew under the same transactional id."""
+        """Crash, and start again under the same transactional id."""
         self.manager = TransactionManager(self.transactional_id, self._timeout_ms)
         self.transaction: Transaction | None = None
         self._life = object()
@@ -215,7 +215,7 @@ class Transactor(Client):
         self._go()
 
     def age(self, epoch: int) -> None:
-        """Have it be as after so many transactions, and start anew."""
+        """Have it be as after so many transactions, and start again."""
         id_ = self.transactional_id
         broker_id = self._coordinator(TRANSACTION, id_)
         if broker_id is not None and (broker := self.world.brokers[broker_id]).is_up:

@@ -71,7 +71,7 @@ def translate(
     """Where a consumer group goes on in the new topic, from the offsets it committed in the old.
 
     Per new partition it is the first record that the group has not read, so it reads none twice
-    where partitions were kept, and misses none in any case: with records dealt out anew, some that
+    where partitions were kept, and misses none in any case: with records dealt out again, some that
     it has read may lie behind that one. Where it has read all, it is the offset behind the last
     record replayed. Partitions without a committed offset count as read. `topic_ids`: the topics
     whose offsets these are, where one of that name was replaced; others' records count as read.

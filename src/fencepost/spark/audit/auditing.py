@@ -2,7 +2,7 @@
 
 A log directory that was not closed cleanly may be in use. Its files are read as after a crash (what
 lies above the recovery point is not judged by files that are written later), and where something is
-found it is looked at again: segments that are the same and had nothing are not read anew, others
+found it is looked at again: segments that are the same and had nothing are not read again, others
 are. What is gone by then was deleted, and what differs no more was being written.
 """
 
@@ -192,7 +192,7 @@ class Audit:
         return {where: list(partitions[where].values()) for where in sorted(partitions)}
 
     def _cover(self, partitions: Mapping[Partition, Sequence[Copy]]) -> None:
-        """What replicas must agree in; of a topic that was made anew, only those of one id."""
+        """What replicas must agree in; of a topic that was made again, only those of one id."""
         total = 0
         for copies in partitions.values():
             for copy in copies:

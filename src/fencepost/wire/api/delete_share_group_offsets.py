@@ -1,7 +1,7 @@
 """DeleteShareGroupOffsets (key 92): forget where a share group stands in topics, for admin tools.
 
 It goes to the coordinator of the group, which must be empty (KIP-932). A member that subscribes to
-such a topic later makes the group begin anew there.
+such a topic later makes the group begin again there.
 
 v0 came, stable, with Kafka 4.1.
 """

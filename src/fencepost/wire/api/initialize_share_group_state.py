@@ -35,7 +35,7 @@ class InitializeStateData(Struct):
 class InitializeShareGroupStateRequest(
     Request["InitializeShareGroupStateResponse"], api_key=83, versions="0", flexible="0+"
 ):
-    """Begins states anew."""
+    """Begins states again."""
 
     group_id: String = field(doc="Id of the share group.")
     topics: list[InitializeStateData] = field(doc="The topics.")

@@ -4,7 +4,7 @@ The coordinator knows of a topology only what it needs to deal out tasks. A brok
 that stores descriptions asks a member for the whole graph, by a flag in its heartbeat's answer, and
 the member sends this to the group's coordinator; StreamsGroupDescribe shows it (KIP-1331).
 
-v0 is on its way to Kafka 4.4; no release up to 4.3 has the API.
+New in Kafka 4.4.
 """
 
 from __future__ import annotations

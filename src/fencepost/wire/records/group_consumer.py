@@ -114,8 +114,10 @@ class ConsumerGroupMemberMetadataValue(
     )
     classic_member_metadata: ClassicMemberMetadata | None = field(
         tag=0,
-        default=None,
-        doc="Set for a member of the classic kind (KIP-848 migration), else null.",
+        doc=(
+            "Set for a member of the classic kind (KIP-848 migration), else null, which is written:"
+            " without the tag a member is of the classic kind."
+        ),
     )
 
 

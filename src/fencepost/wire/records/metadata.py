@@ -5,7 +5,7 @@ of the record, and the record in its flexible form. The record classes are in `m
 `metadata_topics` and `metadata_security`; this module knows all of them.
 
 Which version of a record may be written depends on the cluster's `metadata.version`; without a
-word of that, records are written in their newest, that of 4.3-IV0.
+word of that, records are written in their newest, that of 4.4-IV2.
 """
 
 from __future__ import annotations

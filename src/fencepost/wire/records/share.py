@@ -55,7 +55,7 @@ class ShareSnapshotValue(
 
     snapshot_epoch: Int32 = field(doc="Counter of snapshots of this state.")
     state_epoch: Int32 = field(
-        doc="Epoch of the state, raised when it is begun anew; writers of older ones are refused.",
+        doc="Epoch of the state, raised when it is begun again; writers of older ones are refused.",
     )
     leader_epoch: Int32 = field(
         doc="Term of the partition's leader that last used the state; 0 before the first.",

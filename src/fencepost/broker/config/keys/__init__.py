@@ -1,4 +1,4 @@
-"""The broker's configuration keys: every one of Apache Kafka 4.3, by area, and a few of our own.
+"""The broker's configuration keys: every one of Apache Kafka 4.4, by area, and a few of our own.
 
 `BROKER_CONFIGS` has them all; `definition` says which kinds there are. Defaults are Kafka's but for
 `DIFFERENT_DEFAULTS`, most of which are there because one node in a test or on a laptop is the

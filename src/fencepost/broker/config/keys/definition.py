@@ -1,6 +1,6 @@
 """What a broker's configuration key is: a `ConfigDef`, when it may change, and what it does here.
 
-Names, types, bounds and update modes are those of Apache Kafka 4.3; an interop test compares them
+Names, types, bounds and update modes are those of Apache Kafka 4.4; an interop test compares them
 with Kafka's own classes. A key is one of three kinds:
 
 * `honoured`: it does here what it does in Kafka; also the keys that only Fencepost has.

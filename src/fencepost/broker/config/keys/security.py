@@ -77,6 +77,8 @@ _SASL_KEYS = (
     default_only("sasl.login.retry.backoff.ms", LONG, 100, _SASL),
     default_only("sasl.mechanism.controller.protocol", STRING, "GSSAPI", _SASL),
     default_only("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", _SASL, PER_BROKER),
+    default_only("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False, _SASL),
+    default_only("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, _SASL),
     default_only("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", _SASL),
     default_only("sasl.oauthbearer.assertion.claim.aud", STRING, None, _SASL),
     default_only("sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300, _SASL),

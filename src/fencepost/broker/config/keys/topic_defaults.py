@@ -18,7 +18,13 @@ from fencepost.broker.config.keys.definition import (
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigDef, Synonym, at_least
 
-_NOTHING_HONOURED = ("local.retention.bytes", "local.retention.ms")
+_NOTHING_HONOURED = (
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+)
 """Topic configs that change nothing, nor do the keys behind them."""
 
 

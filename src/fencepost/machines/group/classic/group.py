@@ -113,7 +113,11 @@ class ClassicGroup:
             self.members[member.member_id] = member
         self.measure()
         self._index_static_members()
-        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        if not self.members:
+            self.state = GroupState.EMPTY
+        elif self.state is not GroupState.PREPARING_REBALANCE:
+            # Else it was a consumer group until this record, and rebalances as a classic one.
+            self.state = GroupState.STABLE
         self.is_initial_rebalance = False
         self.subscribed_topics = self._subscriptions()
 

@@ -86,15 +86,26 @@ def _apply_member(shard: Shard, group: ConsumerGroup, key: Any, value: Any) -> N
     old, new = before or Subscription(), after or Subscription()
     _move(shard, group.regex_users, old.regex, new.regex)
     _move(shard, group.assignor_users, old.server_assignor, new.server_assignor)
+    _count_classic(shard, group, old, -1)
+    _count_classic(shard, group, new, 1)
     old_instance_id = old.instance_id
     if old_instance_id and group.static_members.get(old_instance_id) == member_id:
         undo_log.pop(group.static_members, old_instance_id)
     if after is None:
         undo_log.pop(group.members, member_id)
+        undo_log.pop(group.rejoining, member_id)
         return
     undo_log.put(group.members, member_id, after)
     if after.instance_id is not None:
         undo_log.put(group.static_members, after.instance_id, member_id)
+
+
+def _count_classic(shard: Shard, group: ConsumerGroup, said: Subscription, change: int) -> None:
+    """`change` more members that speak the classic protocol as this one does, if it does."""
+    if said.classic is not None:
+        names = {protocol.name for protocol in said.classic.supported_protocols}
+        shard.undo_log.set_attribute(group, "classic_count", group.classic_count + change)
+        _add(shard, group.classic_protocols, names, change)
 
 
 def _use_names(shard: Shard, group: ConsumerGroup, names: frozenset[str]) -> frozenset[str]:

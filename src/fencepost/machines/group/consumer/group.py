@@ -17,7 +17,7 @@ bring it along as `Note`s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
@@ -33,9 +33,11 @@ from fencepost.machines.group.consumer.member import (
 from fencepost.machines.group.consumer.timers import (
     CONSUMER,
     assign_work,
+    join_timer,
     rebalance_timer,
     regex_work,
     session_timer,
+    sync_timer,
 )
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes
@@ -126,10 +128,14 @@ class ConsumerGroup:
         self.topic_users: dict[str, int] = {}  # topic -> how many of the sets have it
         self.regex_users: dict[str, int] = {}
         self.assignor_users: dict[str, int] = {}
+        self.classic_count = 0  # members that speak the classic protocol
+        self.classic_protocols: dict[str, int] = {}  # how many of those support which
         self.stable_members: dict[int, int] = {}  # member epoch -> how many are stable in it
         self.holders: dict[Uuid, dict[int, int]] = {}  # topic -> partition -> how many hold it
         self.size_bytes = group_bytes(group_id)
         # In memory alone.
+        self.rejoining: dict[str, None] = {}
+        """Classic members that were told to join again, and have not yet."""
         self.is_check_due = True
         """Whether the next heartbeat looks at the topics' metadata: they may have changed."""
         self.assigning_epoch: int | None = None
@@ -211,6 +217,11 @@ class ConsumerGroup:
             if resolved is not None:
                 names |= resolved.topics
         return names
+
+    def supports_classic(self, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether a classic member fits in: all others of its kind support one of these, too."""
+        counts = self.classic_protocols
+        return any(counts.get(name, 0) == self.classic_count for name, _ in protocols)
 
     def is_held(self, topic_id: Uuid, index: int) -> bool:
         """Whether a member has the partition, or has yet to give it up."""
@@ -322,10 +333,13 @@ class ConsumerGroup:
         yield ConsumerGroupMetadataKey(group_id=group_id)
 
     def timers(self) -> Iterator[TimerName]:
-        """Sessions of members, and their rebalances."""
+        """Sessions of members, their rebalances, and what classic ones have to do in time."""
         for member_id in self.members:
             yield session_timer(self.group_id, member_id)
             yield rebalance_timer(self.group_id, member_id)
+            if self.members[member_id].classic is not None:
+                yield join_timer(self.group_id, member_id)
+                yield sync_timer(self.group_id, member_id)
 
     def works(self) -> tuple[WorkName, ...]:
         """A target being computed, and regular expressions being looked up."""
@@ -371,3 +385,21 @@ class Note(NamedTuple):
         group = shard.group_of(self.group_id, ConsumerGroup)
         if group is not None:
             shard.undo_log.set_attribute(group, self.name, self.value)
+
+
+class Rejoining(NamedTuple):
+    """A `shard.Change`: a classic member is told to join again, or has joined."""
+
+    group_id: str
+    member_id: str
+    is_told: bool
+
+    def apply_to(self, shard: Shard) -> None:
+        """Remember it, or that it is done."""
+        group = shard.group_of(self.group_id, ConsumerGroup)
+        if group is None:
+            return
+        if self.is_told:
+            shard.undo_log.put(group.rejoining, self.member_id, None)
+        else:
+            shard.undo_log.pop(group.rejoining, self.member_id)

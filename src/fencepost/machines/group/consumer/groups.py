@@ -9,17 +9,20 @@ from fencepost.machines.coordinator import TimerName
 from fencepost.machines.group.admin import described
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.consumer.apply import KEYS, apply
+from fencepost.machines.group.consumer.classic_members import ClassicMembersOfConsumerGroups
 from fencepost.machines.group.consumer.describe import name_topics
 from fencepost.machines.group.consumer.group import ConsumerGroup, Note
 from fencepost.machines.group.consumer.heartbeat import Heartbeats
-from fencepost.machines.group.consumer.leaving import remove_member
+from fencepost.machines.group.consumer.leaving import remove_members
 from fencepost.machines.group.consumer.member import MemberState
 from fencepost.machines.group.consumer.regex_refresh import MayDescribe
 from fencepost.machines.group.consumer.target import effective_assignor
 from fencepost.machines.group.consumer.timers import (
     CONSUMER,
+    JOIN,
     REBALANCE,
     SESSION,
+    SYNC,
     rebalance_timer,
     session_timer,
 )
@@ -38,22 +41,29 @@ class ConsumerGroups:
 
     name: ClassVar[str] = CONSUMER
     keys: ClassVar[tuple[type[Message], ...]] = KEYS
-    classic_members: Final = None
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._heartbeats = Heartbeats(shard)
+        self.classic_members: Final = ClassicMembersOfConsumerGroups(shard, self._heartbeats)
 
     def apply(self, key: Message, value: Message | None) -> None:
         """A record of a group, of one of seven kinds, in whatever order compaction leaves."""
         apply(self._shard, key, value)
 
     def loaded(self, decision: Decision, group: Group, wall_ms: int) -> None:
-        """Every member has a session timeout from now on, and its time to give up partitions."""
+        """Every member has a session timeout from now on, and its time to give up partitions.
+
+        Classic members that have to join again are told so with their next heartbeat.
+        """
         assert isinstance(group, ConsumerGroup), group
         group_id = group.group_id
         session_timeout_ms = self._shard.consumer_settings(group_id).session_timeout_ms
         for member_id, said in group.members.items():
+            if said.classic is not None:
+                timeout_ms = said.classic.session_timeout_ms
+                decision.set_timer(session_timer(group_id, member_id), timeout_ms)
+                continue
             decision.set_timer(session_timer(group_id, member_id), session_timeout_ms)
             if group.progress_of(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                 timer = rebalance_timer(group_id, member_id)
@@ -113,23 +123,32 @@ class ConsumerGroups:
         return decision
 
     def decide_timer(self, name: TimerName, wall_ms: int) -> Decision:
-        """A member's session, or its time to give up partitions, is over: it is removed."""
+        """A member's session, or its time for what it was told to do, is over: it is removed."""
         _, group_id, what, member_id = name
         decision = Decision()
         group = self._shard.group_of(group_id, ConsumerGroup)
         if group is None or member_id not in group.members:
             return decision
+        is_classic = group.members[member_id].classic is not None
         if what == REBALANCE:
             state = group.progress_of(member_id).state
-            if state is not MemberState.UNREVOKED_PARTITIONS:
+            if is_classic or state is not MemberState.UNREVOKED_PARTITIONS:
                 return decision
-            reason = "it has not given up its partitions in time"
-        else:
-            assert what == SESSION, name
-            reason = "its session is over"
-        remove_member(self._shard, decision, group, member_id)
+        elif what in (JOIN, SYNC) and not is_classic:
+            return decision
+        reason = _REASONS[what]
+        remove_members(self._shard, decision, group, [member_id], wall_ms)
         decision.notes.append(f"group {group_id}: member {member_id} is removed, {reason}")
         return decision
+
+
+_REASONS: Final = {
+    SESSION: "its session is over",
+    REBALANCE: "it has not given up its partitions in time",
+    JOIN: "it has not joined again in time",
+    SYNC: "it has not synced in time",
+}
+"""Why a timer removes a member."""
 
 
 def _has_moved(change: PartitionDelta) -> bool:

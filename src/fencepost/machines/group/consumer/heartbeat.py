@@ -96,7 +96,7 @@ class Heartbeats:
         try:
             self._check_assignor(request.server_assignor)
             if request.member_epoch < JOINS:
-                response = leave(self._shard, decision, request)
+                response = leave(self._shard, decision, request, wall_ms)
             else:
                 response = self._stay(decision, request, caller, may_describe, wall_ms)
         except RefusedError as refused:
@@ -126,22 +126,9 @@ class Heartbeats:
     ) -> ConsumerGroupHeartbeatResponse:
         owned = _owned(request.topic_partitions)
         entered = enter(self._shard, decision, request, owned, caller)
-        group, member_id, known, before, replaced_id = entered
-        said = _said(known, request, caller)
-        changed = Changed(member_id, known, said, replaced_id)
-        if said != known:
-            self._admit(group, changed)
-            decision.records.append(member_record(group.group_id, member_id, said))
-        regex_change = self._regexes.update(decision, group, changed, may_describe, wall_ms)
-        names_changed = said.topic_names != (frozenset() if known is None else known.topic_names)
-        epoch = self._raise_epoch(
-            decision, group, changed, names_changed or regex_change is RegexChange.RESOLVED
-        )
-        target_epoch, target = self._targets.update(decision, group, changed, epoch, wall_ms)
-        is_other = names_changed or regex_change is not RegexChange.NONE
-        after = self._reconcile(
-            decision, entered, said, target_epoch, target, Heard(owned, is_other)
-        )
+        group, member_id, before = entered.group, entered.member_id, entered.progress
+        said = _said(entered.known, request, caller)
+        after = self.advance(decision, entered, said, owned, may_describe, wall_ms)
         settings = self._shard.consumer_settings(group.group_id)
         session = session_timer(group.group_id, member_id)
         decision.set_timer(session, settings.session_timeout_ms)
@@ -153,6 +140,48 @@ class Heartbeats:
         if _is_full(request) or (after is not before and _indexes(after) != _indexes(before)):
             response.assignment = _assignment(after)
         return response
+
+    def advance(
+        self,
+        decision: Decision,
+        entered: Entered,
+        said: Subscription,
+        owned: Partitions | None,
+        may_describe: MayDescribe | None,
+        wall_ms: int,
+    ) -> Progress:
+        """All that follows from what a member says of itself and owns. RefusedError.
+
+        See `subscribe`.
+        """
+        epoch, is_other = self.subscribe(decision, entered, said, may_describe, wall_ms)
+        group, changed = entered.group, changed_by(entered, said)
+        target_epoch, target = self._targets.update(decision, group, changed, epoch, wall_ms)
+        heard = Heard(owned, is_other)
+        return self.reconcile(decision, entered, said, target_epoch, target, heard)
+
+    def subscribe(
+        self,
+        decision: Decision,
+        entered: Entered,
+        said: Subscription,
+        may_describe: MayDescribe | None,
+        wall_ms: int,
+    ) -> tuple[int, bool]:
+        """Take down what a member says of itself. RefusedError.
+
+        Returned is the group epoch, which may rise, and whether the member subscribes to something
+        else than before. Without `may_describe` no topics are looked up.
+        """
+        group, known, changed = entered.group, entered.known, changed_by(entered, said)
+        if said != known:
+            self._admit(group, changed)
+            decision.records.append(member_record(group.group_id, entered.member_id, said))
+        regex_change = self._regexes.update(decision, group, changed, may_describe, wall_ms)
+        names_changed = said.topic_names != (frozenset() if known is None else known.topic_names)
+        is_changed = names_changed or regex_change is RegexChange.RESOLVED
+        epoch = self._raise_epoch(decision, group, changed, is_changed)
+        return epoch, names_changed or regex_change is not RegexChange.NONE
 
     def _admit(self, group: ConsumerGroup, changed: Changed) -> None:
         """What the member says, and is to have for it, has its place in memory. RefusedError."""
@@ -194,7 +223,7 @@ class Heartbeats:
         decision.records += epoch_records(group, metadata_hash)
         return group.epoch + 1
 
-    def _reconcile(
+    def reconcile(
         self,
         decision: Decision,
         entered: Entered,
@@ -203,7 +232,10 @@ class Heartbeats:
         target: Partitions,
         heard: Heard,
     ) -> Progress:
-        """The member's next step, with its record and the timer of what it has to give up."""
+        """The member's next step, with its record and the timer of what it has to give up.
+
+        Members that speak the classic protocol are given time to join and to sync instead.
+        """
         group, member_id, before = entered.group, entered.member_id, entered.progress
         if before.is_reconciled_to(target_epoch) and not heard.subscription_changed:
             return before
@@ -221,11 +253,16 @@ class Heartbeats:
             return before
         decision.records.append(progress_record(group.group_id, member_id, after))
         timer = rebalance_timer(group.group_id, member_id)
-        if after.state is MemberState.UNREVOKED_PARTITIONS:
+        if after.state is MemberState.UNREVOKED_PARTITIONS and said.classic is None:
             decision.set_timer(timer, max(said.rebalance_timeout_ms, 0))
         elif before.state is MemberState.UNREVOKED_PARTITIONS:
             decision.set_timer(timer, None)
         return after
+
+
+def changed_by(entered: Entered, said: Subscription) -> Changed:
+    """The member that has entered, before and after what it says."""
+    return Changed(entered.member_id, entered.known, said, entered.replaced_id)
 
 
 def _said(

@@ -21,6 +21,7 @@ from fencepost.machines.group.consumer.member import (
     Progress,
     Subscription,
 )
+from fencepost.machines.group.consumer.migration import upgrade
 from fencepost.machines.group.consumer.records import (
     member_record,
     member_tombstones,
@@ -57,10 +58,13 @@ def enter(
     """The group and the member that the heartbeat is of, in an epoch of 0 or more. RefusedError."""
     group = _group_of(shard, decision, request)
     member_id, instance_id = request.member_id, request.instance_id
-    _refuse_if_full(shard, group, member_id, instance_id)
+    refuse_if_full(shard, group, member_id, instance_id)
     member_id = member_id or caller.uuid
     if instance_id is not None and request.member_epoch == JOINS:
-        return _enter_instance(decision, group, member_id, instance_id)
+        old_id = group.static_members.get(instance_id)
+        if old_id is not None and not _has_left(group, old_id):
+            raise RefusedError(*member_epochs.unreleased_instance(instance_id, member_id, old_id))
+        return enter_instance(decision, group, member_id, instance_id)
     if instance_id is not None:
         check_instance(group, member_id, instance_id)
     known = group.members.get(member_id)
@@ -74,7 +78,7 @@ def enter(
 def _group_of(
     shard: Shard, decision: Decision, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroup:
-    """The group; made for a member that joins, in the place of an empty classic one if need be."""
+    """The group; made for a member that joins, in the place of a classic one if need be."""
     group_id, joins = request.group_id, request.member_epoch == JOINS
     present = shard.groups.get(group_id)
     if isinstance(present, ConsumerGroup):
@@ -83,13 +87,15 @@ def _group_of(
         if not joins:
             raise group_not_found(f"Consumer group {group_id} not found.")
         return ConsumerGroup(group_id)
-    if not joins or not isinstance(present, ClassicGroup) or not present.is_empty:
+    if not joins or not isinstance(present, ClassicGroup):
         raise group_not_found(f"Group {group_id} is not a consumer group.")
+    if not present.is_empty:
+        return upgrade(shard, decision, present)
     dissolve(decision, present)
     return ConsumerGroup(group_id)
 
 
-def _refuse_if_full(
+def refuse_if_full(
     shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> None:
     """A static member that comes back is never one too many (KAFKA-20601)."""
@@ -100,16 +106,23 @@ def _refuse_if_full(
         raise RefusedError(*member_epochs.full_group("consumer", limit))
 
 
-def _enter_instance(
+def _has_left(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a static member that speaks the consumer protocol left for a while.
+
+    One that speaks the classic protocol gives way at any time, as among its own kind.
+    """
+    is_classic = group.members[member_id].classic is not None
+    return is_classic or group.progress_of(member_id).epoch == LEAVES_FOR_A_WHILE
+
+
+def enter_instance(
     decision: Decision, group: ConsumerGroup, member_id: str, instance_id: str
 ) -> Entered:
-    """A static member joins: for the first time, or again after it left for a while."""
+    """A static member joins: for the first time, or in the place of one of the same instance."""
     old_id = group.static_members.get(instance_id)
     if old_id is None:
         return Entered(group, member_id, group.members.get(member_id), group.progress_of(member_id))
     known, left = group.members[old_id], group.progress_of(old_id)
-    if left.epoch != LEAVES_FOR_A_WHILE and known.classic is None:
-        raise RefusedError(*member_epochs.unreleased_instance(instance_id, member_id, old_id))
     # Its timers are left to fire: should this be undone they are needed, and else they find
     # no member.
     progress = left._replace(epoch=JOINS, previous_epoch=JOINS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from fencepost.machines.group.consumer.group import ConsumerGroup
 from fencepost.machines.group.consumer.joining import (
     check_instance,
@@ -9,6 +12,7 @@ from fencepost.machines.group.consumer.joining import (
     unknown_member,
 )
 from fencepost.machines.group.consumer.member import LEAVES_FOR_A_WHILE, Held
+from fencepost.machines.group.consumer.migration import downgrade, may_downgrade
 from fencepost.machines.group.consumer.records import (
     epoch_records,
     member_tombstones,
@@ -17,7 +21,7 @@ from fencepost.machines.group.consumer.records import (
     target_epoch_record,
 )
 from fencepost.machines.group.consumer.target import Changed, subscribed_names
-from fencepost.machines.group.consumer.timers import rebalance_timer, session_timer
+from fencepost.machines.group.consumer.timers import member_timers
 from fencepost.machines.group.metadata_hash import group_metadata_hash
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.consumer_group_heartbeat import (
@@ -27,7 +31,7 @@ from fencepost.wire.api.consumer_group_heartbeat import (
 
 
 def leave(
-    shard: Shard, decision: Decision, request: ConsumerGroupHeartbeatRequest
+    shard: Shard, decision: Decision, request: ConsumerGroupHeartbeatRequest, wall_ms: int
 ) -> ConsumerGroupHeartbeatResponse:
     """A heartbeat of epoch -1 or, of a static member that will be back, -2. RefusedError."""
     group_id, member_id = request.group_id, request.member_id
@@ -43,7 +47,7 @@ def leave(
     if request.instance_id is not None and request.member_epoch == LEAVES_FOR_A_WHILE:
         _leave_for_a_while(decision, present, member_id)
     else:
-        remove_member(shard, decision, present, member_id)
+        remove_members(shard, decision, present, [member_id], wall_ms)
     return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
 
 
@@ -57,19 +61,40 @@ def _leave_for_a_while(decision: Decision, group: ConsumerGroup, member_id: str)
     decision.records.append(progress_record(group.group_id, member_id, progress))
 
 
-def remove_member(shard: Shard, decision: Decision, group: ConsumerGroup, member_id: str) -> None:
-    """Take a member out of its group: what it had is free, and the group epoch rises.
+def remove_members(
+    shard: Shard,
+    decision: Decision,
+    group: ConsumerGroup,
+    member_ids: Sequence[str],
+    wall_ms: int,
+) -> None:
+    """Take members out of their group: what they had is free, and the group epoch rises.
 
-    With the last member the target is of the new epoch at once (KAFKA-20442), and the next member
-    is assigned without delay.
+    A group of which only classic members are left becomes a classic one (`migration`). With the
+    last member the target is of the new epoch at once (KAFKA-20442), and the next member is
+    assigned without delay.
     """
-    group_id, said = group.group_id, group.members[member_id]
-    decision.records += member_tombstones(group_id, member_id)
-    if said.regex and group.regex_users[said.regex] == 1 and said.regex in group.regexes:
-        decision.records.append(regex_record(group_id, said.regex, None))
-    names = subscribed_names(group, Changed(member_id, said, None))
-    decision.records += epoch_records(group, group_metadata_hash(shard.image, names))
-    if group.member_count == 1:
-        decision.records.append(target_epoch_record(group_id, group.epoch + 1, 0))
-    decision.set_timer(session_timer(group_id, member_id), None)
-    decision.set_timer(rebalance_timer(group_id, member_id), None)
+    if may_downgrade(shard, group, member_ids, 0):
+        reason = f"{', '.join(member_ids)} left, and none of the consumer protocol is there"
+        if downgrade(shard, decision, group, member_ids, wall_ms, rebalance_for=reason):
+            return
+    group_id = group.group_id
+    regexes: Counter[str] = Counter()
+    for member_id in member_ids:
+        decision.records += member_tombstones(group_id, member_id)
+        regexes[group.members[member_id].regex or ""] += 1
+    unused = {
+        regex
+        for regex, users in regexes.items()
+        if regex in group.regexes and group.regex_users[regex] == users
+    }
+    decision.records += [(regex_record(group_id, regex, None)) for regex in sorted(unused)]
+    changes = [Changed(one, group.members[one], None) for one in member_ids]
+    epoch = group.epoch + 1
+    metadata_hash = group_metadata_hash(shard.image, subscribed_names(group, *changes))
+    decision.records += epoch_records(group, metadata_hash)
+    if group.member_count == len(member_ids):
+        decision.records.append(target_epoch_record(group_id, epoch, 0))
+    for member_id in member_ids:
+        for timer in member_timers(group_id, member_id):
+            decision.set_timer(timer, None)

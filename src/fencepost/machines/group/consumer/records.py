@@ -30,13 +30,18 @@ def member_record(group_id: str, member_id: str, said: Subscription) -> GroupRec
     return key, said.to_record()
 
 
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
+    """The group's epoch, and the hash of its topics' metadata."""
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return ConsumerGroupMetadataKey(group_id=group_id), value
+
+
 def epoch_records(group: ConsumerGroup, metadata_hash: int) -> Iterator[GroupRecord]:
     """The group's next epoch, with the hash of its topics' metadata.
 
     What brokers of before 4.1 kept in the place of the hash is deleted.
     """
-    value = ConsumerGroupMetadataValue(epoch=group.epoch + 1, metadata_hash=metadata_hash)
-    yield ConsumerGroupMetadataKey(group_id=group.group_id), value
+    yield epoch_record(group.group_id, group.epoch + 1, metadata_hash)
     if group.has_partition_metadata:
         yield ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None
 

@@ -78,10 +78,12 @@ class RegexRefresh:
         decision: Decision,
         group: ConsumerGroup,
         changed: Changed,
-        may_describe: MayDescribe,
+        may_describe: MayDescribe | None,
         wall_ms: int,
     ) -> RegexChange:
         """What the heartbeat changes; a pass over the topics is begun if it is time. RefusedError.
+
+        Without `may_describe` none is begun: its client's permissions would not be known.
 
         An expression without users has its record deleted.
         """
@@ -102,7 +104,7 @@ class RegexRefresh:
             used = {regex for regex in users if regex != old or users[old] > 1}
             if new:
                 used.add(new)
-            if used and self._is_due(group, used, is_new, wall_ms):
+            if used and may_describe is not None and self._is_due(group, used, is_new, wall_ms):
                 self._begin(decision, group, used, may_describe, wall_ms)
         return change
 

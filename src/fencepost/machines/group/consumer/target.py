@@ -12,6 +12,7 @@ result comes the group may be further, and the next heartbeat begins the next.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -42,19 +43,24 @@ class Changed(NamedTuple):
     """The id that the member had, if this heartbeat gives it another."""
 
 
-def subscribed_names(group: ConsumerGroup, changed: Changed) -> set[str]:
-    """All topics that the members subscribe to, once the change is made."""
-    names, regexes = set(group.topic_users), set(group.regex_users)
-    before, after = changed.before, changed.after
-    if before is not None:
-        if group.name_sets[before.topic_names].users == 1:
-            names -= {name for name in before.topic_names if group.topic_users[name] == 1}
-        if before.regex and group.regex_users[before.regex] == 1:
-            regexes.discard(before.regex)
-    if after is not None:
-        names |= after.topic_names
-        if after.regex:
-            regexes.add(after.regex)
+def subscribed_names(group: ConsumerGroup, *changes: Changed) -> set[str]:
+    """All topics that the members subscribe to, once the changes of some are made."""
+    before = [one.before for one in changes if one.before is not None]
+    gone_sets = Counter(said.topic_names for said in before)
+    gone = Counter(
+        name
+        for names, users in gone_sets.items()
+        if group.name_sets[names].users == users
+        for name in names
+    )
+    names = {name for name, users in group.topic_users.items() if users > gone.get(name, 0)}
+    gone_regexes = Counter(said.regex for said in before)
+    regexes = {regex for regex, n in group.regex_users.items() if n > gone_regexes.get(regex, 0)}
+    for one in changes:
+        if one.after is not None:
+            names |= one.after.topic_names
+            if one.after.regex:
+                regexes.add(one.after.regex)
     for regex in regexes:
         resolved = group.regexes.get(regex)
         if resolved is not None:

@@ -11,6 +11,8 @@ CONSUMER: Final = "consumer"
 
 SESSION: Final = "session"
 REBALANCE: Final = "rebalance"
+JOIN: Final = "join"
+SYNC: Final = "sync"
 
 
 def session_timer(group_id: str, member_id: str) -> TimerName:
@@ -21,6 +23,21 @@ def session_timer(group_id: str, member_id: str) -> TimerName:
 def rebalance_timer(group_id: str, member_id: str) -> TimerName:
     """Fires when a member has not given up its partitions within its rebalance timeout."""
     return (CONSUMER, group_id, REBALANCE, member_id)
+
+
+def join_timer(group_id: str, member_id: str) -> TimerName:
+    """Fires when a classic member has not joined again within its rebalance timeout."""
+    return (CONSUMER, group_id, JOIN, member_id)
+
+
+def sync_timer(group_id: str, member_id: str) -> TimerName:
+    """Fires when a classic member that joined has not synced within its rebalance timeout."""
+    return (CONSUMER, group_id, SYNC, member_id)
+
+
+def member_timers(group_id: str, member_id: str) -> tuple[TimerName, ...]:
+    """All that may be set for a member."""
+    return tuple((CONSUMER, group_id, what, member_id) for what in (SESSION, REBALANCE, JOIN, SYNC))
 
 
 def assign_work(group_id: str) -> WorkName:

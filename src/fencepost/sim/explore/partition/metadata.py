@@ -130,7 +130,7 @@ class Metadata:
     def _register(
         self, image: ClusterImage, broker_id: int, policies: PoliciesInForce
     ) -> list[Message]:
-        """A broker that has lost its power registers anew."""
+        """A broker that has lost its power registers again."""
         newest = max(broker.epoch for broker in image.brokers.values())
         request = BrokerRegistrationRequest(
             broker_id=broker_id,

@@ -1,4 +1,4 @@
-"""What the events add up to: a table that each run computes anew."""
+"""What the events add up to: a table that each run computes again."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession, functions as F

@@ -1,0 +1,100 @@
+"""What a consumer and its membership of a group have to do with each other.
+
+`classic_member` and `consumer_member` drive the two kinds of membership; `ConsumerCore` has one of
+them, or none while its application assigns partitions by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Protocol
+
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.config import ClientConfig
+from fencepost.client.conversation import Conversation
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
+
+
+class Reader(Protocol):
+    """The consumer, as a membership sees it."""
+
+    @property
+    def config(self) -> ClientConfig: ...
+
+    @property
+    def view(self) -> ClusterView[Any]: ...
+
+    @property
+    def waits_apart(self) -> bool:
+        """Whether the coordinator is asked over a connection that nothing else uses."""
+
+    def held(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read, or about to be."""
+
+    def giving_up(
+        self, partitions: Collection[TopicPartition], *, is_lost: bool
+    ) -> Conversation[None]:
+        """Commit what is stored, tell the listener, and read these no more; nothing is committed
+        of what `is_lost`, because other members may have it already."""
+
+    def taking_on(self, partitions: Collection[TopicPartition]) -> Conversation[None]:
+        """Read these as well, after telling the listener; `placing` finds where."""
+
+    def placing(self) -> Conversation[None]:
+        """Find positions for partitions that have none."""
+
+
+class Member(Protocol):
+    """A membership, as the consumer sees it. Conversations ask the group's coordinator."""
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are this member's now."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics subscribed to by name."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata | None:
+        """With what offsets are committed; None before the first assignment."""
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether the coordinator takes offsets from this member."""
+
+    @property
+    def has_to_join(self) -> bool:
+        """Whether `rebalancing` has something to do before reading goes on."""
+
+    @property
+    def beats(self) -> bool:
+        """Whether heartbeats are to be sent."""
+
+    @property
+    def beats_apart(self) -> bool:
+        """Whether heartbeats may leave during `rebalancing`."""
+
+    @property
+    def wait_ms(self) -> float:
+        """Milliseconds until a heartbeat is due."""
+
+    def subscribe(self, topics: tuple[str, ...], pattern: str | None) -> None:
+        """Read other topics from now on. ConfigError for a pattern where none can be used."""
+
+    def beating(self) -> Conversation[None]:
+        """Send a heartbeat if it is due."""
+
+    def rebalancing(self) -> Conversation[None]:
+        """Join if that is to be done, give up partitions, take on others. BrokerError for what
+        joining again cannot help."""
+
+    def recovering(self, code: int) -> Conversation[bool]:
+        """Take in that committing was refused with `code`; whether trying again may help."""
+
+    def leaving(self) -> Conversation[None]:
+        """Leave the group, so that others get the partitions at once."""

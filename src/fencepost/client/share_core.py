@@ -1,0 +1,518 @@
+"""What a share consumer does, without I/O (KIP-932): membership, sessions, acknowledgements.
+
+`ShareConsumer` and `AsyncShareConsumer` are its faces. What takes requests is a conversation
+(`beating`, `polling`, `committing`, `leaving`); the rest is plain methods.
+
+A share group hands out records, not partitions. Those that `polling` returns are locked for this
+consumer until it acknowledges them: in implicit mode the next poll or commit accepts them all, in
+explicit mode (`share.acknowledgement.mode`) the application acknowledges each. Acknowledgements
+travel with the next fetch from the broker that handed the records out, or by themselves when
+they are committed or renew a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from fencepost.client import asking
+from fencepost.client.classic_member import LEAVE_TIMEOUT_MS
+from fencepost.client.clock import now_ms
+from fencepost.client.cluster_view import ClusterView
+from fencepost.client.connection_core import ConnectionCore
+from fencepost.client.consumer_membership import IdPartition
+from fencepost.client.conversation import Alone, Conversation, Exchange, ExchangeAll, Pause, Tell
+from fencepost.client.errors import BrokerError, ClientError, ConfigError, refusal
+from fencepost.client.metadata import Node, TopicPartition
+from fencepost.client.retry import Deadline
+from fencepost.client.share_membership import LOWEST_VERSION, ShareMembership
+from fencepost.client.share_records import AcknowledgeType, ShareRecord, read_acquired
+from fencepost.client.share_session import RENEWING_VERSION, FetchLimits, Sent, ShareSession
+from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from fencepost.wire.api.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from fencepost.wire.errors import ErrorCode, is_retriable
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger("fencepost.client")
+
+SESSION_LOST: Final = {
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+}
+Results = dict[TopicPartition, ClientError | None]
+"""How a commit went for each partition: the error, or None."""
+CommitCallback = Callable[[Mapping[TopicPartition, frozenset[int]], ClientError | None], Any]
+"""Called with the offsets that were acknowledged, and why that failed, if it did."""
+
+Leading = tuple[ShareSession, dict[IdPartition, TopicPartition]]
+"""A session with a broker, and the assigned partitions that it leads."""
+
+
+class ShareConsumerCore:
+    """See the module. One thread, or one event loop."""
+
+    waits_apart: ClassVar[bool]
+    """Whether the coordinator is asked over a connection that nothing else uses."""
+
+    def __init__(self, view: ClusterView[Any]) -> None:
+        config = view.config
+        config.check()
+        if config.group_id is None:
+            raise ConfigError("group.id", None, "a member of a share group needs one")
+        self.config = config
+        self.group = config.group_id
+        self.acquisition_lock_timeout_ms: int | None = None
+        """How long records are locked, as a broker said last."""
+        self._view = view
+        self._member = ShareMembership(self.group, str(uuid.uuid4()), config.retry_backoff_ms)
+        self._sessions: dict[int, ShareSession] = {}
+        self._lost: list[ShareSession] = []
+        self._turn = 0
+        self._is_explicit = config.share_acknowledgement_mode == "explicit"
+        self._callback: CommitCallback | None = None
+
+    # -- what is read ----------------------------------------------------------------------------
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return frozenset(self._member.topics)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read these topics from now on, and no others."""
+        self._member.subscribe(tuple(sorted(set(topics))))
+
+    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
+        """Have this called with the outcome of acknowledgements, a partition at a time, by `poll`,
+        commits and `close`; see `CommitCallback`."""
+        self._callback = callback
+
+    def acknowledge(
+        self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Say what became of a record; see `acknowledge_offset`."""
+        self.acknowledge_offset(record.topic, record.partition, record.offset, kind)
+
+    def acknowledge_offset(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+    ) -> None:
+        """Say what became of a record, to be sent by the next poll or commit; until then it can be
+        said otherwise. ClientError in implicit mode, and for a record that was not handed out to
+        this consumer, or is settled."""
+        where = TopicPartition(topic, partition)
+        if not self._is_explicit:
+            raise ClientError(
+                "records are acknowledged implicitly; set share.acknowledgement.mode=explicit",
+                topic=topic,
+                partition=partition,
+            )
+        kind = AcknowledgeType(kind)
+        # The newest session first: a record may have come again after its session was lost.
+        for session in [*self._sessions.values(), *reversed(self._lost)]:
+            if session.say(where, offset, kind):
+                return
+        text = f"the record at offset {offset} is not this consumer's to acknowledge"
+        raise ClientError(text, topic=topic, partition=partition)
+
+    def _settle_delivered(self) -> None:
+        """In implicit mode: everything handed out so far has been processed."""
+        if not self._is_explicit:
+            for session in [*self._sessions.values(), *self._lost]:
+                for delivered in session.delivered.values():
+                    delivered.say_of_unsaid(AcknowledgeType.ACCEPT)
+
+    def _require_all_acknowledged(self) -> None:
+        if not self._is_explicit:
+            return
+        for session in self._sessions.values():
+            for where, delivered in session.delivered.items():
+                if delivered.unsaid:
+                    offset = next(iter(delivered.unsaid))
+                    raise ClientError(
+                        f"the record at offset {offset} has to be acknowledged before the next poll"
+                        " (share.acknowledgement.mode=explicit)",
+                        topic=where.topic,
+                        partition=where.partition,
+                    )
+
+    # -- the group -------------------------------------------------------------------------------
+
+    @property
+    def heartbeat_wait_ms(self) -> float:
+        """Milliseconds until a heartbeat is due."""
+        return self._member.wait_ms(now_ms())
+
+    def beating(self) -> Conversation[None]:
+        """Send a heartbeat if it is time; the first one joins the group."""
+        yield from Alone(self, self._beating())
+
+    def _beating(self) -> Conversation[None]:
+        member, sent = self._member, list[ShareGroupHeartbeatRequest]()
+        if member.wait_ms(now_ms()) > 0 or not (member.topics or member.is_member):
+            return
+
+        def heartbeat(connection: ConnectionCore) -> ShareGroupHeartbeatRequest:
+            connection.version_for(ShareGroupHeartbeatRequest, lowest=LOWEST_VERSION)
+            sent.append(member.heartbeat())  # in full after one that was not answered
+            return sent[-1]
+
+        response = yield from asking.request_coordinator(
+            self._view,
+            self.group,
+            heartbeat,
+            lambda answer: answer.error_code if is_retriable(answer.error_code) else 0,
+            what=f"the heartbeat in share group {self.group}",
+            deadline=Deadline(self.config.api_timeout_ms),
+            apart=self.waits_apart,
+        )
+        member.on_response(sent[-1], response, now_ms())
+
+    def leaving(self) -> Conversation[None]:
+        """Leave the group; what is locked for this consumer stays so until its sessions end."""
+        yield from Alone(self, self._leaving())
+
+    def _leaving(self) -> Conversation[None]:
+        member = self._member
+        try:
+            if member.is_member:
+                yield from asking.request_coordinator(
+                    self._view,
+                    self.group,
+                    member.leave_request(),
+                    lambda answer: answer.error_code,
+                    what=f"leaving share group {self.group}",
+                    deadline=Deadline(LEAVE_TIMEOUT_MS),
+                    timeout_ms=LEAVE_TIMEOUT_MS,
+                )
+        except ClientError as error:  # the session of the member ends by itself
+            log.warning("leaving share group %s: %s", self.group, error)
+        member.forget()
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def _leading(
+        self,
+    ) -> Conversation[list[Leading]]:
+        """The sessions with the leaders of what is assigned, and what each leads; those without any
+        partition keep theirs until they are asked to forget them."""
+        assigned = self._member.assignment
+        names = yield from asking.naming_topics(self._view, {one.topic_id for one in assigned})
+        by_node: dict[Node, dict[IdPartition, TopicPartition]] = {}
+        deadline = self._view.deadline()
+        for one in sorted(assigned):
+            if one.topic_id not in names:
+                continue  # deleted, or not known to the broker yet
+            where = TopicPartition(names[one.topic_id], one.partition)
+            try:
+                node, _ = yield from asking.leader_once(self._view, *where, deadline)
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                self._view.note_failure(error)
+            else:
+                by_node.setdefault(node, {})[one] = where
+        found = []
+        for node, wanted in by_node.items():
+            try:
+                found.append(((yield from self._session(node)), wanted))
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                self._view.note_failure(error)
+        leading = {node.node_id for node in by_node}
+        idle = [one for at, one in self._sessions.items() if at not in leading and one.fetched]
+        return [*found, *((one, {}) for one in idle if one.is_open)]
+
+    def _session(self, node: Node) -> Conversation[ShareSession]:
+        connection = yield from asking.connect(node)
+        known = self._sessions.get(node.node_id)
+        if known is not None and not known.is_lost and known.connection is connection:
+            return known
+        if known is not None:
+            self._lose(known)
+        made = ShareSession(self.group, self._member.member_id, node, connection)
+        self._sessions[node.node_id] = made
+        return made
+
+    def _lose(self, session: ShareSession) -> None:
+        """The broker does not have the session any more, nor its locks."""
+        session.is_lost = True
+        if self._sessions.get(session.node.node_id) is session:
+            del self._sessions[session.node.node_id]
+            if session.outstanding():
+                self._lost.append(session)
+
+    def _failing_lost(self, results: Results) -> Conversation[None]:
+        """Acknowledgements of lost sessions fail."""
+        for session in list(self._sessions.values()):
+            if session.epoch and not session.is_open:
+                self._lose(session)
+        for session in self._lost:
+            sent = session.take()
+            code = ErrorCode.SHARE_SESSION_NOT_FOUND
+            error = BrokerError.of(code, "the records' share session has ended")
+            yield from self._telling(sent, dict.fromkeys(sent, error), results)
+        self._lost = [session for session in self._lost if session.outstanding()]
+
+    def _telling(
+        self, sent: Sent, errors: Mapping[TopicPartition, ClientError | None], results: Results
+    ) -> Conversation[None]:
+        """Note what came of acknowledgements, and call the application's callback."""
+        for where, said in sent.items():
+            error = errors.get(where)
+            if error is not None:
+                log.warning("share group %s: acknowledging failed: %s", self.group, error)
+            if said.types:
+                results[where] = error
+                if self._callback is not None:
+                    offsets = {where: said.offsets}
+                    yield from Tell(partial(self._callback, offsets), error)
+
+    # -- acknowledging ---------------------------------------------------------------------------
+
+    def committing(self) -> Conversation[Results]:
+        """Send all acknowledgements, in implicit mode of everything that was handed out."""
+        self._settle_delivered()
+        return (yield from self.sending())
+
+    def sending(self) -> Conversation[Results]:
+        """Send all acknowledgements."""
+        results: Results = {}
+        yield from self._failing_lost(results)
+        for session in list(self._sessions.values()):
+            yield from self._acknowledging(session, results)
+        return results
+
+    def _acknowledging(
+        self, session: ShareSession, results: Results, *, closes: bool = False
+    ) -> Conversation[None]:
+        sent = session.take()
+        if not sent and not (closes and session.is_open):
+            return
+        request = session.acknowledge_request(sent, closes=closes)
+        lowest = RENEWING_VERSION if request.is_renew_ack else LOWEST_VERSION
+        errors: dict[TopicPartition, ClientError | None] = {}
+        try:
+            version = session.connection.version_for(ShareAcknowledgeRequest, lowest=lowest)
+            response = yield from Exchange(session.connection, request, version)
+            self._check(session, response)
+        except ClientError as error:
+            self._lose(session)
+            errors = dict.fromkeys(sent, error)
+        except BaseException:  # whether the broker took it is unknown
+            self._lose(session)
+            raise
+        else:
+            session.on_answered(is_fetch=False)
+            if request.is_renew_ack and response.acquisition_lock_timeout_ms:
+                self.acquisition_lock_timeout_ms = response.acquisition_lock_timeout_ms
+            codes = {
+                (Uuid(topic.topic_id), one.partition_index): (one.error_code, one.error_message)
+                for topic in response.responses
+                for one in topic.partitions
+            }
+            errors = self._settle(session, sent, codes)
+        yield from self._telling(sent, errors, results)
+
+    def _settle(
+        self,
+        session: ShareSession,
+        sent: Sent,
+        codes: Mapping[tuple[Uuid, int], tuple[int, str | None]],
+    ) -> dict[TopicPartition, ClientError | None]:
+        """What the broker said to acknowledgements; what was renewed can be acknowledged again."""
+        errors: dict[TopicPartition, ClientError | None] = {}
+        for where, said in sent.items():
+            delivered = session.delivered[where]
+            unsaid = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the broker did not answer about it")
+            code, text = codes.get((delivered.topic_id, where.partition), unsaid)
+            if code == ErrorCode.NONE:
+                errors[where] = None
+                delivered.on_renewed(said)
+                continue
+            topic, partition = where
+            what = text or refusal(code)
+            errors[where] = error = BrokerError.of(code, what, topic=topic, partition=partition)
+            self._view.note_failure(error)
+        return errors
+
+    def _check(self, session: ShareSession, response: Any) -> None:
+        """Raise the error of a whole answer. BrokerError."""
+        code = response.error_code
+        if code != ErrorCode.NONE:
+            text = response.error_message or refusal(code)
+            raise BrokerError.of(code, text, host=session.node.address)
+
+    # -- fetching --------------------------------------------------------------------------------
+
+    def polling(self, max_wait_ms: float) -> Conversation[list[ShareRecord]]:
+        """Records, if any can be acquired in time; sends acknowledgements before.
+
+        BrokerError for what trying again cannot help, ClientError in explicit mode while a record
+        is not acknowledged.
+        """
+        self._require_all_acknowledged()
+        self._settle_delivered()
+        yield from self._failing_lost({})
+        for session in list(self._sessions.values()):
+            if session.renews():  # a fetch that renewed would bring no records (KIP-1222)
+                yield from self._acknowledging(session, {})
+        leading = yield from self._leading()
+        for session in list(self._sessions.values()):
+            fetched = next((set(ws.values()) for one, ws in leading if one is session), set())
+            if any(at not in fetched for at, one in session.delivered.items() if one.is_to_be_sent):
+                yield from self._acknowledging(session, {})
+        leading = [(one, wanted) for one, wanted in leading if not one.is_lost]
+        if not any(wanted for _, wanted in leading):
+            yield from self._fetching(leading, 0)
+            yield from Pause(max_wait_ms)
+            return []
+        if self.config.share_acquire_mode == "record_limit":
+            return (yield from self._fetching_in_turn(leading, max_wait_ms))
+        return (yield from self._fetching(leading, max_wait_ms))
+
+    def _fetching_in_turn(
+        self,
+        leading: list[Leading],
+        max_wait_ms: float,
+    ) -> Conversation[list[ShareRecord]]:
+        """One broker after the other, so that no more than `max.poll.records` are acquired."""
+        self._turn += 1
+        start = self._turn % len(leading)
+        for one in [*leading[start:], *leading[:start]]:
+            records = yield from self._fetching([one], max_wait_ms / len(leading))
+            if records:
+                return records
+        return []
+
+    def _fetching(
+        self,
+        leading: list[Leading],
+        max_wait_ms: float,
+    ) -> Conversation[list[ShareRecord]]:
+        config = self.config
+        is_exact = config.share_acquire_mode == "record_limit"
+        asked: list[tuple[ShareSession, dict[IdPartition, TopicPartition], Sent]] = []
+        exchanges: list[Exchange[ShareFetchResponse]] = []
+        lowest = RENEWING_VERSION if is_exact else LOWEST_VERSION
+        versions = [
+            session.connection.version_for(ShareFetchRequest, lowest=lowest)
+            for session, _ in leading
+        ]
+        for (session, wanted), version in zip(leading, versions, strict=True):
+            limits = FetchLimits(
+                int(max_wait_ms) if wanted else 0,
+                config.fetch_min_bytes,
+                config.fetch_max_bytes,
+                config.max_poll_records,
+                is_exact,
+            )
+            sent = session.take(set(wanted.values()))
+            request = session.fetch_request(wanted, limits, sent)
+            asked.append((session, wanted, sent))
+            exchanges.append(Exchange(session.connection, request, version))
+        try:
+            responses = yield from ExchangeAll(exchanges)
+        except BaseException:  # whether the brokers took these is unknown
+            for session, _, _ in asked:
+                self._lose(session)
+            raise
+        records: list[ShareRecord] = []
+        hopeless: list[ClientError] = []
+        for (session, wanted, acknowledged), response in zip(asked, responses, strict=True):
+            records += yield from self._taking(session, wanted, acknowledged, response, hopeless)
+        if hopeless and not records:
+            raise hopeless[0]
+        return records
+
+    def _taking(
+        self,
+        session: ShareSession,
+        wanted: Mapping[IdPartition, TopicPartition],
+        sent: Sent,
+        response: ShareFetchResponse | ClientError,
+        hopeless: list[ClientError],
+    ) -> Conversation[list[ShareRecord]]:
+        """Take in the answer to a fetch; what cannot be helped is appended to `hopeless`."""
+        results: Results = {}
+        try:
+            if isinstance(response, ClientError):
+                raise response
+            self._check(session, response)
+        except ClientError as error:
+            self._lose(session)
+            self._view.note_failure(error)
+            yield from self._telling(sent, dict.fromkeys(sent, error), results)
+            if not (error.retriable or error.code in SESSION_LOST):
+                hopeless.append(error)
+            return []
+        session.on_answered(is_fetch=True)
+        if response.acquisition_lock_timeout_ms:
+            self.acquisition_lock_timeout_ms = response.acquisition_lock_timeout_ms
+        codes: dict[tuple[Uuid, int], tuple[int, str | None]] = {}
+        records: list[ShareRecord] = []
+        for topic in response.responses:
+            topic_id = Uuid(topic.topic_id)
+            for entry in topic.partitions:
+                told = (entry.acknowledge_error_code, entry.acknowledge_error_message)
+                codes[topic_id, entry.partition_index] = told
+                where = wanted.get(IdPartition(topic_id, entry.partition_index))
+                if where is not None:
+                    records += self._records_of(session, where, topic_id, entry, hopeless)
+        yield from self._telling(sent, self._settle(session, sent, codes), results)
+        return records
+
+    def _records_of(
+        self,
+        session: ShareSession,
+        where: TopicPartition,
+        topic_id: Uuid,
+        entry: PartitionData,
+        hopeless: list[ClientError],
+    ) -> list[ShareRecord]:
+        """The records acquired of a partition, which are to be acknowledged from now on."""
+        if entry.error_code != ErrorCode.NONE:
+            error = BrokerError.of(
+                entry.error_code,
+                entry.error_message or refusal(entry.error_code),
+                host=session.node.address,
+                topic=where.topic,
+                partition=where.partition,
+            )
+            self._view.note_failure(error)
+            if not error.retriable:
+                hopeless.append(error)
+            return []
+        found = read_acquired(where, memoryview(entry.records or b""), entry.acquired_records)
+        if found.error is not None:
+            log.warning("share group %s: %s: rejected: %s", self.group, where, found.error)
+        delivered = session.deliver(where, topic_id)
+        delivered.unread += found.unread
+        for record in found.records:
+            delivered.hand_out(record.offset)
+        return found.records
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def closing(self, *, accepts: bool) -> Conversation[None]:
+        """Send the acknowledgements, in implicit mode if `accepts` of everything handed out; have
+        brokers release the rest; leave the group."""
+        if accepts:
+            self._settle_delivered()
+        results: Results = {}
+        yield from self._failing_lost(results)
+        for session in list(self._sessions.values()):
+            for delivered in session.delivered.values():
+                delivered.drop_renewals()
+            yield from self._acknowledging(session, results, closes=True)
+        self._sessions.clear()
+        self._lost.clear()
+        yield from self.leaving()
