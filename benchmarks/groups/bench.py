@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks import peers
 from benchmarks.cluster import brokers
 from benchmarks.groups import failover, members, shares
-from fencepost.client.admin import Admin
+from fencepost.client.admin import Admin, ConfigChange
 from fencepost.client.cluster import Cluster as Client
 
 PARTS = ("join", "rest", "failover", "share")
@@ -191,7 +191,9 @@ def share(peer: peers.Peer, consumers: int, records: int) -> Figures:
     """So many share consumers read and acknowledge so many records."""
     topic, group = create_topic(peer, SHARE_PARTITIONS), f"share-{uuid.uuid4().hex[:8]}"
     with Client(peer.bootstrap) as client:
-        Admin(client).alter_configs(GROUP, group, [("share.auto.offset.reset", "earliest", SET)])
+        Admin(client).alter_configs(
+            GROUP, group, [ConfigChange("share.auto.offset.reset", "earliest", SET)]
+        )
     made = shares.fill(peer.bootstrap, topic, SHARE_PARTITIONS, records)
     before_s = peer.cpu_s()
     done = asyncio.run(shares.consume(peer.bootstrap, group, topic, consumers, made))

@@ -36,7 +36,8 @@ class Failover(NamedTuple):
 
 def measure(kind: str, home: Path, groups: int, config: Mapping[str, str]) -> Failover:
     """Make so many groups of one member each, and kill the coordinator of the most of them."""
-    with brokers.cluster_of(kind, home, **{**OFFSETS, **config}) as quorum:
+    overrides: dict[str, str] = {**OFFSETS, **config}
+    with brokers.cluster_of(kind, home, (), **overrides) as quorum:
         brokers.create(quorum, "t", 3)
         all_members = {
             f"group-{number}": Member(f"group-{number}", "member", "t") for number in range(groups)

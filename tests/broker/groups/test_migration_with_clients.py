@@ -1,4 +1,8 @@
-"""librdkafka's consumers of both protocols in one group, rolled while records arrive."""
+"""librdkafka's consumers of both protocols in one group, rolled up and down under load.
+
+With its cooperative assignor a group is only rolled down: librdkafka stores data of its own in
+assignments, and such a group cannot be upgraded, with Apache Kafka neither.
+"""
 
 from __future__ import annotations
 
@@ -81,13 +85,10 @@ class Readers:
             assert self.owners[message.partition()] == id(consumer)
             try:
                 consumer.commit(message, asynchronous=False)
-            except Exception as error:  # noqa: BLE001 - of librdkafka's own base class
+            except Exception as error:
                 # The group has moved on: another reader begins behind the last commit.
-                assert (
-                    "generation" in str(error)
-                    or "rebalance" in str(error)
-                    or ("member" in str(error))
-                ), error
+                if not any(word in str(error) for word in ("generation", "rebalance", "member")):
+                    raise
             self.read[message.partition()].append(message.offset())
 
     def poll_until_shared(self) -> None:
@@ -135,8 +136,16 @@ def group_type(node: Any) -> str:
     return str(found).lower()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_is_rolled_up_and_down_under_load(node_factory: Any, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "protocols"),
+    [
+        ("range", ("classic", "consumer", "classic")),
+        ("cooperative-sticky", ("consumer", "classic")),
+    ],
+)
+def test_a_group_is_rolled_up_and_down_under_load(
+    node_factory: Any, strategy: str, protocols: tuple[str, ...]
+) -> None:
     node = node_factory(**{key.replace(".", "_"): value for key, value in QUICK.items()})
     with node.connect() as client:
         topic = make_topic(client, partitions=PARTITIONS).name
@@ -144,9 +153,9 @@ def test_a_group_is_rolled_up_and_down_under_load(node_factory: Any, strategy: s
     try:
         with produced(node, topic) as counts:
             for _ in range(3):
-                readers.start("classic", strategy)
+                readers.start(protocols[0], strategy)
             readers.poll_until_shared()
-            for protocol in ("consumer", "classic"):
+            for protocol in protocols[1:]:
                 for consumer in list(readers.consumers):
                     readers.stop(consumer)
                     readers.start(protocol, strategy)

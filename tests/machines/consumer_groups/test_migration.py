@@ -179,6 +179,25 @@ def test_a_group_in_its_first_rebalance_is_upgraded() -> None:
     assert a.owned == {("t", 0), ("t", 1)} or len(a.owned) == 2
 
 
+def test_what_a_cooperative_member_owns_is_its_own_whatever_it_was_assigned() -> None:
+    """The group went from one rebalance into the next: assignments are gone, owners are not."""
+    world = ConsumerWorld()
+    a = ClassicClient(world, is_cooperative=True)
+    for _ in range(6):
+        a.step()
+        world.advance(0)
+    assert a.owned == ALL
+    b = world.new_id()
+    world.join(b)
+    a.step()  # it joins again, and the second generation begins
+    world.join(world.new_id())  # and the next rebalance, before anything is assigned
+    assert world.coordinator.groups["g"].state is GroupState.PREPARING_REBALANCE
+    assert not world.coordinator.groups["g"].members[a.member_id].assignment
+    assert owned_by(world.enter("x")) == {}, "all is with a"
+    progress = world.group.progress_of(a.member_id)
+    assert set(progress.assigned[id_of("t")]) == {0, 1, 2, 3}
+
+
 def test_a_refused_upgrade_changes_nothing() -> None:
     world = ConsumerWorld()
     a, _ = classic_group(world)
@@ -227,6 +246,14 @@ def test_its_assignment_is_in_the_version_of_its_metadata() -> None:
         world.join(a.member_id, protocols={"range": data})
         answer = world.replies[world.sync(a.member_id, a.generation)]
         assert int.from_bytes(bytes(answer.assignment)[:2], "big") == said
+
+
+def test_partitions_that_do_not_exist_are_not_owned() -> None:
+    world, a = mixed(is_cooperative=True)
+    said = [("t", -1), ("t", 4), ("t", 2**31 - 1), ("nope", 0), *a.owned]
+    token = world.join(a.member_id, protocols={"range": subscription(["t"], said)})
+    assert world.error(token) is NONE
+    assert world.group.state is ConsumerGroupState.STABLE
 
 
 JOINS: list[tuple[dict[str, Any], ErrorCode]] = [
