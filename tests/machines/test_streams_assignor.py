@@ -218,7 +218,7 @@ def test_an_assignment_does_not_depend_on_the_order_of_members(spec: AssignmentS
 
 @given(specs())
 @settings(max_examples=60, deadline=None)
-def test_what_is_balanced_and_nobody_leaves_stays_active(spec: AssignmentSpec) -> None:
+def test_a_balanced_assignment_stays_while_all_members_stay(spec: AssignmentSpec) -> None:
     """Members that have the outcome keep their active tasks when it is computed again."""
     first = assign_sticky(spec)
 

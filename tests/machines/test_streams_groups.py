@@ -48,7 +48,7 @@ def test_a_new_group_writes_its_records_in_the_order_of_kafka() -> None:
     assert keys_of(world, 0) == [(kind, False) for kind in kinds]
 
 
-def test_a_heartbeat_without_news_writes_nothing() -> None:
+def test_a_heartbeat_that_changes_nothing_writes_nothing() -> None:
     world = StreamsWorld()
     world.beat()
     size = len(world.log)
@@ -432,7 +432,7 @@ def test_a_topic_that_the_topology_does_not_read_is_stale_in_an_older_epoch() ->
     assert error is ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_anyone_commits_for_an_empty_group() -> None:
+def test_an_empty_group_takes_commits_without_members() -> None:
     world = StreamsWorld()
     world.beat()
     world.beat(epoch=-1)

@@ -434,7 +434,7 @@ def test_the_interval_is_kept_between_two_targets() -> None:
     assert (first.active, second.active) == ({"0": [0, 1]}, {"0": [2, 3]})
 
 
-def test_without_an_interval_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+def test_without_an_interval_a_clock_that_was_set_back_delays_nothing() -> None:
     world = StreamsWorld()
     world.beat("a")
     world.wall_ahead -= 1_000_000

@@ -42,7 +42,6 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import (
     OffsetCommitKey,
     OffsetCommitValue,
-    StreamsGroupTopologyKey,
     encode_key,
     encode_value,
 )
@@ -269,7 +268,6 @@ def test_a_coordinator_reads_what_others_wrote(node_factory: Callable[..., Runni
             *(build_batch([offset("g", number)]) for number in range(2 * BATCHES_PER_READ + 3)),
             build_batch(
                 [
-                    (encode_key(StreamsGroupTopologyKey(group_id="s")), b"\0\x09 of tomorrow"),
                     (b"\0\x12 given up", b"\0\0"),
                     (b"\x03\xe7 unheard of", None),
                     offset("g", 77, 1),

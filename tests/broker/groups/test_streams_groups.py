@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,8 @@ def test_internal_topics_are_created_with_the_rights_of_the_client(
         refuse(refused)
         name = f"allowed-{refused.resource_type.name}"
         join(node, name, topology(subtopology(changelogs=[name])))
-        eventually(lambda name=name: name in node.node.image.topics_by_name, name)  # type: ignore[misc]
+        created = partial(lambda name: name in node.node.image.topics_by_name, name)
+        eventually(created, name)
 
 
 def test_why_an_internal_topic_is_not_created_is_told(node: RunningNode) -> None:

@@ -1,4 +1,4 @@
-"""What a broker serves to members of streams groups and to those who look at them;
+"""What a broker serves to members of streams groups, and to administrators of these;
 `runtime.requests` decides."""
 
 from __future__ import annotations

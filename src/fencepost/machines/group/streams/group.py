@@ -312,7 +312,7 @@ class StreamsGroup:
 
     def refuse_commit(self, committer: Committer, rules: GroupRules) -> ErrorCode | None:
         """A member commits in its epoch, or in an older one for tasks that it has had since then
-        (KIP-1251); anyone if there are no members."""
+        (KIP-1251); any client if there are no members."""
         epoch = committer.epoch
         if epoch < 0 and self.is_empty:
             return None

@@ -87,12 +87,12 @@ def find_group(shard: Shard, request: StreamsGroupHeartbeatRequest) -> tuple[Str
         return present, False
     if present is None and request.member_epoch != JOINS:
         refuse(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-    if present is not None and not _gives_way(present, request):
+    if present is not None and not _is_replaced(present, request):
         refuse(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
     return StreamsGroup(group_id), True
 
 
-def _gives_way(present: Group, request: StreamsGroupHeartbeatRequest) -> bool:
+def _is_replaced(present: Group, request: StreamsGroupHeartbeatRequest) -> bool:
     """Whether a streams group takes its place: an empty classic one makes room for a member."""
     return request.member_epoch == JOINS and isinstance(present, ClassicGroup) and present.is_empty
 

@@ -112,22 +112,21 @@ class Targets:
         wall_ms: int,
     ) -> dict[str, Tasks] | None:
         """The target of every member, or None if it is computed elsewhere."""
-        standby_replicas = int(self._configs(group)[NUM_STANDBY_REPLICAS])
-        spec = _spec(group, configured, beat, standby_replicas)
-        if len(spec.members) + spec.task_count * (1 + standby_replicas) <= INLINE_MAX:
-            targets = assign_sticky(spec)
-            before = dict(group.targets)
-            if beat is not None and beat.old_id is not None:
-                before[beat.member.member_id] = before.pop(beat.old_id, NO_TASKS)
-            decision.records += _records(group.group_id, before, targets)
-            decision.records.append(target_epoch_record(group.group_id, epoch, wall_ms))
-            return targets
-        if group.soft.computing_epoch is None:
+        if group.soft.computing_epoch is not None:
+            return None
+        settings = self._shard.streams_settings(group.group_id)
+        spec = _spec(group, configured, beat, settings.num_standby_replicas)
+        size = len(spec.members) + spec.task_count * (1 + spec.standby_replicas)
+        if size > INLINE_MAX:
             self._begin(decision, group.group_id, epoch, spec)
-        return None
-
-    def _configs(self, group: StreamsGroup) -> dict[str, str]:
-        return assignment_configs(self._shard.streams_settings(group.group_id))
+            return None
+        targets = assign_sticky(spec)
+        before = dict(group.targets)
+        if beat is not None and beat.old_id is not None:
+            before[beat.member.member_id] = before.pop(beat.old_id, NO_TASKS)
+        decision.records += _records(group.group_id, before, targets)
+        decision.records.append(target_epoch_record(group.group_id, epoch, wall_ms))
+        return targets
 
     def _begin(self, decision: Decision, group_id: str, epoch: int, spec: AssignmentSpec) -> None:
         def on_done(result: WorkResult, wall_ms: int) -> Decision:
