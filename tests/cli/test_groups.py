@@ -15,12 +15,19 @@ from fencepost.cli.times import now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import Consumer
+from fencepost.client.errors import BrokerError
 from fencepost.client.group_descriptions import GroupDescription
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.lag import PartitionLag
 from fencepost.client.metadata import TopicPartition
 from fencepost.views.groups import Progress, progress_of
 from fencepost.views.times import iso_time
+from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fencepost.wire.api.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 
 from ..waiting import eventually
 from .commands import Fencepost, Ran
@@ -270,3 +277,106 @@ def test_current_is_what_is_committed_or_else_the_end(
     group = f"g-{uuid.uuid4().hex[:10]}"
     assert reset(run, group, "--topic", f"{topic}:0", "--to", "1") == {0: 1}
     assert reset(run, group, "--topic", topic, "--to", "current") == {0: 1, 1: 2}
+
+
+# -- groups of the consumer protocol ---------------------------------------------------------------
+
+
+def heartbeat(cluster: Cluster, group: str, member_id: str, epoch: int, **said: Any) -> Any:
+    """A heartbeat's answer."""
+    if epoch == 0:
+        said |= {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id=member_id, member_epoch=epoch, **said
+    )
+    return cluster.request_coordinator(group, request, lambda r: r.error_code, what="heartbeat")
+
+
+def test_what_members_of_a_consumer_group_wait_for(run: Fencepost, topic: str, served: str):
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    with Cluster(served) as cluster:
+        first = heartbeat(cluster, group, "a", 0, subscribed_topic_names=[topic])
+        assert run("groups", "explain", group).lines[1:] == ["no member waits: 1 member at rest"]
+        owned = first.assignment.topic_partitions
+        joined = heartbeat(cluster, group, "b", 0, subscribed_topic_names=[topic])
+
+        def waits() -> Any:
+            heartbeat(cluster, group, "b", joined.member_epoch)
+            heartbeat(cluster, group, "a", first.member_epoch, topic_partitions=owned)
+            found: Any = run("groups", "explain", group, "--json").json
+            return found if found["waits"] and found["waits"][0]["holder_is_asked"] else None
+
+        found = eventually(waits, "b to wait for a")
+        (wait,) = found["waits"]
+        assert (wait["member"], wait["holder"]) == ("b", "a")
+        assert wait["partition"].rpartition("-")[0] == topic
+        assert now_ms() - 60_000 < wait["since_ms"] <= now_ms()
+        assert wait["ends_ms"] == wait["since_ms"] + 60_000
+        assert f"b at /127.0.0.1 waits for {wait['partition']} since" in (
+            run("groups", "explain", group).out
+        )
+        described: Any = run("groups", "describe", group, "--json").json
+        assert (described["kind"], described["state"]) == ("consumer", "Reconciling")
+        assert {one["member"]: one["state"] for one in described["members"]} == {
+            "a": "UnrevokedPartitions",
+            "b": "UnreleasedPartitions",
+        }
+        table = run("groups", "describe", group, "--members").lines
+        assert table[0].endswith(
+            f"epoch {described['group_epoch']}  assignment-epoch {described['assignment_epoch']}"
+        )
+        assert [line.split()[0] for line in table[1:]] == ["member", "a", "b"]
+        assert [sorted(one.partitions) for one in owned] == [[0, 1]]
+        for member_id in "ab":
+            heartbeat(cluster, group, member_id, -1)
+
+
+def test_groups_are_listed_by_type_state_and_protocol(run: Fencepost, topic: str, served: str):
+    classic, consumer = (f"g-{uuid.uuid4().hex[:10]}" for _ in range(2))
+    assert run("groups", "offsets", classic, "--topic", topic, "--to", "1").code == 0
+    with Cluster(served) as cluster:
+        heartbeat(cluster, consumer, "a", 0, subscribed_topic_names=[topic])
+
+        def listed(*filters: str) -> set[str]:
+            found: Any = run("groups", "list", *filters, "--json").json
+            return {one["group_id"] for one in found} & {classic, consumer}
+
+        assert listed() == {classic, consumer}
+        assert listed("--type", "Consumer") == {consumer}
+        assert listed("--type", "classic", "--type", "share") == {classic}
+        assert listed("--type", "share") == set()
+        assert listed("--state", "stable") == {consumer}
+        assert listed("--state", "empty", "--type", "consumer") == set()
+        assert listed("--protocol", "CONSUMER") == {consumer}
+        heartbeat(cluster, consumer, "a", -1)
+    assert run("groups", "delete", consumer).code == 0
+    assert run("groups", "explain", consumer).code == 1
+
+
+def test_a_streams_group_is_described_by_its_tasks(run: Fencepost, topic: str, served: str):
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    part = Subtopology(subtopology_id="0", source_topics=[topic])
+    request = StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id="a",
+        rebalance_timeout_ms=60_000,
+        process_id="p",
+        topology=Topology(subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    with Cluster(served) as cluster:
+        cluster.request_coordinator(group, request, lambda r: r.error_code, what="heartbeat")
+        admin = Admin(cluster)
+        assert admin.describe_streams_group(group).subtopologies == {"0": (topic,)}
+        described: Any = run("groups", "describe", group, "--json").json
+        assert (described["kind"], described["subtopologies"]) == ("streams", {"0": [topic]})
+        (member,) = described["members"]
+        assert (member["member"], member["process"]) == ("a", "p")
+        lines = run("groups", "describe", group).lines
+        assert lines[0].startswith(f"group {group}  state {described['state']}")
+        assert lines[1].split()[:4] == ["member", "client-id", "host", "epoch"]
+        assert lines[2].split()[0] == "a"
+        with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+            admin.describe_group(group)

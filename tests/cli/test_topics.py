@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from .commands import Fencepost
 
@@ -55,3 +56,16 @@ def test_creating_an_existing_topic_and_deleting_a_missing_one_fail_unless_allow
     checked = run("topics", "create", f"{topic}-not", "--validate-only")
     assert checked.out == f"topic {topic}-not could be created\n"
     assert f"{topic}-not" not in run("topics", "list").lines
+
+
+def test_a_pattern_has_to_match_whole_names(run: Fencepost, topic: str):
+    found: Any = run("topics", "match", f"^{topic[:-1]}", "--json").json
+    assert (found["matched"], found["in_part"]) == ([], [topic])
+    assert found["advice"] == f"^{topic[:-1]}.*"
+    told = run("topics", "match", f"^{topic[:-1]}")
+    assert told.out == "(no topic matches)\n"
+    assert f"'^{topic[:-1]}.*' would match all of these" in told.err
+    whole = run("topics", "match", f"{topic[:-1]}.")
+    assert (whole.out, whole.err) == (f"{topic}\n", "")
+    refused = run("topics", "match", "a(")
+    assert (refused.code, "`a(` is not valid" in refused.err) == (2, True)

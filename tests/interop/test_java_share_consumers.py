@@ -13,33 +13,21 @@ import pytest
 
 from fencepost.testing import Cluster
 
-from .conftest import jars_or_skip
 from .maven import JarSet
 from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-VERSION = "4.4.0"
-"""Share groups are stable from 4.2 on, and have dead letters from 4.4 on."""
-JARS = JarSet(
-    f"kafka-{VERSION}",
-    (
-        f"org.apache.kafka:kafka_2.13:{VERSION}",
-        f"org.apache.kafka:kafka-tools:{VERSION}",
-        "org.slf4j:slf4j-simple:1.7.36",
-    ),
-)
 ONE_REPLICA = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
 
 
-def test_two_share_consumers_settle_every_record() -> None:
-    jars = jars_or_skip(JARS)
+def test_two_share_consumers_settle_every_record(kafka_jars: JarSet) -> None:
     with Cluster(faults=False, config=ONE_REPLICA) as cluster:
         name = f"s-{uuid.uuid4().hex[:10]}"
-        said = ask(PROGRAMS / "ShareClient.java", cluster.bootstrap_servers, name, jars=jars)
+        said = ask(PROGRAMS / "ShareClient.java", cluster.bootstrap_servers, name, jars=kafka_jars)
     assert said.splitlines() == [
         "accepted 270 once true",
         "rejected 30",

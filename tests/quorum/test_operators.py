@@ -101,6 +101,18 @@ def test_levels_that_cannot_be(static: QuorumCluster, capsys: pytest.CaptureFixt
     assert run.levels() == before
 
 
+def test_a_cluster_whose_formatting_left_no_records(capsys: pytest.CaptureFixture[str]) -> None:
+    """It begins as one of Kafka 4.4.0 does: at the newest metadata.version, and nothing else."""
+    cluster = QuorumCluster(2, 1, static_voters=True, config=QUICK)
+    for node in cluster.controllers.values():
+        (snapshot,) = (node.directory / "data").glob("__cluster_metadata-0/*.checkpoint")
+        snapshot.unlink()
+    with cluster:
+        levels = Commands(cluster, capsys).levels()
+    assert levels.pop("metadata.version") == 33
+    assert len(levels) == 6 and set(levels.values()) == {0}
+
+
 def test_a_controller_that_lost_its_disk(
     dynamic: QuorumCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from fencepost.sim.group_oracle import (
     AssignmentTold,
     GenerationWrite,
     GroupWrite,
+    HoldingWrite,
     OffsetKey,
     OffsetsTold,
     OffsetWrite,
@@ -207,12 +208,23 @@ def come_back(check: Check, known: PartitionImage, *, in_order: bool = False) ->
     check.broker_changed(oracle, 1, anew)
 
 
-def store(check: Check, *writes: GroupWrite, sent_in: int | None = None) -> None:
-    """These become visible, a batch each; offsets are of a member of generation `sent_in`."""
+def holding(member_id: str, epoch: int, *indexes: int) -> HoldingWrite:
+    """A member of the consumer group "g" has these partitions of a topic."""
+    held = frozenset((KEY[0], index) for index in indexes)
+    return HoldingWrite("g", member_id, epoch, held)
+
+
+def store(
+    check: Check, *writes: GroupWrite, sent_in: int | None = None, sent_by: str | None = None
+) -> None:
+    """These become visible, a batch each; offsets are of a member of generation `sent_in`, or of
+    the member `sent_by` of a consumer group."""
     oracle = Oracle()
     for place, write in enumerate(writes):
         if isinstance(write, OffsetWrite) and sent_in is not None:
             oracle.groups.sent(write, sent_in)
+        if isinstance(write, OffsetWrite) and sent_by is not None:
+            oracle.groups.sent_by_member(write, sent_by, KEY[0])
         oracle.groups.appended(KEY, batch(place), (write,))
         check.became_visible(oracle, KEY, batch(place))
 
@@ -647,6 +659,23 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I43",
         "a commit of an old generation",
         lambda check: store(check, GenerationWrite("g", 2), OffsetWrite(READ, 7), sent_in=1),
+    ),
+    (
+        "I44",
+        "one partition, two holders",
+        lambda check: store(check, holding("a", 2, 0, 1), holding("b", 3, 1)),
+    ),
+    (
+        "I44",
+        "a member epoch that falls",
+        lambda check: store(check, holding("a", 3), holding("a", 2)),
+    ),
+    (
+        "I44",
+        "a commit for what another member holds",
+        lambda check: store(
+            check, holding("a", 2, READ.partition), OffsetWrite(READ, 7), sent_by="b"
+        ),
     ),
     (
         "I50",

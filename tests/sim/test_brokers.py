@@ -19,6 +19,7 @@ from fencepost.sim.brokers.checkpoints import checkpoints_of
 from fencepost.sim.by_hand import ByHand
 from fencepost.sim.clients.committer import Asked
 from fencepost.sim.options import Options, draw_options, with_brokers
+from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import Checkpoints
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, Run, run_seed
@@ -123,6 +124,35 @@ def test_members_of_a_group_share_partitions_and_commit() -> None:
     owned = [partition for one in members for partition in one.owned]
     assert len(owned) == len(set(owned))
     assert owned, "all topics were there before the last generation"
+
+
+def test_members_of_a_consumer_group_share_partitions_and_commit() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
+    run.go()
+    members = run.world.clients.epoch_members
+    assert all(one.joined and one.committed for one in members)
+    assert sum(one.lives for one in members) > 1, "some have left and come back"
+    assert len({one.epoch for one in members}) == 1
+    owned = [key for one in members for key in one.owned]
+    assert sorted(owned) == sorted(run.world.clients.partitions())
+
+
+def test_a_partition_that_is_given_away_too_early_has_two_holders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The coordinator forgets who holds what, so all partitions seem to be free."""
+    monkeypatch.setattr("fencepost.machines.group.consumer.apply._count_holders", lambda *_: None)
+    run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
+    with pytest.raises(Violation, match="I44"):
+        run.go()
+
+
+def test_members_of_consumer_groups_are_drawn_in_some_worlds_with_brokers() -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(300)]
+    having = [options for options in drawn if options.epoch_members]
+    assert all(options.brokers for options in having)
+    assert 10 < len(having) < 45, "about every fourth world of those with brokers"
+    assert {options.epoch_members for options in having} == {2, 3}
 
 
 def test_members_are_drawn_in_some_worlds_with_brokers() -> None:

@@ -32,6 +32,7 @@ from typing import Self
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
+from fencepost.client.retry import Deadline
 from fencepost.client.share_core import Results, ShareConsumerCore
 from fencepost.client.share_records import ShareRecord
 
@@ -72,10 +73,14 @@ class ShareConsumer(ShareConsumerCore):
         Raises BrokerError for what trying again cannot help, as an authorization that is missing;
         ClientError in explicit mode while a record of the last poll is not acknowledged.
         """
-        run = self.cluster.run
-        run(self.beating())
-        limit_ms = self.config.fetch_max_wait_ms if timeout_ms is None else timeout_ms
-        return run(self.polling(min(limit_ms, self.heartbeat_wait_ms)))
+        run, at_once_ms = self.cluster.run, self.config.fetch_max_wait_ms
+        deadline = Deadline(at_once_ms if timeout_ms is None else timeout_ms)
+        while True:
+            run(self.beating())
+            wait_ms = min(deadline.remaining_ms(), at_once_ms, self.heartbeat_wait_ms)
+            found = run(self.polling(wait_ms))
+            if found or deadline.passed:
+                return found
 
     def commit_sync(self) -> Results:
         """Send all acknowledgements and wait for the answers; for each partition of these the

@@ -132,7 +132,7 @@ class ShareConsumerCore:
     def _require_all_acknowledged(self) -> None:
         if not self._is_explicit:
             return
-        for session in self._sessions.values():
+        for session in [*self._sessions.values(), *self._lost]:
             for where, delivered in session.delivered.items():
                 if delivered.unsaid:
                     offset = next(iter(delivered.unsaid))
@@ -362,6 +362,7 @@ class ShareConsumerCore:
         self._require_all_acknowledged()
         self._settle_delivered()
         yield from self._failing_lost({})
+        self._lost.clear()  # what was renewed there is locked no longer
         for session in list(self._sessions.values()):
             if session.renews():  # a fetch that renewed would bring no records (KIP-1222)
                 yield from self._acknowledging(session, {})

@@ -9,7 +9,7 @@ records and no share partition is locked while a disk is read. The first fetch t
 first that is woken, and the others stay asleep when it has taken all.
 
 It is answered with the first records, errors or at its deadline; with `min_bytes` above 1, not
-before the partitions that have something have so much together. Where a session begins differs
+before its partitions have so much together, or the deadline. Where a session begins differs
 from fetch to fetch, so that all partitions get their turn.
 
 What one fetch may hold is bounded by `ANSWER_BYTES_MAX`, what it reads before others have their
@@ -56,6 +56,8 @@ class ShareFetchTerms(Struct, frozen=True):
     max_records: int
     batch_size: int
     is_record_limit: bool
+    opens_session: bool
+    """Whether partitions without records are told of, too, as in the first answer of a session."""
 
 
 class FetchedPartition(Struct):
@@ -168,24 +170,29 @@ class ShareFetch:
             self._is_trying = False
         if self._is_over:
             return
-        is_due = self._node.clocks.now_ms() >= self._terms.deadline_ms
-        if self._rows or is_due or not self._is_wanted():
+        if self._rows or self._is_due or not self._is_wanted():
             self._finish()
         elif self._timer is None:
             self._timer = self._node.timers.at(self._terms.deadline_ms, self._expire)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the wait is over."""
+        return self._node.clocks.now_ms() >= self._terms.deadline_ms
 
     def _has_enough(
         self, some: Sequence[HostedSharePartition]
     ) -> Generator[Future[Any] | None, None, bool]:
         """Whether there are `min_bytes`; errors are found when the records are read."""
         least = self._terms.min_bytes
-        if least <= 1 or self._rows:
+        if least <= 1 or self._rows or self._is_due:
             return True
         found_bytes = 0
-        for share in self._shares:
+        for share in list(self._shares):
             if share.has_records:
+                measure = partial(_measure, share, least)
                 try:
-                    found_bytes += yield from self._node.reads.read(partial(_measure, share, least))
+                    found_bytes += yield from self._node.reads.read(measure)
                 except LOG_ERRORS:
                     return True
             if found_bytes >= least:
@@ -239,12 +246,17 @@ class ShareFetch:
     # -- ending ----------------------------------------------------------------------------
 
     def _expire(self) -> None:
+        """The wait is over: what there is will do, even if that is less than was wanted."""
         self._timer = None
-        if not self._is_trying and not self._is_over:
-            self._finish()
+        self._ready.update(dict.fromkeys(self._shares))
+        self._try()
 
     def _finish(self) -> None:
         self._end()
+        if self._terms.opens_session:
+            for share, partition in self._shares.items():
+                if share.machine is not None and share.machine.can_acquire:
+                    self._rows.setdefault(partition, FetchedPartition(ErrorCode.NONE))
         self._done(self._rows)
 
     def _end(self) -> None:

@@ -62,6 +62,7 @@ def bootstrap_of(options: Options) -> tuple[FeatureLevelRecord, ...]:
     levels = {
         "metadata.version": NEWEST_METADATA if options.has_elr else options.metadata_version,
         "eligible.leader.replicas.version": int(options.has_elr),
+        "group.version": int(options.epoch_members > 0),
         "transaction.version": options.transaction_version if options.transactors else 0,
     }
     if options.members:

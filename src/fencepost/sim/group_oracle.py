@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
+from fencepost.wire.types import Uuid
 
 NO_OFFSET = -1
 
@@ -37,7 +38,27 @@ class GenerationWrite(NamedTuple):
     generation: int | None
 
 
-GroupWrite = OffsetWrite | GenerationWrite
+class HoldingWrite(NamedTuple):
+    """A record of `__consumer_offsets` that says what a member of a consumer group has, what it has
+    yet to give up included. `epoch` is the member's, or None where the member is forgotten.
+
+    What is held are (topic id, number); no name of a topic is in the record.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int | None
+    held: frozenset[tuple[Uuid, int]]
+
+
+GroupWrite = OffsetWrite | GenerationWrite | HoldingWrite
+
+
+class SentByMember(NamedTuple):
+    """Which member of a consumer group commits an offset, and the id of the topic it means."""
+
+    member_id: str
+    topic_id: Uuid
 
 
 class AssignmentTold(NamedTuple):
@@ -73,6 +94,7 @@ class GroupOracle:
         self._written: dict[tuple[PartitionKey, int], tuple[GroupWrite, ...]] = {}
         self._histories: dict[tuple[PartitionKey, OffsetKey], list[tuple[int, int]]] = {}
         self._sent: dict[OffsetWrite, int] = {}
+        self._sent_by: dict[OffsetWrite, SentByMember] = {}
         self._pending: dict[tuple[PartitionKey, int], list[tuple[int, OffsetWrite]]] = {}
         self._latest: dict[tuple[PartitionKey, OffsetKey], int] = {}
 
@@ -83,6 +105,14 @@ class GroupOracle:
     def generation_of(self, write: OffsetWrite) -> int | None:
         """The generation of the member that commits an offset; None if it was no member."""
         return self._sent.get(write)
+
+    def sent_by_member(self, write: OffsetWrite, member_id: str, topic_id: Uuid) -> None:
+        """A member of a consumer group commits an offset, which no other client ever commits."""
+        self._sent_by[write] = SentByMember(member_id, topic_id)
+
+    def sender_of(self, write: OffsetWrite) -> SentByMember | None:
+        """The member of a consumer group that commits an offset; None if it was none."""
+        return self._sent_by.get(write)
 
     def appended(
         self, partition: PartitionKey, batch: PartitionBatch, writes: tuple[GroupWrite, ...]

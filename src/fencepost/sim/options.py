@@ -16,6 +16,8 @@ BROKERS_ONE_IN = 3
 """One seed in so many has simulated brokers."""
 DELETERS_ONE_IN = 2
 """One seed with brokers in so many has nobody who deletes records."""
+EPOCH_MEMBERS_ONE_IN = 4
+"""One seed with brokers in so many has members of a consumer group (KIP-848)."""
 MEMBERS_ONE_IN = 3
 """One seed with brokers in so many has members of a group."""
 
@@ -81,6 +83,7 @@ class Options:
     topics: int = 4
     committers: int = 0
     members: int = 0
+    epoch_members: int = 0
     deleters: int = 0
     transactors: int = 0
     transaction_version: int = 2
@@ -112,9 +115,10 @@ class Options:
     @property
     def client_ids(self) -> tuple[int, ...]:
         """Ids of the clients of brokers: producers, consumers, committers, members, deleters,
-        transactors."""
+        transactors, and members of a consumer group."""
         clients = self.producers + self.consumers + self.committers + self.members
-        count = clients + self.deleters + self.transactors if self.brokers else 0
+        others = self.deleters + self.transactors + self.epoch_members
+        count = clients + others if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
     @property
@@ -134,6 +138,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = _draw_members(tape, base) if base.brokers and not base.members else base
     base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
     base = _draw_transactors(tape, base) if base.brokers and not base.transactors else base
+    base = _draw_epoch_members(tape, base) if base.brokers and not base.epoch_members else base
     base = _draw_compaction(tape, base) if base.brokers and not base.compacts else base
     return replace(
         base,
@@ -234,6 +239,14 @@ def _draw_transactors(tape: Tape, base: Options) -> Options:
         transaction_version=(2, 2, 0, 1)[lane.pick(4)],
         producers=2,
     )
+
+
+def _draw_epoch_members(tape: Tape, base: Options) -> Options:
+    """Members of a consumer group in every fourth world with brokers, likewise."""
+    lane = tape.lane("options.epoch_members")
+    if lane.pick(EPOCH_MEMBERS_ONE_IN) != EPOCH_MEMBERS_ONE_IN - 1:
+        return base
+    return replace(base, epoch_members=2 + lane.pick(2))
 
 
 def _draw_compaction(tape: Tape, base: Options) -> Options:

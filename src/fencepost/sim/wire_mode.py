@@ -19,6 +19,7 @@ _BROKER_FLOORS: dict[str, int] = {
     "AlterPartitionRequest": 3,
     "BrokerHeartbeatRequest": 2,
     "BrokerRegistrationRequest": 4,
+    "ConsumerGroupHeartbeatRequest": 1,
     "ListOffsetsRequest": 4,
     "JoinGroupRequest": 4,
     "LeaveGroupRequest": 3,

@@ -82,8 +82,9 @@ def waits_explained(one: GroupWaits, now_ms: int) -> list[str]:
         return [*lines, "members of a share group do not wait for each other"]
     if one.awaits_assignment:
         lines.append(
-            f"the coordinator has to compute an assignment for epoch {group.group_epoch}, the last"
-            f" one is of epoch {group.assignment_epoch}{_ago(one.assignment_since_ms, now_ms)}"
+            f"the coordinator has to compute an assignment for epoch {group.group_epoch}"
+            f"{_ago(one.assignment_since_ms, now_ms)}; the last one is of epoch"
+            f" {group.assignment_epoch}"
         )
     members = {member.member_id: member for member in group.members}
     lines += [_wait(wait, members, now_ms) for wait in one.waits]

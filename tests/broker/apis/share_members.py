@@ -6,6 +6,8 @@ from typing import Any
 
 from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.runtime.share_partitions import HostedSharePartition, SharePartitions
+from fencepost.wire.api import IncrementalAlterConfigsRequest
+from fencepost.wire.api.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.wire.api.share_acknowledge import (
     AcknowledgementBatch as Acknowledged,
     AcknowledgePartition,
@@ -163,3 +165,26 @@ class Member:
 
     def close(self) -> None:
         self.client.close()
+
+
+GROUP_CONFIGS = 32
+
+
+def set_configs(running: RunningNode, kind: int, name: str, **configs: str) -> None:
+    resource = AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+            for key, value in configs.items()
+        ],
+    )
+    with running.connect() as client:
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = client.ask(request, 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def set_group_configs(share: Share, **configs: str) -> None:
+    """Set configs of the group, with underscores for dots."""
+    set_configs(share.running, GROUP_CONFIGS, share.group_id, **configs)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import read_records
+from fencepost.client.cluster import Cluster as Client
+from fencepost.client.producer import Producer
 from fencepost.wire.api.share_fetch import (
     FetchPartition,
     FetchTopic,
@@ -21,7 +23,7 @@ from fencepost.wire.types import Uuid
 
 from ...waiting import eventually
 from ..conftest import RunningNode
-from .share_members import STATE_TOPIC, Member, Share
+from .share_members import STATE_TOPIC, Member, Share, set_group_configs
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
@@ -119,6 +121,23 @@ def test_the_state_outlives_the_share_partition(share: Share, members: list[Memb
     a.close()
     eventually(lambda: share.hosted() is None)
     assert b.acquire() == [(0, 0, 2), (2, 3, 2)]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(share: Share, members: list[Member]) -> None:
+    a, _ = members
+    share.produce(b"x" * 100)
+    sent = a.client.send(a.fetch_request(min_bytes=700), 2)
+    eventually(share.is_waited_for)
+    share.produce(b"x" * 100)
+    assert share.is_waited_for()
+    share.produce(b"x" * 500)
+    correlation, answer = a.client.receive(78, 2)
+    assert correlation == sent
+    (row,) = answer.responses[0].partitions
+    assert (row.acquired_records[0].first_offset, row.acquired_records[-1].last_offset) == (0, 2)
+    a.epoch = 1
+    share.produce(b"x")
+    assert a.acquire(min_bytes=500, max_wait_ms=50) == [(3, 3, 1)]
 
 
 def test_record_limit_mode_is_exact(share: Share, members: list[Member]) -> None:
@@ -225,3 +244,53 @@ def test_a_group_without_state_has_no_records(share: Share, members: list[Member
     a, _ = members
     (row,) = a.rows(group_id="unknown-to-all", max_wait_ms=2_000)
     assert row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_readers_of_committed_data_get_no_aborted_records(
+    share: Share, members: list[Member]
+) -> None:
+    """What is behind an open transaction waits for its end; what was aborted is passed over."""
+    a, _ = members
+    set_group_configs(share, share_isolation_level="read_committed")
+    with Client(share.running.bootstrap_servers, transactional_id=share.group_id) as client:
+        producer = Producer(client)
+        producer.init_transactions()
+        for value, commits in ((b"aborted", False), (b"committed", True), (b"open", True)):
+            producer.begin_transaction()
+            producer.send(share.topic.name, value, partition=0)
+            producer.flush()
+            if value == b"open":
+                got = a.acquire(max_wait_ms=100)
+            if commits:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert got == [(1, 3, 1)]  # the marker of the abort, the record, its marker
+    assert a.acquire() == [(4, 5, 1)]
+    machine = share.hosted().machine  # type: ignore[union-attr]
+    assert machine is not None and machine.start_offset == 1
+
+
+def test_the_state_outlives_the_broker(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A broker that is started again delivers what was not accepted, with its delivery count."""
+    running = RunningNode(tmp_path_factory.mktemp("restarted") / "data", STATE_TOPIC)
+    try:
+        share = Share(running, "restarted")
+        share.produce(b"0", b"1", b"2", b"3")
+        a = Member(share, "a")
+        assert a.acquire() == [(0, 3, 1)]
+        assert a.acknowledged((0, 1, [ACCEPT, RELEASE])) == 0
+        assert a.acknowledged((3, 3, [REJECT])) == 0
+        running.restart()
+        b = Member(share, "b")
+
+        def acquire() -> list[tuple[int, int, int]]:
+            b.epoch = 0
+            return b.acquire(max_wait_ms=500)
+
+        assert eventually(acquire) in ([(1, 1, 2), (2, 2, 1)], [(1, 2, 2)])
+        b.close()
+    finally:
+        running.close()

@@ -12,19 +12,17 @@ from fencepost.batch.records import read_records
 from fencepost.machines.share.state_batch import ReadState, StateBatch
 from fencepost.wire.api import (
     DeleteTopicsRequest,
-    IncrementalAlterConfigsRequest,
 )
 from fencepost.wire.api.delete_topics import DeleteTopicState
-from fencepost.wire.api.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.wire.errors import ErrorCode
 
 from ...waiting import eventually
 from ..conftest import RunningNode
 from ..topic_requests import fetch_request, make_topic
-from .share_members import STATE_TOPIC, Member, Share
+from .share_members import STATE_TOPIC, Member, Share, set_configs, set_group_configs
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
-TOPIC, GROUP = 2, 32
+CLUSTER_CONFIGS = 4
 LIMIT = 3
 
 
@@ -239,21 +237,6 @@ def test_one_session_too_many_is_told_after_the_wait(share: Share, a: Member) ->
 # -- dead letters ----------------------------------------------------------------------------
 
 
-def set_configs(running: RunningNode, kind: int, name: str, **configs: str) -> None:
-    resource = AlterConfigsResource(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
-            for key, value in configs.items()
-        ],
-    )
-    with running.connect() as client:
-        request = IncrementalAlterConfigsRequest(resources=[resource])
-        answer = client.ask(request, 1)
-    assert answer.responses[0].error_code == 0, answer
-
-
 def letters_in(running: RunningNode, topic: str) -> list[Any]:
     made = running.node.metadata.image.topics_by_name.get(topic)
     if made is None:
@@ -273,11 +256,11 @@ def test_a_rejected_record_becomes_a_letter_in_a_topic_that_is_created(
 ) -> None:
     running = share.running
     name = f"dlq.{share.topic.name}"
-    set_configs(running, 4, "", errors_deadletterqueue_auto_create_topics_enable="true")
     set_configs(
-        running,
-        GROUP,
-        share.group_id,
+        running, CLUSTER_CONFIGS, "", errors_deadletterqueue_auto_create_topics_enable="true"
+    )
+    set_group_configs(
+        share,
         errors_deadletterqueue_topic_name=name,
         errors_deadletterqueue_copy_record_enable=str(copies).lower(),
     )
@@ -302,7 +285,7 @@ def test_a_topic_that_does_not_take_letters_gets_none(
 ) -> None:
     with share.running.connect() as client:
         refusing = make_topic(client).name
-    set_configs(share.running, GROUP, share.group_id, errors_deadletterqueue_topic_name=refusing)
+    set_group_configs(share, errors_deadletterqueue_topic_name=refusing)
     share.produce(b"0")
     assert a.acquire() == [(0, 0, 1)]
     assert a.acknowledged((0, 0, [REJECT])) == 0

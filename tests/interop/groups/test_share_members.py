@@ -88,8 +88,7 @@ def epochs_that_are_fenced(stage: Stage) -> None:
     topic, group = stage.topic("t", 2), stage.name("g")
     epoch = join_until_assigned(stage, group, "m", topic).member_epoch
     beat(stage, group, "m", epoch + 1, error=E.FENCED_MEMBER_EPOCH)
-    other = stage.topic("u", 1)
-    changed = beat(stage, group, "m", epoch, topic, other)
+    changed = beat(stage, group, "m", epoch, topic, stage.name("none"))
     stage.note("changed", changed.member_epoch - epoch)
     beat(stage, group, "m", epoch)
     beat(stage, group, "m", 1, error=None)

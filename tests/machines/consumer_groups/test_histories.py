@@ -11,9 +11,16 @@ from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    TopicPartitions,
+)
 
 from ..group_world import compact, replay
-from .world import Client, ConsumerWorld, image_of, owned_by
+from .world import Client, ConsumerWorld, id_of, image_of, owned_by
 
 SIZES = (1, 4, 6)
 SUMS = (
@@ -205,11 +212,6 @@ def test_pieces_alone_make_a_group_and_their_tombstones_end_it() -> None:
 
 @pytest.mark.parametrize("is_old", [True, False])
 def test_the_record_of_brokers_before_4_1_is_ignored_and_deleted(is_old: bool) -> None:
-    from fencepost.wire.records.group import (
-        ConsumerGroupPartitionMetadataKey,
-        ConsumerGroupPartitionMetadataValue,
-    )
-
     world = ConsumerWorld()
     world.enter("a")
     if is_old:
@@ -225,3 +227,17 @@ def test_the_record_of_brokers_before_4_1_is_ignored_and_deleted(is_old: bool) -
     assert (-4 in world.kinds(start)) is is_old
     world.restart()
     assert world.group.has_partition_metadata is False
+
+
+@pytest.mark.parametrize("epochs", [None, [], [7], [7, 7, 7]])
+def test_partitions_without_assignment_epochs_have_the_members(epochs: list[int] | None) -> None:
+    """Kafka 4.2 and before wrote none."""
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="a")
+    held = TopicPartitions(topic_id=id_of("t"), partitions=[0, 1], assignment_epochs=epochs)
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=5, previous_member_epoch=4, assigned_partitions=[held]
+    )
+    coordinator = replay([GroupCodec.encode((key, value))])
+    group = coordinator.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert group.progress_of("a").assigned == {id_of("t"): {0: 5, 1: 5}}

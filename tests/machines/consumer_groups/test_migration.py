@@ -179,6 +179,25 @@ def test_a_group_in_its_first_rebalance_is_upgraded() -> None:
     assert a.owned == {("t", 0), ("t", 1)} or len(a.owned) == 2
 
 
+def test_what_a_cooperative_member_owns_is_its_own_whatever_it_was_assigned() -> None:
+    """The group went from one rebalance into the next: assignments are gone, owners are not."""
+    world = ConsumerWorld()
+    a = ClassicClient(world, is_cooperative=True)
+    for _ in range(6):
+        a.step()
+        world.advance(0)
+    assert a.owned == ALL
+    b = world.new_id()
+    world.join(b)
+    a.step()  # it joins again, and the second generation begins
+    world.join(world.new_id())  # and the next rebalance, before anything is assigned
+    assert world.coordinator.groups["g"].state is GroupState.PREPARING_REBALANCE
+    assert not world.coordinator.groups["g"].members[a.member_id].assignment
+    assert owned_by(world.enter("x")) == {}, "all is with a"
+    progress = world.group.progress_of(a.member_id)
+    assert set(progress.assigned[id_of("t")]) == {0, 1, 2, 3}
+
+
 def test_a_refused_upgrade_changes_nothing() -> None:
     world = ConsumerWorld()
     a, _ = classic_group(world)
@@ -229,6 +248,14 @@ def test_its_assignment_is_in_the_version_of_its_metadata() -> None:
         assert int.from_bytes(bytes(answer.assignment)[:2], "big") == said
 
 
+def test_partitions_that_do_not_exist_are_not_owned() -> None:
+    world, a = mixed(is_cooperative=True)
+    said = [("t", -1), ("t", 4), ("t", 2**31 - 1), ("nope", 0), *a.owned]
+    token = world.join(a.member_id, protocols={"range": subscription(["t"], said)})
+    assert world.error(token) is NONE
+    assert world.group.state is ConsumerGroupState.STABLE
+
+
 JOINS: list[tuple[dict[str, Any], ErrorCode]] = [
     ({}, ErrorCode.MEMBER_ID_REQUIRED),
     ({"version": 3}, NONE),
@@ -270,7 +297,7 @@ def test_a_full_group_takes_no_classic_member_but_those_it_knows() -> None:
 
 SYNCS: list[tuple[dict[str, Any], ErrorCode]] = [
     ({}, NONE),
-    ({"member_id": "nobody"}, UNKNOWN),
+    ({"member_id": "stranger"}, UNKNOWN),
     ({"member_id": "x"}, UNKNOWN),
     ({"instance": "i"}, UNKNOWN),
     ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
@@ -294,7 +321,7 @@ def test_a_heartbeat_tells_when_there_is_a_next_step() -> None:
     assert beat() is NONE
     assert world.heartbeat(a.member_id, a.generation - 1) is ErrorCode.ILLEGAL_GENERATION
     assert world.heartbeat("x", 3) is UNKNOWN, "it speaks the consumer protocol"
-    assert world.heartbeat("nobody", 3) is UNKNOWN
+    assert world.heartbeat("stranger", 3) is UNKNOWN
     # A newer target.
     world.enter("y")
     world.enter("z")
@@ -475,7 +502,7 @@ def test_one_that_is_too_large_for_a_record_stays() -> None:
 
 LEAVES: list[tuple[tuple[str, str | None], ErrorCode]] = [
     (("x", None), NONE),
-    (("nobody", None), UNKNOWN),
+    (("stranger", None), UNKNOWN),
     (("", "i"), NONE),
     (("s", "i"), NONE),
     (("x", "i"), ErrorCode.FENCED_INSTANCE_ID),
@@ -498,7 +525,7 @@ def test_several_leave_at_once() -> None:
     world.enter("y", regex="t")
     world.enter("z", topics=("u",))
     epoch = world.group.epoch
-    assert world.leave("y", "z", "y", "nobody") == [NONE, NONE, NONE, UNKNOWN]
+    assert world.leave("y", "z", "y", "stranger") == [NONE, NONE, NONE, UNKNOWN]
     assert world.group.members.keys() == {"x", a.member_id}
     assert world.group.epoch == epoch + 1
     assert not world.group.regex_users and set(world.group.topic_users) == {"t"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from fencepost.machines.group.consumer.group import ConsumerGroup
 from fencepost.wire.errors import ErrorCode
@@ -187,9 +187,18 @@ STEPS = st.one_of(
 )
 
 
+FROM_ONE_REBALANCE_INTO_THE_NEXT: list[tuple[Any, ...]] = [
+    *(("start", 0, "classic"), ("start", 1, "classic"), ("step", 0), ("step", 0), ("restart",)),
+    *(("step", 0), ("step", 0), ("step", 1), ("step", 1), ("time", 0), ("step", 1), ("step", 0)),
+    *(("step", 1), ("start", 0, "consumer")),
+]
+"""A cooperative consumer owned partitions, of which the classic group knew nothing any more."""
+
+
 @pytest.mark.parametrize("is_cooperative", [False, True], ids=["eager", "cooperative"])
+@example(steps=FROM_ONE_REBALANCE_INTO_THE_NEXT)
 @given(steps=st.lists(STEPS, max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_partition_has_two_readers(is_cooperative: bool, steps: list[tuple[Any, ...]]) -> None:
     story = Story(is_cooperative=is_cooperative)
     for step in steps:

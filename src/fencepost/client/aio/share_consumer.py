@@ -19,6 +19,7 @@ from typing import Self
 
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.retry import Deadline
 from fencepost.client.share_core import Results, ShareConsumerCore
 from fencepost.client.share_records import ShareRecord
 
@@ -57,10 +58,15 @@ class AsyncShareConsumer(ShareConsumerCore):
     async def poll(self, timeout_ms: float | None = None) -> list[ShareRecord]:
         """Records, if any can be acquired within `timeout_ms`; see `ShareConsumer.poll`. Raises
         what heartbeats failed with; ClientError when not started."""
-        await self._take_part()
-        limit_ms = self.config.fetch_max_wait_ms if timeout_ms is None else timeout_ms
-        async with self._turns:
-            return await self.cluster.run(self.polling(limit_ms))
+        at_once_ms = self.config.fetch_max_wait_ms
+        deadline = Deadline(at_once_ms if timeout_ms is None else timeout_ms)
+        while True:
+            await self._take_part()
+            async with self._turns:
+                wait_ms = min(deadline.remaining_ms(), at_once_ms)
+                found = await self.cluster.run(self.polling(wait_ms))
+            if found or deadline.passed:
+                return found
 
     async def commit_sync(self) -> Results:
         """Send all acknowledgements; see `ShareConsumer.commit_sync`."""

@@ -6,8 +6,8 @@ In this order, before the coordinator decides (`machines.group.share.heartbeat`)
 2. no right to read the group: 30;
 3. a member id that is empty or longer than 36 characters: 42;
 4. a topic that the client may not describe: 29, for all of them;
-5. an empty group id or rack id, a member that joins without topics, an epoch below -1: 42, with
-   words.
+5. a blank member id, group id or rack id, a member that joins without topics, an epoch below -1:
+   42, with words.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def _refusal(
 
 def _invalid(request: ShareGroupHeartbeatRequest) -> str | None:
     """What is wrong with the request, in Kafka's words."""
+    if not request.member_id.strip():
+        return "MemberId can't be empty."
     if not request.group_id.strip():
         return "GroupId can't be empty."
     if request.rack_id is not None and not request.rack_id.strip():

@@ -43,6 +43,7 @@ from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
+from fencepost.runtime.requests.consumer_group_heartbeat import GROUP_VERSION
 from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.brokers.arrived_request import Reply
@@ -55,6 +56,7 @@ from fencepost.sim.brokers.requests import BrokerRequests
 from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.brokers.transactions import BrokerTransactions
 from fencepost.sim.node import SimNode
+from fencepost.sim.options import Options
 from fencepost.sim.partition_oracle import BrokerBegun, ReplicaView, Stage
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.errors import ErrorCode
@@ -78,7 +80,8 @@ FEATURES: Final = tuple(
     if name != TRANSACTION_VERSION
 )
 
-WITH_TRANSACTIONS: Final = (*FEATURES, FeatureRange(TRANSACTION_VERSION, 0, 2))
+OF_TRANSACTIONS: Final = FeatureRange(TRANSACTION_VERSION, 0, 2)
+OF_CONSUMER_GROUPS: Final = FeatureRange(GROUP_VERSION, 0, 1)
 
 
 class SimBroker(SimNode):
@@ -156,7 +159,7 @@ class SimBroker(SimNode):
             CLUSTER_ID,
             incarnation_of(self),
             (ListenerImage("PLAINTEXT", "simulated", 9_092, 0),),
-            WITH_TRANSACTIONS if self.world.options.transactors else FEATURES,
+            _features_of(self.world.options),
             log_dirs=(self.directory_id,),
             previous_broker_epoch=self.log_dir.previous_broker_epoch,
         )
@@ -401,6 +404,16 @@ class SimBroker(SimNode):
             f"{self.id} {role} {hosted.key} e{machine.leader_epoch}   hw {machine.high_watermark},"
             f" durable {machine.durable_offset}, end {machine.log_end_offset}{isr}"
         )
+
+
+def _features_of(options: Options) -> tuple[FeatureRange, ...]:
+    """The features that brokers of a world can run; no more than it needs, so that others stay."""
+    features: tuple[FeatureRange, ...] = FEATURES
+    if options.transactors:
+        features = (*features, OF_TRANSACTIONS)
+    if options.epoch_members:
+        features = (*features, OF_CONSUMER_GROUPS)
+    return features
 
 
 def _group_kind(broker: SimBroker) -> CoordinatorKind[GroupCoordinator]:

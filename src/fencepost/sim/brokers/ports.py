@@ -21,12 +21,16 @@ from fencepost.sim.group_oracle import (
     NO_OFFSET,
     GenerationWrite,
     GroupWrite,
+    HoldingWrite,
     OffsetKey,
     OffsetWrite,
 )
 from fencepost.sim.partition_oracle import Place, partition_batch, passed
 from fencepost.sim.ports import SimPorts
+from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -48,7 +52,20 @@ def writes_of(data: Buffer) -> tuple[GroupWrite, ...]:
         elif isinstance(key, GroupMetadataKey):
             generation = value.generation if isinstance(value, GroupMetadataValue) else None
             writes.append(GenerationWrite(key.group, generation))
+        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+            writes.append(_holding(key, value))
     return tuple(writes)
+
+
+def _holding(key: ConsumerGroupCurrentMemberAssignmentKey, value: Message | None) -> HoldingWrite:
+    if not isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+        return HoldingWrite(key.group_id, key.member_id, None, frozenset())
+    held = frozenset(
+        (topic.topic_id, index)
+        for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
+        for index in topic.partitions
+    )
+    return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held)
 
 
 def records_of(data: Buffer) -> tuple[TransactionRecord, ...]:

@@ -25,6 +25,7 @@ from fencepost.runtime.replicas import ReplicaManager
 from fencepost.runtime.requests.access import Access, PartitionAccess
 from fencepost.runtime.requests.add_offsets_to_txn import add_offsets_to_txn
 from fencepost.runtime.requests.add_partitions_to_txn import add_partitions_to_txn
+from fencepost.runtime.requests.consumer_group_heartbeat import consumer_group_heartbeat
 from fencepost.runtime.requests.delete_records import delete_records
 from fencepost.runtime.requests.end_txn import end_txn
 from fencepost.runtime.requests.fetch import fetch
@@ -58,6 +59,7 @@ from fencepost.sim.brokers.observed_requests import OBSERVED
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fencepost.wire.api.delete_records import DeleteRecordsRequest
 from fencepost.wire.api.end_txn import EndTxnRequest
 from fencepost.wire.api.fetch import FetchRequest
@@ -80,6 +82,7 @@ T = TypeVar("T")
 HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
     AddOffsetsToTxnRequest: add_offsets_to_txn,
     AddPartitionsToTxnRequest: add_partitions_to_txn,
+    ConsumerGroupHeartbeatRequest: consumer_group_heartbeat,
     DeleteRecordsRequest: delete_records,
     EndTxnRequest: end_txn,
     FetchRequest: fetch,

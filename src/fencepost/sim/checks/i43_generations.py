@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.group_oracle import GenerationWrite
+from fencepost.sim.group_oracle import GenerationWrite, OffsetWrite
 from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
@@ -23,6 +23,8 @@ class Generations(Check):
                 if generation is None:  # the group is deleted, and begins again
                     self._newest.pop((key, group_id), None)
                     continue
+            elif not isinstance(write, OffsetWrite):
+                continue
             else:
                 group_id = write.key.group_id
                 generation = oracle.groups.generation_of(write)

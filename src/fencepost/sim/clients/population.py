@@ -6,6 +6,7 @@ from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
+from fencepost.sim.clients.epoch_member import EpochMember
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
@@ -21,7 +22,7 @@ LEADER_ONLY = 1
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
     without a group's members, then the members of a group, then who deletes; then those that
-    produce in transactions."""
+    produce in transactions, and the members of a consumer group (KIP-848)."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -31,6 +32,7 @@ class BrokerClients:
         self.members: list[Member] = []
         self.deleters: list[Deleter] = []
         self.transactors: list[Transactor] = []
+        self.epoch_members: list[EpochMember] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -45,10 +47,12 @@ class BrokerClients:
                 self.committers.append(Committer(world, id_))
             elif len(self.members) < options.members:
                 self.members.append(Member(world, id_))
-            elif len(self.deleters) >= options.deleters:
+            elif len(self.deleters) < options.deleters:
+                self.deleters.append(Deleter(world, id_))
+            elif len(self.transactors) < options.transactors:
                 self.transactors.append(self._transactor(id_))
             else:
-                self.deleters.append(Deleter(world, id_))
+                self.epoch_members.append(EpochMember(world, id_))
 
     def _transactor(self, client_id: int) -> Transactor:
         """The even ones know KIP-890; one of them may have the transactional id of another."""
@@ -67,7 +71,8 @@ class BrokerClients:
     def all(self) -> list[Client]:
         """Every client."""
         groups = [*self.committers, *self.members]
-        return [*self.producers, *self.consumers, *groups, *self.deleters, *self.transactors]
+        others = [*self.deleters, *self.transactors, *self.epoch_members]
+        return [*self.producers, *self.consumers, *groups, *others]
 
     def begin(self) -> None:
         """Have all of them begin."""
@@ -109,14 +114,18 @@ class BrokerClients:
             registered = image.brokers.get(id_)
             if registered is None or not registered.is_active:
                 return f"broker {id_} is not unfenced"
-        busy: list[Producer | Committer | Member | Transactor]
+        busy: list[Producer | Committer | Member | Transactor | EpochMember]
         busy = [*self.producers, *self.committers, *self.members, *self.transactors]
+        busy += self.epoch_members
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
         generations = {member.generation for member in self.members}
         if len(generations) > 1:
             return f"members believe in generations {sorted(generations)}"
+        wrong = self._trouble_of_epoch_members()
+        if wrong is not None:
+            return wrong
         for key in world.observer.oracle.transactions.undecided():
             if key not in world.observer.oracle.partitions.deleted:
                 return f"a transaction is open in partition {key[1]} of {key[0]}"
@@ -124,6 +133,18 @@ class BrokerClients:
             wrong = self._trouble_of(key)
             if wrong is not None:
                 return f"partition {key[1]} of {image.topics_by_id[key[0]].name}: {wrong}"
+        return None
+
+    def _trouble_of_epoch_members(self) -> str | None:
+        """The members of the consumer group own all partitions, each one of them."""
+        if not self.epoch_members:
+            return None
+        epochs = {member.epoch for member in self.epoch_members}
+        if len(epochs) > 1:
+            return f"members of the consumer group are in epochs {sorted(epochs)}"
+        owned = [key for member in self.epoch_members for key in member.owned]
+        if sorted(owned) != sorted(self.partitions()):
+            return f"members of the consumer group own {len(owned)} of {len(self.partitions())}"
         return None
 
     def _trouble_of(self, key: PartitionKey) -> str | None:

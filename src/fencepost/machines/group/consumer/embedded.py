@@ -7,7 +7,7 @@ groups does not look into them; one of consumer groups has to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fencepost.machines.group.consumer.member import Partitions
@@ -17,6 +17,7 @@ from fencepost.wire.records.consumer import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartitionAssigned,
+    TopicPartitionOwned,
     decode_prefixed,
     encode_prefixed,
 )
@@ -34,23 +35,20 @@ class Embedded(NamedTuple):
 
     topic_names: frozenset[str]
     owned: Partitions
+    generation: int
+    """That it owns them from; -1 if it does not say."""
     rack_id: str | None
 
 
 def read_subscription(metadata: bytes, image: ClusterImage) -> Embedded:
-    """What the metadata of a protocol says; DecodeError. Topics that do not exist are not owned."""
+    """What the metadata of a protocol says; DecodeError. What does not exist is not owned."""
     said = decode_prefixed(ConsumerProtocolSubscription, metadata)
-    owned: dict[Uuid, frozenset[int]] = {}
-    for topic in said.owned_partitions:
-        found = image.topics_by_name.get(topic.topic)
-        if found is not None and topic.partitions:
-            known = owned.get(found.topic_id, frozenset())
-            owned[found.topic_id] = known.union(topic.partitions)
-    return Embedded(frozenset(said.topics), owned, said.rack_id or None)
+    owned = _existing(said.owned_partitions, image)
+    return Embedded(frozenset(said.topics), owned, said.generation_id, said.rack_id or None)
 
 
 def read_assignment(assignment: bytes, image: ClusterImage) -> Partitions:
-    """The partitions of an assignment, without those of topics that do not exist.
+    """The partitions of an assignment, without those that do not exist.
 
     Nothing for a member that has not been assigned yet. DecodeError, CustomAssignorError.
     """
@@ -59,12 +57,22 @@ def read_assignment(assignment: bytes, image: ClusterImage) -> Partitions:
     said = decode_prefixed(ConsumerProtocolAssignment, assignment)
     if said.user_data:
         raise CustomAssignorError
+    return _existing(said.assigned_partitions, image)
+
+
+def _existing(
+    topics: Iterable[TopicPartitionOwned | TopicPartitionAssigned], image: ClusterImage
+) -> Partitions:
+    """The partitions by the ids of their topics, without those that do not exist."""
     partitions: dict[Uuid, frozenset[int]] = {}
-    for topic in said.assigned_partitions:
+    for topic in topics:
         found = image.topics_by_name.get(topic.topic)
-        if found is not None and topic.partitions:
-            known = partitions.get(found.topic_id, frozenset())
-            partitions[found.topic_id] = known.union(topic.partitions)
+        if found is not None:
+            count = len(found.partitions)
+            indexes = frozenset(index for index in topic.partitions if 0 <= index < count)
+            if indexes:
+                known = partitions.get(found.topic_id, frozenset())
+                partitions[found.topic_id] = known | indexes
     return partitions
 
 

@@ -20,7 +20,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from fencepost.machines.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
@@ -35,6 +35,7 @@ from fencepost.machines.group.classic.rebalance import (
 from fencepost.machines.group.consumer.apply import apply
 from fencepost.machines.group.consumer.embedded import (
     CustomAssignorError,
+    Embedded,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -83,8 +84,8 @@ def upgrade(shard: Shard, decision: Decision, classic: ClassicGroup) -> Consumer
     except CustomAssignorError:
         raise _cannot_upgrade(
             classic,
-            "an unsupported custom assignor is in use. Switch to a default assignor before "
-            "upgrading",
+            "an unsupported custom assignor is in use. Please refer to the documentation or "
+            "switch to a default assignor before re-attempting the upgrade",
         ) from None
     dissolve(decision, classic)
     decision.records += records
@@ -126,26 +127,24 @@ def _records_of(classic: ClassicGroup, image: ClusterImage) -> list[GroupRecord]
     """
     group_id, epoch = classic.group_id, classic.generation
     protocol = classic.protocol or classic.select_protocol()
-    members: dict[str, Subscription] = {}
-    assigned: dict[str, Partitions] = {}
-    taken: set[tuple[Uuid, int]] = set()
-    for member_id, member in classic.members.items():
-        embedded = read_subscription(member.metadata(protocol), image)
-        members[member_id] = Subscription(
+    said = {
+        member_id: read_subscription(member.metadata(protocol), image)
+        for member_id, member in classic.members.items()
+    }
+    members = {
+        member_id: Subscription(
             instance_id=member.instance_id,
-            rack_id=embedded.rack_id,
+            rack_id=said[member_id].rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            topic_names=embedded.topic_names,
+            topic_names=said[member_id].topic_names,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=classic_metadata(member.session_timeout_ms, member.protocols),
         )
-        partitions = assigned[member_id] = read_assignment(member.assignment, image)
-        held = {(topic_id, index) for topic_id, some in partitions.items() for index in some}
-        if held & taken:
-            raise _cannot_upgrade(classic, "its leader gave a partition to two members")
-        taken |= held
-    names = frozenset().union(*[said.topic_names for said in members.values()])
+        for member_id, member in classic.members.items()
+    }
+    assigned = _assigned(classic, said, image)
+    names = frozenset().union(*[one.topic_names for one in members.values()])
     records = [member_record(group_id, *one) for one in members.items()]
     records.append(epoch_record(group_id, epoch, group_metadata_hash(image, names)))
     records += [target_record(group_id, *one) for one in assigned.items()]
@@ -155,6 +154,39 @@ def _records_of(classic: ClassicGroup, image: ClusterImage) -> list[GroupRecord]
         progress = Progress(epoch, epoch, MemberState.STABLE, has)
         records.append(progress_record(group_id, member_id, progress))
     return records
+
+
+def _assigned(
+    classic: ClassicGroup, said: Mapping[str, Embedded], image: ClusterImage
+) -> dict[str, Partitions]:
+    """What each member has been assigned, and what it owns besides.
+
+    A cooperative consumer owns partitions across generations: it may not have been assigned since
+    it joined, or not have heard of it. What it said it owned, and no other was assigned, is its own
+    until it says otherwise; Kafka gives it to the next member at once, while both read it.
+    DecodeError, CustomAssignorError, RefusedError.
+    """
+    assigned: dict[str, dict[Uuid, frozenset[int]]] = {}
+    taken: set[tuple[Uuid, int]] = set()
+    for member_id, member in classic.members.items():
+        assigned[member_id] = dict(read_assignment(member.assignment, image))
+        held = set(_each(assigned[member_id]))
+        if held & taken:
+            raise _cannot_upgrade(classic, "its leader gave a partition to two members")
+        taken |= held
+    for member_id in sorted(said, key=lambda one: (-said[one].generation, one)):
+        for topic_id, index in _each(said[member_id].owned):
+            if (topic_id, index) not in taken:
+                taken.add((topic_id, index))
+                has = assigned[member_id]
+                has[topic_id] = has.get(topic_id, frozenset()).union([index])
+    return {**assigned}
+
+
+def _each(partitions: Partitions) -> Iterator[tuple[Uuid, int]]:
+    for topic_id, indexes in partitions.items():
+        for index in indexes:
+            yield topic_id, index
 
 
 def classic_metadata(

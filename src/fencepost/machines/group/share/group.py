@@ -154,8 +154,8 @@ class ShareGroup:
         """Offsets are never taken."""
 
     def refuse_fetch(self, member_id: str | None, epoch: int) -> ErrorCode | None:
-        """A share group has no committed offsets."""
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        """A share group has no committed offsets, and Kafka says so: -1 for each, and no error."""
+        return None
 
     def refuse_offset_delete(self) -> ErrorCode | None:
         """A share group has no committed offsets."""

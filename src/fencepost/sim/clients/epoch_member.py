@@ -1,0 +1,199 @@
+"""A member of a consumer group (KIP-848): it gives up and takes over partitions, and commits.
+
+It does what a consumer with `group.protocol=consumer` does. It says what it owns with every
+heartbeat, gives up at once what it is told to, and says everything after an answer that was lost.
+It subscribes to the topics that it knows of, so that members do not always agree.
+What it commits is an offset that no other client ever commits, so that the observer knows of each
+committed offset whose it is. It leaves until it has heard that it has left, and is another member
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from fencepost.runtime.internal_topics import OFFSETS_TOPIC
+from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
+from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
+from fencepost.sim.oracle import Violation
+from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.surroundings import Surroundings
+from fencepost.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+GROUP_ID: Final = "epoch-members"
+REBALANCE_TIMEOUT_MS: Final = 3_000
+LEAVES_ONE_IN: Final = 16
+_IS_OUT: Final = frozenset(
+    {
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+_COMMIT_REFUSED: Final = frozenset(
+    {*_IS_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSUPPORTED_VERSION}
+)
+
+
+class EpochMember(GroupClient):
+    """See the module docstring."""
+
+    def __init__(self, world: Surroundings, client_id: int) -> None:
+        super().__init__(world, client_id, GROUP_ID)
+        self.lives = 0
+        self.epoch = 0
+        self.owned: frozenset[PartitionKey] = frozenset()
+        self.joined = 0
+        self.committed = 0
+        self._waits = False
+        self._leaves = False
+        self._says_all = True
+        self._subscribed: list[str] = []
+        self._commits = 0
+
+    @property
+    def member_id(self) -> str:
+        """Its id, until it has left."""
+        return f"e{self.id}-{self.lives}"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is a member, and not about to leave."""
+        return self.epoch > 0 and not self._leaves
+
+    @property
+    def unfinished(self) -> str:
+        """What it waits for, while it does."""
+        return "a member epoch"
+
+    def begin(self) -> None:
+        self.later(2 * self.world.options.member_every_ms, self._turn)
+
+    def _turn(self) -> None:
+        self.begin()
+        if self._waits:
+            return
+        if self.offsets_partition() is None:
+            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
+        elif self._leaves:
+            self.leave()
+        elif self.epoch == 0 or self.is_closing:
+            self.heartbeat()
+        elif self.lane.pick(LEAVES_ONE_IN) == LEAVES_ONE_IN - 1:
+            self._leaves = True
+            self.owned = frozenset()
+            self.leave()
+        elif self.lane.pick(2) and self.owned:
+            owned = sorted(self.owned)
+            self.commit(owned[self.lane.pick(len(owned))])
+        else:
+            self.heartbeat()
+
+    # -- being a member ----------------------------------------------------------------------
+
+    def heartbeat(self) -> None:
+        """Join, or say that it is there and what it owns; hear what it is to own."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            topic_partitions=self._listed(),
+        )
+        topics = sorted({self.name_of(key) or "" for key in self.partitions()} - {""})
+        if self._says_all or self.epoch == 0:
+            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names = self._subscribed = topics
+        elif topics != self._subscribed:
+            request.subscribed_topic_names = self._subscribed = topics
+        self._ask(request, self._heard)
+
+    def _listed(self) -> list[TopicPartitions]:
+        indexes: dict[Any, list[int]] = {}
+        for topic_id, index in sorted(self.owned):
+            indexes.setdefault(topic_id, []).append(index)
+        return [
+            TopicPartitions(topic_id=topic_id, partitions=some)
+            for topic_id, some in indexes.items()
+        ]
+
+    def _heard(self, response: Any, error: ErrorCode) -> None:
+        self._says_all = error is not ErrorCode.NONE
+        if error in _IS_OUT:
+            self._is_out()
+        elif error is ErrorCode.NONE:
+            self.joined += self.epoch == 0
+            self.epoch = response.member_epoch
+            if response.assignment is not None:
+                self.owned = frozenset(
+                    (topic.topic_id, index)
+                    for topic in response.assignment.topic_partitions
+                    for index in topic.partitions
+                )
+        elif error not in RETRIABLE:
+            raise Violation("unforeseen", f"member {self.id}: heartbeat answered {error.name}")
+
+    def _is_out(self) -> None:
+        self.epoch, self.owned, self._says_all = 0, frozenset(), True
+
+    def leave(self) -> None:
+        """Leave the group; it is another member once it knows that it has left."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=-1
+        )
+
+        def heard(response: Any, error: ErrorCode) -> None:
+            if error is ErrorCode.NONE or error in _IS_OUT:
+                self._leaves = False
+                self.lives += 1
+                self._is_out()
+            elif error not in RETRIABLE:
+                raise Violation("unforeseen", f"member {self.id}: leaving answered {error.name}")
+
+        self._ask(request, heard)
+
+    def commit(self, partition: PartitionKey) -> None:
+        """Commit an offset for a partition that it owns, in its epoch."""
+        topic, offsets = self.name_of(partition), self.offsets_partition()
+        if topic is None or offsets is None:
+            return
+        self._commits += 1
+        offset = self._commits * 100 + self.id % 100
+        key = OffsetKey(self.group_id, topic, partition[1])
+        groups = self.world.observer.oracle.groups
+        groups.sent_by_member(OffsetWrite(key, offset), self.member_id, partition[0])
+        request = self.commit_request(partition, topic, offset, self.member_id, self.epoch)
+
+        def told(response: Any, error: ErrorCode) -> None:
+            code = error or ErrorCode(response.topics[0].partitions[0].error_code)
+            if code is ErrorCode.NONE:
+                self.committed += 1
+                self.world.observer.offset_acknowledged(offsets, key, offset)
+            elif code not in _COMMIT_REFUSED and code not in RETRIABLE:
+                raise Violation("unforeseen", f"member {self.id}: commit answered {code.name}")
+
+        self._ask(request, told)
+
+    def _ask(self, request: Message, then: Callable[[Any, ErrorCode], None]) -> None:
+        """Ask the coordinator; `then` hears of an answer, and of none it is forgotten."""
+        partition = self.offsets_partition()
+        broker_id = None if partition is None else self.leader_of(partition)
+        if broker_id is None:
+            return
+        self._waits = True
+
+        def answered(response: Any) -> None:
+            self._waits = False
+            if response is None:
+                self._says_all = True
+                return
+            error = ErrorCode(getattr(response, "error_code", 0))
+            self.world.trace.note(f"{type(request).__name__} of {self.id}: {error}")
+            then(response, error)
+
+        self.ask(broker_id, request, answered)
