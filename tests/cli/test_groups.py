@@ -15,6 +15,7 @@ from fencepost.cli.times import now_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import Consumer
+from fencepost.client.errors import BrokerError
 from fencepost.client.group_descriptions import GroupDescription
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.lag import PartitionLag
@@ -22,6 +23,11 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.views.groups import Progress, progress_of
 from fencepost.views.times import iso_time
 from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fencepost.wire.api.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 
 from ..waiting import eventually
 from .commands import Fencepost, Ran
@@ -345,3 +351,32 @@ def test_groups_are_listed_by_type_state_and_protocol(run: Fencepost, topic: str
         heartbeat(cluster, consumer, "a", -1)
     assert run("groups", "delete", consumer).code == 0
     assert run("groups", "explain", consumer).code == 1
+
+
+def test_a_streams_group_is_described_by_its_tasks(run: Fencepost, topic: str, served: str):
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    part = Subtopology(subtopology_id="0", source_topics=[topic])
+    request = StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id="a",
+        rebalance_timeout_ms=60_000,
+        process_id="p",
+        topology=Topology(subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    with Cluster(served) as cluster:
+        cluster.request_coordinator(group, request, lambda r: r.error_code, what="heartbeat")
+        admin = Admin(cluster)
+        assert admin.describe_streams_group(group).subtopologies == {"0": (topic,)}
+        described: Any = run("groups", "describe", group, "--json").json
+        assert (described["kind"], described["subtopologies"]) == ("streams", {"0": [topic]})
+        (member,) = described["members"]
+        assert (member["member"], member["process"]) == ("a", "p")
+        lines = run("groups", "describe", group).lines
+        assert lines[0].startswith(f"group {group}  state {described['state']}")
+        assert lines[1].split()[:4] == ["member", "client-id", "host", "epoch"]
+        assert lines[2].split()[0] == "a"
+        with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+            admin.describe_group(group)

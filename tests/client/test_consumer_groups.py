@@ -24,6 +24,8 @@ from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 4
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": 50,

@@ -24,6 +24,8 @@ from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
 
+pytestmark = pytest.mark.slow
+
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 PARTITIONS, RECORDS = 2, 5
 QUICK = {

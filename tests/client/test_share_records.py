@@ -233,6 +233,10 @@ def test_topics_are_said_when_joining_when_changed_and_after_a_lost_answer():
     assert member.assignment == frozenset(wanted(0))
     member.subscribe(("t", "u"))
     assert (member.wait_ms(0), member.heartbeat().subscribed_topic_names) == (0, ["t", "u"])
+    request = member.heartbeat()
+    member.subscribe(("v",))
+    member.on_response(request, kept, 10)
+    assert member.wait_ms(10) == 0  # the topics have changed since
 
 
 @pytest.mark.parametrize(

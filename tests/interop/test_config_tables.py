@@ -31,7 +31,10 @@ STRICTER = {
     "log.cleaner.min.cleanable.ratio",
     # Only the default: the records of a batch are bounded together, not each by itself.
     "max.decompressed.message.bytes",
-    # A class of Kafka's, and no others: there are no classes of users to load here.
+    # Classes of Kafka's, and no others: there are no classes of users to load here.
+    "group.consumer.assignors",
+    "group.share.assignors",
+    "group.streams.assignors",
     "replica.selector.class",
     # Kafka checks these in code that runs later, or finds out at run time.
     "broker.heartbeat.interval.ms",

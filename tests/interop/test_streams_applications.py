@@ -136,15 +136,18 @@ def create(cluster: Cluster, **partitions: int) -> None:
         Admin(cluster).create_topic(name, count)
 
 
-def test_words_are_counted(start: Start, servers: str, cluster: Cluster) -> None:
-    create(cluster, **{"words-in": 3, "words-out": 2})
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_words_are_counted(start: Start, servers: str, cluster: Cluster, guarantee: str) -> None:
+    """With transactions, offsets are committed by member epochs in TxnOffsetCommit."""
+    name = guarantee.replace("_", "-")
+    create(cluster, **{f"{name}-in": 3, f"{name}-out": 2})
     with Producer(cluster) as producer:
         for line in WORDS * 10:
-            producer.send("words-in", line.encode())
-    application = start(servers, "words", "words")
+            producer.send(f"{name}-in", line.encode())
+    application = start(servers, name, "words", f"processing.guarantee={guarantee}")
     eventually(lambda: application.is_running, "the application runs")
     counted = {word: "10" for line in WORDS for word in line.split()} | {"the": "30"}
-    eventually(lambda: dict(read(cluster, "words-out")) == counted, "all words are counted")
+    eventually(lambda: dict(read(cluster, f"{name}-out")) == counted, "all words are counted")
     assert "closed" in application.end()
 
 
@@ -158,7 +161,9 @@ def test_a_join_goes_on_when_an_instance_is_killed(
     with Producer(cluster) as producer:
         for key in keys:
             producer.send("join-table", f"t{key}".encode(), key.encode())
-    instances = [start(servers, "join", "join") for _ in range(2)]
+    instances = [
+        start(servers, "join", "join", f"application.server=here:{port}") for port in (1, 2)
+    ]
     for one in instances:
         eventually(lambda one=one: one.is_running, "an instance runs")  # type: ignore[misc]
 
@@ -175,7 +180,7 @@ def test_a_join_goes_on_when_an_instance_is_killed(
     eventually(lambda: joined(1), "the first round is joined")
     instances[0].kill()
     send(1)
-    replacement = start(servers, "join", "join")
+    replacement = start(servers, "join", "join", "application.server=here:3")
     eventually(lambda: joined(2), "the second round is joined")
     eventually(lambda: replacement.is_running, "the replacement runs")
     send(2)

@@ -135,10 +135,15 @@ def test_a_group_with_members(member: bool | None, generation: int, error: Error
 
 
 @pytest.mark.parametrize(
-    ("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)]
+    ("version", "said", "error"),
+    [
+        (5, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION),
+        (6, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH),
+        (5, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),  # of a share group
+    ],
 )
 def test_an_old_member_epoch_has_a_name_of_its_own_from_v6_on(
-    monkeypatch: pytest.MonkeyPatch, version: int, error: ErrorCode
+    monkeypatch: pytest.MonkeyPatch, version: int, said: ErrorCode, error: ErrorCode
 ) -> None:
     """KIP-1319. The type of the group says what it is, told the version that asks."""
     world = GroupWorld()
@@ -147,7 +152,7 @@ def test_an_old_member_epoch_has_a_name_of_its_own_from_v6_on(
 
     def refuse(committer: Committer, rules: GroupRules) -> ErrorCode:
         seen.append((committer.api_version, committer.is_transactional))
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return said
 
     kind = type(world.coordinator.groups["g"])
     monkeypatch.setattr(kind, "refuse_commit", lambda group, *given: refuse(*given))

@@ -56,6 +56,8 @@ class ShareFetchTerms(Struct, frozen=True):
     max_records: int
     batch_size: int
     is_record_limit: bool
+    opens_session: bool
+    """Whether partitions without records are told of, too, as in the first answer of a session."""
 
 
 class FetchedPartition(Struct):
@@ -251,6 +253,10 @@ class ShareFetch:
 
     def _finish(self) -> None:
         self._end()
+        if self._terms.opens_session:
+            for share, partition in self._shares.items():
+                if share.machine is not None and share.machine.can_acquire:
+                    self._rows.setdefault(partition, FetchedPartition(ErrorCode.NONE))
         self._done(self._rows)
 
     def _end(self) -> None:

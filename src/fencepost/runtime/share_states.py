@@ -167,7 +167,7 @@ class ShareStateCoordinators(TopicCoordinators[ShareStateCoordinator]):
         assert isinstance(message, PruneLog), message
         index = self.partition_of(message.key.coordinator_key)
         coordinator = None if index is None else self.runtime.get(index)
-        if coordinator is not None and coordinator.leader_epoch == leader_epoch:
+        if coordinator is not None:
             coordinator.partition.advance_log_start(message.offset, leader_epoch)
 
 

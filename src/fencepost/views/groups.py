@@ -12,7 +12,6 @@ from fencepost.client.group_descriptions import (
     CLASSIC,
     CONSUMER,
     SHARE,
-    STREAMS,
     GroupDescription,
     GroupMember,
     StreamsGroupDescription,
@@ -65,11 +64,11 @@ class MemberView(View, frozen=True):
     client: str
     host: str
     partitions: list[str]
-    epoch: int | None = None
-    state: str | None = None
-    target: list[str] | None = None
-    topics: list[str] | None = None
-    pattern: str | None = None
+    epoch: int | None
+    state: str | None
+    target: list[str] | None
+    topics: list[str] | None
+    pattern: str | None
 
     @property
     def partitions_text(self) -> str:
@@ -84,7 +83,7 @@ class MemberView(View, frozen=True):
         names = [[str(at) for at in some] for some in (one.assigned, one.target)]
         plain = (one.member_id, one.instance_id, one.client_id, one.client_host, names[0])
         if group.kind == CLASSIC:
-            return cls(*plain)
+            return cls(*plain, None, None, None, None, None)
         state = member_state(one, group)
         target = names[1] if group.kind == CONSUMER else None
         return cls(*plain, one.member_epoch, state, target, list(one.topics), one.pattern)
@@ -142,9 +141,9 @@ class GroupView(View, frozen=True):
     coordinator: int
     members: list[MemberView]
     partitions: list[Progress]
-    kind: str = CLASSIC
-    group_epoch: int | None = None
-    assignment_epoch: int | None = None
+    kind: str
+    group_epoch: int | None
+    assignment_epoch: int | None
 
     @property
     def heading(self) -> str:
@@ -220,7 +219,7 @@ class StreamsGroupView(View, frozen=True):
     topology_epoch: int
     subtopologies: dict[str, list[str]] | None
     members: list[StreamsMemberView]
-    kind: str = STREAMS
+    kind: str
 
     @property
     def heading(self) -> str:
@@ -243,6 +242,7 @@ class StreamsGroupView(View, frozen=True):
             group.topology_epoch,
             None if parts is None else {one: list(topics) for one, topics in parts.items()},
             [StreamsMemberView.of(member) for member in group.members],
+            group.kind,
         )
 
 

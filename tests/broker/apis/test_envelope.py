@@ -24,6 +24,7 @@ from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.machines.session import ANONYMOUS, USER, Principal
 from fencepost.wire import api
+from fencepost.wire.api.alter_client_quotas import EntryDataRequest
 from fencepost.wire.api.alter_configs import (
     AlterableConfig as AlterableConfigOfOld,
     AlterConfigsResource as ResourceOfOld,
@@ -192,13 +193,20 @@ def test_a_broker_that_disconnects_meanwhile_is_no_mistake() -> None:
                 )
             ]
         ),
+        api.AlterClientQuotasRequest(entries=[EntryDataRequest(entity=[], ops=[])]),
+        api.AlterUserScramCredentialsRequest(),
     ],
     ids=lambda one: type(one).__name__,
 )
 def test_a_controller_that_is_not_active_says_so_outside(request_inside: Message) -> None:
     node = a_controller()
     node.controller.error = ErrorCode.NOT_CONTROLLER
-    version = {CreateTopicsRequest: 7, DeleteTopicsRequest: 6}.get(type(request_inside), 1)
+    versions = {
+        CreateTopicsRequest: 7,
+        DeleteTopicsRequest: 6,
+        api.AlterUserScramCredentialsRequest: 0,
+    }
+    version = versions.get(type(request_inside), 1)
     response = deliver(node, envelope(inside(request_inside, version)))
     assert response.error_code == ErrorCode.NOT_CONTROLLER
     assert response.response_data is None

@@ -297,7 +297,7 @@ def test_a_full_group_takes_no_classic_member_but_those_it_knows() -> None:
 
 SYNCS: list[tuple[dict[str, Any], ErrorCode]] = [
     ({}, NONE),
-    ({"member_id": "nobody"}, UNKNOWN),
+    ({"member_id": "stranger"}, UNKNOWN),
     ({"member_id": "x"}, UNKNOWN),
     ({"instance": "i"}, UNKNOWN),
     ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
@@ -321,7 +321,7 @@ def test_a_heartbeat_tells_when_there_is_a_next_step() -> None:
     assert beat() is NONE
     assert world.heartbeat(a.member_id, a.generation - 1) is ErrorCode.ILLEGAL_GENERATION
     assert world.heartbeat("x", 3) is UNKNOWN, "it speaks the consumer protocol"
-    assert world.heartbeat("nobody", 3) is UNKNOWN
+    assert world.heartbeat("stranger", 3) is UNKNOWN
     # A newer target.
     world.enter("y")
     world.enter("z")
@@ -502,7 +502,7 @@ def test_one_that_is_too_large_for_a_record_stays() -> None:
 
 LEAVES: list[tuple[tuple[str, str | None], ErrorCode]] = [
     (("x", None), NONE),
-    (("nobody", None), UNKNOWN),
+    (("stranger", None), UNKNOWN),
     (("", "i"), NONE),
     (("s", "i"), NONE),
     (("x", "i"), ErrorCode.FENCED_INSTANCE_ID),
@@ -525,7 +525,7 @@ def test_several_leave_at_once() -> None:
     world.enter("y", regex="t")
     world.enter("z", topics=("u",))
     epoch = world.group.epoch
-    assert world.leave("y", "z", "y", "nobody") == [NONE, NONE, NONE, UNKNOWN]
+    assert world.leave("y", "z", "y", "stranger") == [NONE, NONE, NONE, UNKNOWN]
     assert world.group.members.keys() == {"x", a.member_id}
     assert world.group.epoch == epoch + 1
     assert not world.group.regex_users and set(world.group.topic_users) == {"t"}

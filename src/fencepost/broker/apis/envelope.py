@@ -181,6 +181,9 @@ def _open(
         )
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
+    if not is_active:
+        # Some handlers need no controller to answer, but theirs is not the cluster's answer.
+        raise _Refused(ErrorCode.NOT_CONTROLLER)
     inner = ForwardedContext(
         context, route, version, header.correlation_id, header.client_id, (principal, address)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencepost.client import (
     admin,
     group_descriptions,
+    group_waits,
     groups,
     lag,
     lineage,
@@ -50,6 +51,7 @@ class AsyncAdmin:
     group_offsets = awaiting(reading_offsets)
     alter_group_offsets = awaiting(groups.altering_group_offsets)
     delete_group_offsets = awaiting(groups.deleting_group_offsets)
+    explain_group_waits = awaiting(group_waits.explaining_waits)
     share_group_offsets = awaiting(share_groups.describing_share_offsets)
     alter_share_group_offsets = awaiting(share_groups.altering_share_offsets)
     delete_share_group_offsets = awaiting(share_groups.deleting_share_offsets)

@@ -56,8 +56,6 @@ TXN_NEW_ERRORS_FROM: Final = 6
 """Version of TxnOffsetCommit from which an unknown group and an old member epoch are called that
 (KIP-1319); before it both are ILLEGAL_GENERATION."""
 
-_OLD_ILLEGAL_GENERATION: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH)
-
 NO_OFFSET: Final = -1
 _USES_RETENTION: Final = -1
 
@@ -148,8 +146,6 @@ class Commits:
         """TxnOffsetCommit v0-6: those of its `offsets` whose topics exist; replies their errors."""
         decision = Decision()
         error = self._refuse_in_transaction(request, api_version, offsets)
-        if api_version < TXN_NEW_ERRORS_FROM and error in _OLD_ILLEGAL_GENERATION:
-            error = ErrorCode.ILLEGAL_GENERATION
         errors = []
         for topic, topic_id, partition in offsets:
             refused = error or self._refuse_metadata(partition.committed_metadata)
@@ -167,9 +163,13 @@ class Commits:
     ) -> ErrorCode | None:
         """A request without an epoch is one of before KIP-447, and makes a simple group."""
         epoch = request.generation_id_or_member_epoch
+        knows_new_errors = api_version >= TXN_NEW_ERRORS_FROM
         group = self._shard.groups.get(request.group_id)
+        if group is None and epoch < 0:
+            return None
         if group is None:
-            return None if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+            unknown = ErrorCode.GROUP_ID_NOT_FOUND
+            return unknown if knows_new_errors else ErrorCode.ILLEGAL_GENERATION
 
         def partitions() -> Iterator[OffsetPartition]:
             for topic, topic_id, partition in offsets:
@@ -177,7 +177,10 @@ class Commits:
 
         member_id, instance_id = request.member_id, request.group_instance_id
         committer = Committer(member_id, instance_id, epoch, api_version, True, partitions)
-        return group.refuse_commit(committer, self._shard.rules)
+        error = group.refuse_commit(committer, self._shard.rules)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and not knows_new_errors:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
 
     # OffsetFetch
 

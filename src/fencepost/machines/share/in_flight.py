@@ -20,7 +20,7 @@ to what it was before.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fencepost.machines.share.records import TERMINAL, RecordState
 
@@ -108,10 +108,22 @@ class InFlight:
         """All runs in order. Nothing may be cut meanwhile."""
         return iter(self._runs)
 
-    @property
-    def complete_count(self) -> int:
-        """How many offsets in flight are in a terminal state, on their way to one included."""
-        return sum(run.size for run in self._runs if run.state in TERMINAL)
+    def complete_from(self, offset: int) -> int:
+        """How many offsets from there on are in a terminal state, on their way to one included."""
+        return sum(
+            run.last - max(run.first, offset) + 1
+            for run in self._runs
+            if run.state in TERMINAL and run.last >= offset
+        )
+
+    def start_after(self, changed: Collection[Run]) -> int:
+        """Where the start offset will be when the transitions of these runs have succeeded."""
+        start = self.start_offset
+        for run in self._runs:
+            if not (run.is_settled or (run.state in TERMINAL and run in changed)):
+                break
+            start = run.last + 1
+        return start
 
     def covering(self, first: int, last: int) -> list[Run]:
         """The runs that have an offset of the range."""

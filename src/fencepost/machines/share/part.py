@@ -10,6 +10,7 @@ What changes for good is written to the share coordinator. Two kinds of change a
 * changes that hold at once (a lock has run out, a dead letter is written): a write that fails
   undoes nothing. If the leader crashes before another write, the change is decided again.
 
+A write has the start offset that its own changes lead to: they are stored together, or not at all.
 Several writes may be under way, of ranges that do not overlap, or of one range with delivery counts
 that tell which is later: the coordinator merges by them.
 """
@@ -100,7 +101,9 @@ class ShareState:
     def write(self, changes: Iterable[tuple[Run, DeadLetterCause]], write: WriteUnderWay) -> None:
         """Write the runs' states; for those to be given up, letters follow for that cause."""
         batches: list[StateBatch] = []
+        changed: set[Run] = set()
         for run, cause in changes:
+            changed.add(run)
             write.ranges.append(OffsetRange(run.first, run.last))
             if run.state is RecordState.ARCHIVING:
                 letters = LetterRange(run.first, run.last, run.delivery_count, cause)
@@ -113,13 +116,10 @@ class ShareState:
                 batches.append(batch)
         self._last_ticket += 1
         self.writes[self._last_ticket] = write
+        start_offset = self.in_flight.start_after(changed)
+        complete_count = self.in_flight.complete_from(start_offset)
         self.effects.append(
-            WriteShareState(
-                self._last_ticket,
-                self.in_flight.start_offset,
-                self.in_flight.complete_count,
-                tuple(batches),
-            )
+            WriteShareState(self._last_ticket, start_offset, complete_count, tuple(batches))
         )
 
     def send_letters(self, letters: Iterable[LetterRange]) -> None:

@@ -5,7 +5,8 @@ records to fetch, else 42; the session (`machines.share.sessions`), where one to
 `max_wait_ms`; an acquire mode that does not exist: -1. Then acknowledgements are taken, and records
 are looked for at the same time, or not at all if the session closes or locks are renewed. The
 answer leaves when both are through. It has rows for partitions with records, with an error, and for
-those of the request whose acknowledgements were taken.
+those of the request whose acknowledgements were taken; the answer that opens a session has rows for
+partitions without records, too, if records could be acquired.
 """
 
 from __future__ import annotations
@@ -178,6 +179,7 @@ class _ShareFetchAnswer:
                 request.batch_size,
                 self._context.api_version >= RENEWAL_FROM
                 and request.share_acquire_mode == RECORD_LIMIT_MODE,
+                request.share_session_epoch == OPENING_EPOCH,
             ),
             partitions,
             leader_finder(self._parts, self._context),

@@ -1,7 +1,7 @@
-"""I44: along the log of a consumer group (KIP-848) a partition has one holder, the epoch of a
-member never goes back, and no offset is committed for a partition that another member holds.
+"""I44: in the log of a consumer group a partition has one holder, and member epochs never fall.
 
-What a member has to give up it still holds: it is no other's until the member has said so.
+No offset is committed for a partition that another member holds. What a member has to give up it
+still holds: it is no other's until the member has said so.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class ClassicMembersOfConsumerGroups:
             decision = self._join(decision, group, request, joining, caller)
         except RefusedError as refused:
             decision = Decision()
-            refuse_join(decision, caller.token, refused.error, request.member_id)
+            refuse_join(decision, caller.token, refused.error, "")
         return decision
 
     def _enter(

@@ -109,7 +109,7 @@ def refuse_if_full(
 def _has_left(group: ConsumerGroup, member_id: str) -> bool:
     """Whether a static member that speaks the consumer protocol left for a while.
 
-    One that speaks the classic protocol gives way at any time, as among its own kind.
+    One that speaks the classic protocol is replaced at any time, as in a classic group.
     """
     is_classic = group.members[member_id].classic is not None
     return is_classic or group.progress_of(member_id).epoch == LEAVES_FOR_A_WHILE

@@ -67,8 +67,8 @@ class Subscription(Struct, frozen=True):
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
-    regex: str | None = None
-    """None or empty: it subscribes by names alone."""
+    regex: str = ""
+    """Empty: it subscribes by names alone."""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
@@ -82,7 +82,7 @@ class Subscription(Struct, frozen=True):
             value.client_id,
             value.client_host,
             frozenset(value.subscribed_topic_names),
-            value.subscribed_topic_regex,
+            value.subscribed_topic_regex or "",
             value.rebalance_timeout_ms,
             value.server_assignor,
             value.classic_member_metadata,

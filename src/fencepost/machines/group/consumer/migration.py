@@ -84,8 +84,8 @@ def upgrade(shard: Shard, decision: Decision, classic: ClassicGroup) -> Consumer
     except CustomAssignorError:
         raise _cannot_upgrade(
             classic,
-            "an unsupported custom assignor is in use. Switch to a default assignor before "
-            "upgrading",
+            "an unsupported custom assignor is in use. Please refer to the documentation or "
+            "switch to a default assignor before re-attempting the upgrade",
         ) from None
     dissolve(decision, classic)
     decision.records += records
