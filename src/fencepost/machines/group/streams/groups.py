@@ -71,19 +71,14 @@ class StreamsGroups:
     def apply(self, key: Message, value: Message | None) -> None:
         """One of the group's records, or its tombstone."""
         shard = self._shard
-        group_id: str = key.group_id  # type: ignore[attr-defined]
-        if value is None:
-            found = shard.group_of(group_id, StreamsGroup)
-            if found is None:
-                return
-            group = found
-        else:
-            group = shard.group_to_apply(group_id, StreamsGroup)
+        group = shard.group_to_change(key, value, StreamsGroup)
+        if group is None:
+            return
         before_bytes = group.counted_bytes
         self._apply_to(group, key, value)
         shard.count_bytes(group.counted_bytes - before_bytes)
         if not group.has_records:
-            shard.delete(group_id)
+            shard.delete(group.group_id)
 
     def _apply_to(self, group: StreamsGroup, key: Message, value: Message | None) -> None:
         undo_log = self._shard.undo_log
