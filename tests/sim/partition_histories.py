@@ -16,6 +16,8 @@ from fencepost.sim.group_oracle import (
     AssignmentTold,
     GenerationWrite,
     GroupWrite,
+    HoldingSaid,
+    HoldingTold,
     HoldingWrite,
     OffsetKey,
     OffsetsTold,
@@ -212,6 +214,24 @@ def holding(member_id: str, epoch: int, *indexes: int) -> HoldingWrite:
     """A member of the consumer group "g" has these partitions of a topic."""
     held = frozenset((KEY[0], index) for index in indexes)
     return HoldingWrite("g", member_id, epoch, held)
+
+
+def given(member_id: str, epoch: int, since: int) -> HoldingWrite:
+    """The same with partition 0, which it was given in the epoch `since`."""
+    held = holding(member_id, epoch, 0)
+    return held._replace(since=dict.fromkeys(held.held, since))
+
+
+def tell(check: Check, member_id: str, epoch: int, *indexes: int) -> None:
+    """A coordinator tells a member of the consumer group "g" its epoch and its partitions."""
+    held = frozenset((KEY[0], index) for index in indexes)
+    check.holding_told(Oracle(), 1, HoldingTold(KEY, "g", member_id, epoch, held))
+
+
+def say(check: Check, member_id: str, *indexes: int) -> None:
+    """A member says that it owns only these."""
+    owned = frozenset((KEY[0], index) for index in indexes)
+    check.holding_said(Oracle(), HoldingSaid(KEY, "g", member_id, owned))
 
 
 def store(
@@ -676,6 +696,31 @@ WRONG: list[tuple[str, str, Wrong]] = [
         lambda check: store(
             check, holding("a", 2, READ.partition), OffsetWrite(READ, 7), sent_by="b"
         ),
+    ),
+    (
+        "I44",
+        "an assignment epoch that falls",
+        lambda check: store(check, given("a", 3, 3), given("a", 4, 2)),
+    ),
+    (
+        "I44",
+        "an assignment epoch ahead of the member's",
+        lambda check: store(check, given("a", 3, 4)),
+    ),
+    (
+        "I45",
+        "a partition for one that another may still own",
+        lambda check: (tell(check, "a", 2, 0, 1), tell(check, "b", 3, 1)),
+    ),
+    (
+        "I45",
+        "a partition for one, though another has given up only the other",
+        lambda check: (tell(check, "a", 2, 0, 1), say(check, "a", 1), tell(check, "b", 3, 1)),
+    ),
+    (
+        "I45",
+        "a member that goes back to an epoch",
+        lambda check: (tell(check, "a", 3), tell(check, "a", 2)),
     ),
     (
         "I50",

@@ -10,7 +10,13 @@ from fencepost.machines.image import RECOVERING, ClusterImage, ImageDelta, diff
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.committed_images import CommittedImages
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    HoldingSaid,
+    HoldingTold,
+    OffsetKey,
+    OffsetsTold,
+)
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle, entry_of
 from fencepost.sim.partition_oracle import (
     BrokerBegun,
@@ -295,6 +301,17 @@ class Observer:
         self._trace.note(f"{told.member_id} of {told.group_id} {told.generation}")
         for check in self.checks:
             check.assignment_told(self.oracle, broker_id, told)
+
+    def holding_said(self, said: HoldingSaid) -> None:
+        """A member of a consumer group has said what it owns."""
+        for check in self.checks:
+            check.holding_said(self.oracle, said)
+
+    def holding_told(self, broker_id: int, told: HoldingTold) -> None:
+        """A coordinator's answer to a member of a consumer group leaves."""
+        self._trace.note(f"{told.member_id} of {told.group_id} {told.epoch}")
+        for check in self.checks:
+            check.holding_told(self.oracle, broker_id, told)
 
     def at_end(self) -> None:
         """The run is over."""

@@ -17,7 +17,8 @@ BROKERS_ONE_IN = 3
 DELETERS_ONE_IN = 2
 """One seed with brokers in so many has nobody who deletes records."""
 EPOCH_MEMBERS_ONE_IN = 4
-"""One seed with brokers in so many has members of a consumer group (KIP-848)."""
+"""One seed with brokers in so many has members of a consumer group (KIP-848); two in three of those
+groups have classic members too."""
 MEMBERS_ONE_IN = 3
 """One seed with brokers in so many has members of a group."""
 
@@ -84,6 +85,7 @@ class Options:
     committers: int = 0
     members: int = 0
     epoch_members: int = 0
+    mixed_members: int = 0
     deleters: int = 0
     transactors: int = 0
     transaction_version: int = 2
@@ -115,9 +117,9 @@ class Options:
     @property
     def client_ids(self) -> tuple[int, ...]:
         """Ids of the clients of brokers: producers, consumers, committers, members, deleters,
-        transactors, and members of a consumer group."""
+        transactors, and members of a consumer group, the classic ones last."""
         clients = self.producers + self.consumers + self.committers + self.members
-        others = self.deleters + self.transactors + self.epoch_members
+        others = self.deleters + self.transactors + self.epoch_members + self.mixed_members
         count = clients + others if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
@@ -139,6 +141,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
     base = _draw_transactors(tape, base) if base.brokers and not base.transactors else base
     base = _draw_epoch_members(tape, base) if base.brokers and not base.epoch_members else base
+    base = _draw_mixed_members(tape, base) if base.epoch_members else base
     base = _draw_compaction(tape, base) if base.brokers and not base.compacts else base
     return replace(
         base,
@@ -247,6 +250,13 @@ def _draw_epoch_members(tape: Tape, base: Options) -> Options:
     if lane.pick(EPOCH_MEMBERS_ONE_IN) != EPOCH_MEMBERS_ONE_IN - 1:
         return base
     return replace(base, epoch_members=2 + lane.pick(2))
+
+
+def _draw_mixed_members(tape: Tape, base: Options) -> Options:
+    """One or two classic members in two of three consumer groups, likewise."""
+    if base.mixed_members:
+        return base
+    return replace(base, mixed_members=tape.lane("options.mixed_members").pick(3))
 
 
 def _draw_compaction(tape: Tape, base: Options) -> Options:

@@ -43,7 +43,6 @@ from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
-from fencepost.runtime.requests.consumer_group_heartbeat import GROUP_VERSION
 from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.brokers.arrived_request import Reply
@@ -81,7 +80,6 @@ FEATURES: Final = tuple(
 )
 
 OF_TRANSACTIONS: Final = FeatureRange(TRANSACTION_VERSION, 0, 2)
-OF_CONSUMER_GROUPS: Final = FeatureRange(GROUP_VERSION, 0, 1)
 
 
 class SimBroker(SimNode):
@@ -411,8 +409,6 @@ def _features_of(options: Options) -> tuple[FeatureRange, ...]:
     features: tuple[FeatureRange, ...] = FEATURES
     if options.transactors:
         features = (*features, OF_TRANSACTIONS)
-    if options.epoch_members:
-        features = (*features, OF_CONSUMER_GROUPS)
     return features
 
 

@@ -6,7 +6,7 @@ before it is posted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from fencepost.machines.probes import probe
@@ -15,11 +15,22 @@ from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.checkpoints import key_of
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.clients.member import assigned_in
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    HoldingSaid,
+    HoldingTold,
+    OffsetKey,
+    OffsetsTold,
+)
 from fencepost.sim.partition_oracle import Place, passed
+from fencepost.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -114,8 +125,72 @@ def _assignment_requested(
             frozenset(assigned_in(response.assignment)),
         )
         broker.world.observer.assignment_told(broker.id, told)
+        hosted = _hosted_group(broker, request.group_id)
+        if hosted is not None:
+            topics = broker.image.topics_by_name
+            held = frozenset(
+                (topics[name].topic_id, index) for name, index in told.assigned if name in topics
+            )
+            _tell_holding(
+                broker, hosted, HoldingTold(*told[:2], told.member_id, told.generation, held)
+            )
 
     return note
+
+
+def _heartbeat_requested(
+    broker: BrokerProcess, request: ConsumerGroupHeartbeatRequest
+) -> Callable[[ConsumerGroupHeartbeatResponse], None] | None:
+    """A member of a consumer group heartbeats."""
+    hosted = _hosted_group(broker, request.group_id)
+    if hosted is None or request.member_epoch < 0:
+        return None
+    place, group_id = key_of(hosted), request.group_id
+    if request.topic_partitions is not None:
+        said = HoldingSaid(place, group_id, request.member_id, _keys(request.topic_partitions))
+        broker.world.observer.holding_said(said)
+
+    def note(response: ConsumerGroupHeartbeatResponse) -> None:
+        if not response.error_code:
+            assignment = response.assignment
+            held = None if assignment is None else _keys(assignment.topic_partitions)
+            member_id = response.member_id or request.member_id
+            told = HoldingTold(place, group_id, member_id, response.member_epoch, held)
+            _tell_holding(broker, hosted, told)
+
+    return note
+
+
+def _join_requested(
+    broker: BrokerProcess, request: JoinGroupRequest
+) -> Callable[[JoinGroupResponse], None] | None:
+    """A member joins, and owns nothing meanwhile."""
+    hosted = _hosted_group(broker, request.group_id)
+    if hosted is not None and request.member_id:
+        said = HoldingSaid(key_of(hosted), request.group_id, request.member_id, frozenset())
+        broker.world.observer.holding_said(said)
+    return None
+
+
+def _hosted_group(broker: BrokerProcess, group_id: str) -> HostedPartition | None:
+    """The replica here that a group lives in."""
+    index = broker.groups.partition_of(group_id)
+    hosted = None if index is None else broker.replicas.get(OFFSETS_TOPIC, index)
+    return hosted if isinstance(hosted, HostedPartition) else None
+
+
+def _keys(topics: Iterable[Any]) -> frozenset[tuple[Uuid, int]]:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _tell_holding(broker: BrokerProcess, hosted: HostedPartition, told: HoldingTold) -> None:
+    """Show what a coordinator tells a member, unless it is deposed and does not know it."""
+    broker.look_at_replica(hosted)  # the step that answers is not over
+    topic = broker.world.observer.committed_image.topics_by_id.get(hosted.topic_id)
+    index = told.partition[1]
+    if topic is None or topic.partitions[index].leader_epoch > hosted.machine.leader_epoch:
+        return
+    broker.world.observer.holding_told(broker.id, told)
 
 
 def _offsets_requested(
@@ -137,9 +212,8 @@ def _offsets_of(
     broker: BrokerProcess, group_id: str
 ) -> Callable[[OffsetFetchResponseGroup], None] | None:
     """Shows a group's offsets with the high watermarks between which they were read."""
-    index = broker.groups.partition_of(group_id)
-    hosted = None if index is None else broker.replicas.get(OFFSETS_TOPIC, index)
-    if hosted is None or isinstance(hosted, ErrorCode):
+    hosted = _hosted_group(broker, group_id)
+    if hosted is None:
         return None
     from_offset = hosted.machine.high_watermark
 
@@ -160,9 +234,11 @@ def _offsets_of(
 
 
 OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None] | None]]] = {
+    ConsumerGroupHeartbeatRequest: _heartbeat_requested,
     EndTxnRequest: _end_requested,
     FetchRequest: _records_requested,
     InitProducerIdRequest: _id_requested,
+    JoinGroupRequest: _join_requested,
     OffsetFetchRequest: _offsets_requested,
     SyncGroupRequest: _assignment_requested,
 }

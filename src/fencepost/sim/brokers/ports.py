@@ -65,7 +65,12 @@ def _holding(key: ConsumerGroupCurrentMemberAssignmentKey, value: Message | None
         for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
         for index in topic.partitions
     )
-    return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held)
+    since = {
+        (topic.topic_id, index): epoch
+        for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
+        for index, epoch in zip(topic.partitions, topic.assignment_epochs or (), strict=False)
+    }
+    return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held, since)
 
 
 def records_of(data: Buffer) -> tuple[TransactionRecord, ...]:

@@ -17,7 +17,13 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
 from fencepost.sim.cleaned_batches import LogLook
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    HoldingSaid,
+    HoldingTold,
+    OffsetKey,
+    OffsetsTold,
+)
 from fencepost.sim.oracle import NodeView, Oracle
 from fencepost.sim.partition_oracle import (
     BrokerBegun,
@@ -181,6 +187,12 @@ class Check:
 
     def assignment_told(self, oracle: Oracle, broker_id: int, told: AssignmentTold) -> None:
         """A broker answers what a member of a group is assigned."""
+
+    def holding_said(self, oracle: Oracle, said: HoldingSaid) -> None:
+        """A member of a consumer group says what it owns."""
+
+    def holding_told(self, oracle: Oracle, broker_id: int, told: HoldingTold) -> None:
+        """A broker, not deposed, answers in which epoch a member is, and what it is to own."""
 
     # -- transactions --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.epoch_member import EpochMember
 from fencepost.sim.clients.member import Member
+from fencepost.sim.clients.mixed_member import MixedMember
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
 from fencepost.sim.oracle import Violation
@@ -22,7 +23,7 @@ LEADER_ONLY = 1
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
     without a group's members, then the members of a group, then who deletes; then those that
-    produce in transactions, and the members of a consumer group (KIP-848)."""
+    produce in transactions, and the members of a consumer group (KIP-848), classic ones last."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -33,6 +34,7 @@ class BrokerClients:
         self.deleters: list[Deleter] = []
         self.transactors: list[Transactor] = []
         self.epoch_members: list[EpochMember] = []
+        self.mixed_members: list[MixedMember] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -51,8 +53,10 @@ class BrokerClients:
                 self.deleters.append(Deleter(world, id_))
             elif len(self.transactors) < options.transactors:
                 self.transactors.append(self._transactor(id_))
-            else:
+            elif len(self.epoch_members) < options.epoch_members:
                 self.epoch_members.append(EpochMember(world, id_))
+            else:
+                self.mixed_members.append(MixedMember(world, id_))
 
     def _transactor(self, client_id: int) -> Transactor:
         """The even ones know KIP-890; one of them may have the transactional id of another."""
@@ -72,6 +76,7 @@ class BrokerClients:
         """Every client."""
         groups = [*self.committers, *self.members]
         others = [*self.deleters, *self.transactors, *self.epoch_members]
+        others += self.mixed_members
         return [*self.producers, *self.consumers, *groups, *others]
 
     def begin(self) -> None:
@@ -116,7 +121,7 @@ class BrokerClients:
                 return f"broker {id_} is not unfenced"
         busy: list[Producer | Committer | Member | Transactor | EpochMember]
         busy = [*self.producers, *self.committers, *self.members, *self.transactors]
-        busy += self.epoch_members
+        busy += [*self.epoch_members, *self.mixed_members]
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
@@ -140,9 +145,11 @@ class BrokerClients:
         if not self.epoch_members:
             return None
         epochs = {member.epoch for member in self.epoch_members}
+        epochs |= {member.generation for member in self.mixed_members}
         if len(epochs) > 1:
             return f"members of the consumer group are in epochs {sorted(epochs)}"
         owned = [key for member in self.epoch_members for key in member.owned]
+        owned += [key for member in self.mixed_members for key in member.owned_keys()]
         if sorted(owned) != sorted(self.partitions()):
             return f"members of the consumer group own {len(owned)} of {len(self.partitions())}"
         return None
