@@ -12,6 +12,7 @@ import pytest
 
 from fencepost.machines import probes
 from fencepost.machines.partition.queries import PartitionQueries
+from fencepost.machines.share import acknowledging
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.sim import options as options_of_seeds
 from fencepost.sim.boot import directory_of
@@ -168,6 +169,35 @@ def test_a_partition_that_is_given_away_too_early_has_two_holders(
     run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
     with pytest.raises(Violation, match="I44"):
         run.go()
+
+
+def test_share_consumers_share_records_and_settle_all_of_them() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, share_consumers=2), draws_options=False))
+    run.go()
+    consumers = run.world.clients.share_consumers
+    assert all(one.acquired and one.acknowledged for one in consumers)
+    assert sum(one.acquired for one in consumers) > sum(one.acknowledged for one in consumers)
+
+
+def test_a_record_that_is_free_too_early_is_acquired_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When a lock runs out, so do others that have been set since."""
+    expire_locks = acknowledging.expire_locks
+    monkeypatch.setattr(
+        acknowledging, "expire_locks", lambda state, now_ms: expire_locks(state, now_ms + 2_000)
+    )
+    run = Run(Tape(1), Plan(base=replace(SMALL, share_consumers=2), draws_options=False))
+    with pytest.raises(Violation, match="I46"):
+        run.go()
+
+
+def test_share_consumers_are_drawn_in_some_worlds_with_brokers() -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(300)]
+    having = [options for options in drawn if options.share_consumers]
+    assert all(options.brokers and not options.compacts for options in having)
+    assert 8 < len(having) < 45, "about every fourth world of those that do not compact"
+    assert {options.share_consumers for options in having} == {2, 3}
 
 
 def test_members_of_consumer_groups_are_drawn_in_some_worlds_with_brokers() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from fencepost.machines.probes import probe
+from fencepost.machines.share.records import AcknowledgeType
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.checkpoints import key_of
@@ -23,6 +25,7 @@ from fencepost.sim.group_oracle import (
     OffsetsTold,
 )
 from fencepost.sim.partition_oracle import Place, passed
+from fencepost.sim.share_oracle import Delivered, Returned
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -36,6 +39,8 @@ from fencepost.wire.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from fencepost.wire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -186,11 +191,14 @@ def _keys(topics: Iterable[Any]) -> frozenset[tuple[Uuid, int]]:
 def _tell_holding(broker: BrokerProcess, hosted: HostedPartition, told: HoldingTold) -> None:
     """Show what a coordinator tells a member, unless it is deposed and does not know it."""
     broker.look_at_replica(hosted)  # the step that answers is not over
-    topic = broker.world.observer.committed_image.topics_by_id.get(hosted.topic_id)
-    index = told.partition[1]
-    if topic is None or topic.partitions[index].leader_epoch > hosted.machine.leader_epoch:
+    if _is_deposed(broker, hosted, told.partition[1]):
         return
     broker.world.observer.holding_told(broker.id, told)
+
+
+def _is_deposed(broker: BrokerProcess, hosted: HostedPartition, index: int) -> bool:
+    topic = broker.world.observer.committed_image.topics_by_id.get(hosted.topic_id)
+    return topic is None or topic.partitions[index].leader_epoch > hosted.machine.leader_epoch
 
 
 def _offsets_requested(
@@ -233,6 +241,70 @@ def _offsets_of(
     return note
 
 
+def _share_fetch_requested(
+    broker: BrokerProcess, request: ShareFetchRequest
+) -> Callable[[ShareFetchResponse], None]:
+    """A member of a share group acquires records."""
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    if request.share_session_epoch <= 0:
+        _returns(broker, Returned(None, group_id, member_id, 0, 0, False))
+    from_ms = broker.clocks.now_ms()
+
+    def note(response: ShareFetchResponse) -> None:
+        for topic in response.responses:
+            for part in topic.partitions:
+                part.records = b"".join(bytes(buffer) for buffer in part.records or ())
+                key = SharePartitionKey(group_id, topic.topic_id, part.partition_index)
+                if part.records:
+                    for one in passed(Place.SERVED, broker.id, key[1:], part.records):
+                        broker.world.observer.batch_passed(one)
+                _show_delivered(broker, key, member_id, part.acquired_records, from_ms)
+
+    return note
+
+
+def _show_delivered(
+    broker: BrokerProcess, key: SharePartitionKey, member_id: str, records: Any, from_ms: int
+) -> None:
+    share = broker.shares.partitions.find(key)
+    if share is None:
+        return
+    for one in records:
+        delivered = Delivered(
+            key,
+            share,
+            member_id,
+            one.first_offset,
+            one.last_offset,
+            one.delivery_count,
+            share.settings.delivery_count_limit,
+            from_ms,
+            broker.clocks.now_ms(),
+            share.settings.record_lock_duration_ms,
+            _is_deposed(broker, share.hosted, key.partition),
+        )
+        broker.world.observer.share_delivered(broker.id, delivered)
+
+
+def _share_acknowledged(
+    broker: BrokerProcess, request: ShareAcknowledgeRequest
+) -> Callable[[Any], None] | None:
+    """A member of a share group says what became of records."""
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    for topic in request.topics:
+        for part in topic.partitions:
+            key = SharePartitionKey(group_id, topic.topic_id, part.partition_index)
+            for one in part.acknowledgement_batches:
+                is_settled = AcknowledgeType.RELEASE not in one.acknowledge_types
+                bounds = one.first_offset, one.last_offset
+                _returns(broker, Returned(key, group_id, member_id, *bounds, is_settled))
+    return None
+
+
+def _returns(broker: BrokerProcess, returned: Returned) -> None:
+    broker.world.observer.share_returned(returned)
+
+
 OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None] | None]]] = {
     ConsumerGroupHeartbeatRequest: _heartbeat_requested,
     EndTxnRequest: _end_requested,
@@ -240,6 +312,8 @@ OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None
     InitProducerIdRequest: _id_requested,
     JoinGroupRequest: _join_requested,
     OffsetFetchRequest: _offsets_requested,
+    ShareAcknowledgeRequest: _share_acknowledged,
+    ShareFetchRequest: _share_fetch_requested,
     SyncGroupRequest: _assignment_requested,
 }
 """By the class of the request; others are not shown."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.group_oracle import (
     AssignmentTold,
@@ -33,6 +34,7 @@ from fencepost.sim.partition_oracle import (
     Passed,
     ReplicaView,
 )
+from fencepost.sim.share_oracle import Delivered, Returned
 from fencepost.sim.transaction_oracle import Decided, Marked, ReadCommitted
 
 
@@ -204,6 +206,19 @@ class Check:
 
     def read_committed(self, oracle: Oracle, read: ReadCommitted) -> None:
         """A consumer of committed data has read a stretch of a partition."""
+
+    # -- share groups --------------------------------------------------------------------------
+
+    def share_delivered(self, oracle: Oracle, broker_id: int, delivered: Delivered) -> None:
+        """A broker answers which records a member of a share group has acquired."""
+
+    def share_returned(self, oracle: Oracle, returned: Returned) -> None:
+        """A member of a share group holds records no longer, by a request that has arrived."""
+
+    def share_acknowledged(
+        self, oracle: Oracle, key: SharePartitionKey, first: int, last: int
+    ) -> None:
+        """A member of a share group hears that records are settled."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""
