@@ -46,10 +46,18 @@ _hashes: dict[int, _TopicHash] = {}
 
 
 def group_metadata_hash(image: ClusterImage, topic_names: Iterable[str]) -> int:
-    """The hash of the topics that a group subscribes to, an int64; 0 if none of them exists."""
+    """The hash of the topics that a group subscribes to, an int64; 0 if none of them exists.
+
+    Names cost little that no topic has, and members may name them by the hundred thousand.
+    """
     racks = {one.broker_id: one.rack for one in image.brokers.values() if one.rack is not None}
     by_name = image.topics_by_name
-    topics = [topic for name in sorted(set(topic_names)) if (topic := by_name.get(name))]
+    wanted = set(topic_names)
+    if len(wanted) > len(by_name):
+        existing = [name for name in by_name if name in wanted]
+    else:
+        existing = [name for name in wanted if name in by_name]
+    topics = [by_name[name] for name in sorted(existing)]
     if not topics:
         return 0
     return _digest(pack(f"<{len(topics)}q", *[_hash_of(topic, racks) for topic in topics]))

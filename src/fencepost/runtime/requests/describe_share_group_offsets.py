@@ -8,7 +8,8 @@ A partition that the topic does not have is not asked about (Kafka asks until it
 that is named several times is asked about once.
 
 The lag is what is between the start offset and the end of the partition and is not settled, where
-both are known and it is a number of 64 bits; otherwise -1. What a share coordinator refuses is offset -1, as in Kafka.
+both are known and it is a number of 64 bits; otherwise -1. What a share coordinator refuses is
+offset -1, as in Kafka.
 """
 
 from __future__ import annotations

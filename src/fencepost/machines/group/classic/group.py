@@ -280,6 +280,11 @@ class ClassicGroup:
         common = self._candidates()
         return protocol_type == self.protocol_type and any(name in common for name in names)
 
+    @property
+    def has_common_protocol(self) -> bool:
+        """Whether there is a protocol that all members support."""
+        return bool(self._candidates())
+
     def select_protocol(self) -> str:
         """The protocol all support that most put first among those."""
         candidates = self._candidates()
