@@ -15,6 +15,11 @@ from fencepost.wire.records.group import (
     ClassicProtocol,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
 )
 from fencepost.wire.records.group_streams import (
     StreamsGroupMemberMetadataKey,
@@ -82,6 +87,38 @@ def test_two_classic_members_of_one_instance_are_no_classic_group() -> None:
     world.advance(45_000)
     group = world.coordinator.groups["g"]
     assert (group.group_type, group.member_count) == ("consumer", 2)
+
+
+def test_an_empty_regular_expression_does_not_keep_a_member() -> None:
+    world = GroupWorld()
+    key = ConsumerGroupRegularExpressionKey(group_id="g", regular_expression="")
+    value = ConsumerGroupRegularExpressionValue(topics=["t"], version=1, timestamp=1)
+    load(world, (key, value), consumer("g", "m", is_classic=False))
+    world.advance(45_000)
+    assert world.coordinator.groups["g"].is_empty
+
+
+@pytest.mark.parametrize("leader", ["nobody", None])
+def test_a_classic_group_without_its_leader_loses_its_members_all_the_same(
+    leader: str | None,
+) -> None:
+    world = GroupWorld()
+    members = [
+        MemberMetadata(
+            member_id=member_id,
+            group_instance_id=f"i-{member_id}",
+            session_timeout=10_000,
+            rebalance_timeout=10_000,
+        )
+        for member_id in ("a", "b")
+    ]
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=3, protocol="range", leader=leader, members=members
+    )
+    load(world, (GroupMetadataKey(group="g"), value))
+    world.join(instance="c")  # the others do not
+    world.advance(60_000)
+    assert world.coordinator.groups["g"].member_count <= 1
 
 
 def subtopologies(*ids: str, epoch: int = 0) -> GroupRecord:

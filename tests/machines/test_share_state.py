@@ -283,6 +283,23 @@ def test_a_snapshot_follows_after_so_many_updates() -> None:
     assert world.machine.states[KEY].snapshot_epoch == 2
 
 
+def test_the_snapshot_epoch_begins_again_behind_the_largest() -> None:
+    """One share partition's record must not keep the timer from the snapshots of all others."""
+    world = World(updates_per_snapshot=0)
+    world.initialize()
+    machine, largest = world.machine, (1 << 31) - 1
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.wall_ms += world.config.cold_snapshot_interval_ms
+    assert len(world.fire(COLD_TIMER).records) == 1
+    assert machine.states[KEY].snapshot_epoch == 0
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.write(StateBatch(0, 0, 2, 1))
+    assert machine.states[KEY].snapshot_epoch == 0
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.initialize()
+    assert machine.states[KEY].snapshot_epoch == 0
+
+
 def test_a_cold_share_partition_gets_another_snapshot_so_that_the_log_can_be_pruned() -> None:
     world = World()
     world.initialize(key=KEYS[1])

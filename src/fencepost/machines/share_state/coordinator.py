@@ -185,7 +185,7 @@ class ShareStateCoordinator:
             refused = UNKNOWN_PARTITION
         decision = Decision()
         if refused is None:
-            epoch = 0 if before is None else before.snapshot_epoch + 1
+            epoch = 0 if before is None else before.next_snapshot_epoch
             state = initial_state(asked.state_epoch, asked.start_offset, epoch, wall_ms)
             decision.records.append(snapshot_record(key, state))
         decision.reply(token, initializing.PartitionResult(**_row(key, refused)))
@@ -318,7 +318,7 @@ class ShareStateCoordinator:
             return []
         return [
             snapshot_record(
-                key, replace(state, snapshot_epoch=state.snapshot_epoch + 1, write_ms=wall_ms)
+                key, replace(state, snapshot_epoch=state.next_snapshot_epoch, write_ms=wall_ms)
             )
             for key, state in self.states.items()
             if wall_ms - state.write_ms >= self._config.cold_snapshot_interval_ms
@@ -389,7 +389,7 @@ class ShareStateCoordinator:
             return update_record(key, replace(after, batches=merge_batches(written, start_offset)))
         whole = replace(
             after,
-            snapshot_epoch=after.snapshot_epoch + 1,
+            snapshot_epoch=after.next_snapshot_epoch,
             batches=merge_batches((*after.batches, *written), start_offset),
             create_ms=wall_ms,
             write_ms=wall_ms,
