@@ -23,6 +23,7 @@ from fencepost.machines.share_state.config import ShareStateConfig
 from fencepost.machines.share_state.coordinator import (
     COLD_TIMER,
     PRUNE_TIMER,
+    STATE_BATCHES_MAX,
     Decision,
     PruneLog,
     ShareStateCoordinator,
@@ -281,6 +282,19 @@ def test_a_snapshot_follows_after_so_many_updates() -> None:
         kinds.append(int.from_bytes(world.log[-1][0][:2], "big"))
     assert kinds == [1, 1, 0, 1, 1, 0]
     assert world.machine.states[KEY].snapshot_epoch == 2
+
+
+def test_the_batches_of_a_share_partition_are_bounded() -> None:
+    """Each write merges all of them, on the event loop."""
+    world = World(updates_per_snapshot=1_000)
+    world.initialize()
+    apart = [StateBatch(2 * one, 2 * one, 2, 1) for one in range(STATE_BATCHES_MAX + 1)]
+    assert world.write(*apart).error_code == ErrorCode.INVALID_REQUEST
+    assert world.write(*apart[:-1]).error_code == ErrorCode.NONE
+    assert world.write(apart[-1]).error_code == ErrorCode.INVALID_REQUEST
+    assert world.write(apart[0]).error_code == ErrorCode.NONE, "it is stored already"
+    assert world.write(apart[-1], start_offset=2).error_code == ErrorCode.NONE, "one leaves"
+    assert len(world.machine.states[KEY].batches) == STATE_BATCHES_MAX
 
 
 def test_the_snapshot_epoch_begins_again_behind_the_largest() -> None:
