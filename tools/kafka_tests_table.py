@@ -13,7 +13,6 @@ KINDS = ("failed", "not offered", "internals", "skipped")
 """In the order of the columns."""
 
 AREAS = {
-    "newer groups": ("consumer protocol", "share", "streams", "configs of groups"),
     "security": ("SASL", "SSL", "TLS", "authorizer", "principal", "SCRAM"),
     "tiered storage": ("remote.log",),
     "quotas": ("quota",),

@@ -81,7 +81,6 @@ def test_lines_become_an_outcome():
             "not offered",
             "a listener of security protocol SSL",
         ),
-        ("not offered: groupProtocol=consumer", "not offered", reasons.CONSUMER_GROUPS),
         ("org.x.SomeException: said | so", "failed", "SomeException: said | so"),
     ],
 )
