@@ -55,11 +55,12 @@ MODULES = (
 """The modules of Kafka, each with its test jar."""
 
 JARS = JarSet(
-    f"kafka-tests-{KAFKA_VERSION}",
+    f"kafka-tests-{KAFKA_VERSION}-junit4",
     (
         *(f"org.apache.kafka:{module}:{KAFKA_VERSION}" for module in MODULES),
         *(f"org.apache.kafka:{module}:{KAFKA_VERSION}:test" for module in MODULES),
         f"org.apache.kafka:kafka-test-common-internal-api:{KAFKA_VERSION}",
+        "junit:junit:4.13.2",  # some of the tests for streams groups use its Assert
         "org.junit.jupiter:junit-jupiter:5.13.1",
         "org.junit.platform:junit-platform-launcher:1.13.1",
         "org.mockito:mockito-core:5.20.0",

@@ -43,6 +43,8 @@ public final class NodeProcess {
     private static final long START_LIMIT_S = 60;
     private static final int STARTS_MAX = 20;
     private static final String APPLIED = "kafka_server_brokermetadatametrics_last_applied_record_offset ";
+    private static final String PERSISTER = "group.share.persister.class.name";
+
     private final SharedServer shared;
     private final KafkaConfig config;
     private final Map<String, Integer> ports = new LinkedHashMap<>();
@@ -261,6 +263,13 @@ public final class NodeProcess {
         });
         if (!values.containsKey("log.dirs") && !values.containsKey("log.dir")) {
             values.put("log.dirs", config.metadataLogDir());
+        }
+        if (values.getOrDefault(PERSISTER, "default").isEmpty()) {
+            // Kafka's then keeps no state of share groups. Ours always does, here with one replica.
+            values.remove(PERSISTER);
+            values.putIfAbsent("share.coordinator.state.topic.replication.factor", "1");
+            values.putIfAbsent("share.coordinator.state.topic.min.isr", "1");
+            values.putIfAbsent("share.coordinator.state.topic.num.partitions", "1");
         }
         values.remove("broker.id");
         values.remove("unstable.feature.versions.enable");
