@@ -16,7 +16,7 @@ AREAS = {
     "security": ("SASL", "SSL", "TLS", "authorizer", "principal", "SCRAM"),
     "tiered storage": ("remote.log",),
     "quotas": ("quota",),
-    "plugins": (".policy.class", "metric.reporters"),
+    "plugins": (".policy.class", "metric.reporters", ".assignors"),
     "observation": ("client metrics", "loggers"),
 }
 """What is not offered, by words of the reasons."""
