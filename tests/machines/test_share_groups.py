@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.machines.group.memory import group_bytes
 from fencepost.machines.group.share.assignor import ShareMemberSpec, assign_simple
 from fencepost.machines.group.share.group import ShareGroup
 from fencepost.machines.group.share.state import (
@@ -19,7 +20,7 @@ from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .share_group_world import ShareWorld, assigned, batches_of, check, topic_id
+from .share_group_world import ShareWorld, altered, assigned, batches_of, check, topic_id
 
 T, U = topic_id("t"), topic_id("u")
 
@@ -286,6 +287,31 @@ def test_altering_raises_the_epoch_of_the_state_each_time() -> None:
     assert second.message == InitializeStates("g", 3, {T: {0: 1}})
     group = group_of(world)
     assert (group.epoch, group.target_epoch, group.target_timestamp_ms) == (3, 3, 0)
+    check(world)
+
+
+def test_a_topic_may_be_named_twice_when_offsets_are_altered() -> None:
+    world = ShareWorld()
+    asked = [altered("t", p0=3), altered("t", p1=4)]
+    token = world.ask(lambda token: world.shares.offsets.alter("g", asked, token))
+    assert world.replies[token].message == InitializeStates("g", 2, {T: {0: 3, 1: 4}})
+    assert group_of(world).states.initializing == {T: NamedPartitions("t", frozenset((0, 1)))}
+    world.answer_sends()
+    check(world)
+
+
+def test_what_is_noted_of_states_is_counted_and_given_back() -> None:
+    world = ShareWorld()
+    world.beat("m", 0, "t")
+    world.beat("m", -1)
+    sizes = [world.memory.used_bytes]
+    world.answer_sends()
+    sizes.append(world.memory.used_bytes)
+    message = world.delete_offsets("t").message
+    sizes.append(world.memory.used_bytes)
+    world.carry_out(lambda: world.shares.offsets.deleted(message, [T]))
+    sizes.append(world.memory.used_bytes)
+    assert sizes[0] == sizes[1] > sizes[2] > sizes[3] == group_bytes("g"), sizes
     check(world)
 
 

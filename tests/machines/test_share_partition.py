@@ -53,6 +53,12 @@ def test_the_limit_is_hard_or_passed_to_the_end_of_a_batch(
     assert share.acquire("a", max_records, batch_size=batch_size, exact=exact) == acquired
 
 
+def test_a_piece_ends_where_the_batch_size_does() -> None:
+    """Also if one record alone is left behind it."""
+    share = ShareWorld(ShareLimits(LOCK_MS), [(0, 9), (10, 10)])
+    assert share.acquire("a", 500, batch_size=10) == [(0, 9, 1), (10, 10, 1)]
+
+
 def test_locks_are_limited_and_records_in_flight_may_still_come_back() -> None:
     share = world(locks=20)
     assert share.acquire("a", 500) == [(0, 19, 1)]

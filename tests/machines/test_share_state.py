@@ -297,6 +297,17 @@ def test_a_cold_share_partition_gets_another_snapshot_so_that_the_log_can_be_pru
     assert not world.fire(COLD_TIMER).records, "all last snapshots are repetitions"
 
 
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("timer", [COLD_TIMER, PRUNE_TIMER], ids=lambda one: one[0])
+def test_a_timer_that_has_fired_is_set_again(timer: tuple[str, ...], has_state: bool) -> None:
+    world = World()
+    if has_state:
+        world.initialize()
+    config = world.config
+    later_ms = {COLD_TIMER: config.cold_snapshot_interval_ms, PRUNE_TIMER: config.prune_interval_ms}
+    assert world.fire(timer).timers == [(timer, later_ms[timer])]
+
+
 def test_a_log_whose_states_are_deleted_is_pruned_to_the_last_tombstone() -> None:
     world = World()
     assert world.fire(PRUNE_TIMER).sends == []

@@ -228,6 +228,27 @@ def test_a_static_member_in_another_process_calls_for_a_new_target() -> None:
     assert said(answer.active_tasks) == {"0": [0, 1, 2, 3]}
 
 
+@pytest.mark.parametrize(
+    ("change", "raises"),
+    [
+        ({}, False),
+        ({"rack": "r"}, True),
+        ({"process": "q"}, True),
+        ({"tags": [("zone", "z")]}, True),
+        ({"endpoint": ("h", 1)}, False),
+        ({"rebalance_ms": 7}, False),
+        ({"host": "/10.0.0.1"}, False),
+    ],
+)
+def test_what_a_static_member_changes_calls_for_a_new_target_where_tasks_depend_on_it(
+    change: dict[str, Any], raises: bool
+) -> None:
+    world = StreamsWorld()
+    world.beat(instance="i")
+    world.beat(epoch=2, instance="i", **change)
+    assert world.group.epoch == (3 if raises else 2)
+
+
 STATIC: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
     "the instance id is in use": (
         {"member": "c"},

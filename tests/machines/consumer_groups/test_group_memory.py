@@ -86,3 +86,19 @@ def test_heartbeats_without_end_take_nothing() -> None:
     assert (world.memory.used_bytes, len(world.log)) == (before, end)
     assert list(world.coordinator.groups) == ["g"]
     assert len(world.timers) == 1
+
+
+def test_sums_over_members_keep_nothing_of_those_that_left() -> None:
+    world = ConsumerWorld()
+    world.image = image_of(t=2, u=2)
+    world.enter("a", topics=("t", "u"), regex="t.*", assignor="range", instance="i")
+    world.finish_work(("consumer", "g", "regex"))
+    world.advance(1_000)
+    world.beat("a", world.group.progress_of("a").epoch, instance="i")
+    epoch = world.group.progress_of("a").epoch
+    world.beat("a", epoch, instance="i", topics=("t",), owned={"t": [0, 1]})
+    assert world.group.holders == {id_of("t"): {0: 1, 1: 1}}
+    world.beat("a", -1, instance="i")
+    sums = ("static_members", "name_sets", "topic_users", "regex_users", "assignor_users",
+            "classic_protocols", "stable_members", "holders", "rejoining")  # fmt: skip
+    assert {name: getattr(world.group, name) for name in sums} == {name: {} for name in sums}

@@ -198,6 +198,20 @@ def test_what_a_cooperative_member_owns_is_its_own_whatever_it_was_assigned() ->
     assert set(progress.assigned[id_of("t")]) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("newest", [0, 1])
+def test_of_two_that_say_they_own_a_partition_the_later_generation_counts(newest: int) -> None:
+    """A member that was away for a generation says what it owned before."""
+    world = ConsumerWorld()
+    ids = sorted(world.new_id() for _ in range(2))
+    for place, member_id in enumerate(ids):
+        said = subscription(("t",), ALL, generation=7 if place == newest else 6)
+        world.join(member_id, protocols={"range": said})
+    assert owned_by(world.enter("x")) == {}
+    assert [len(list(world.group.progress_of(one).held)) for one in ids] == [
+        4 if place == newest else 0 for place in range(2)
+    ]
+
+
 def test_a_refused_upgrade_changes_nothing() -> None:
     world = ConsumerWorld()
     a, _ = classic_group(world)
@@ -407,6 +421,18 @@ def test_timers_remove_a_classic_member(what: str) -> None:
     assert a.member_id not in world.group.members
     assert not [timer for timer in world.timers if a.member_id in timer]
     assert not world.group.rejoining
+
+
+def test_a_classic_member_that_leaves_takes_its_timers_along() -> None:
+    world, a = mixed()
+    world.enter("y")
+    world.advance(1_000)
+    world.beat("y", 3)
+    assert world.heartbeat(a.member_id, a.generation) is AGAIN
+    names = {timer[2] for timer in world.timers if a.member_id in timer}
+    assert names >= {"session", "join"}
+    assert world.leave(a.member_id) == [NONE]
+    assert not [timer for timer in world.timers if a.member_id in timer]
 
 
 def test_a_loaded_group_watches_its_classic_members() -> None:
