@@ -419,6 +419,23 @@ def test_initializing_is_checked_in_order_and_begins_again() -> None:
     assert world.summary().delivery_complete_count == 0
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_state_that_begins_again_refuses_the_leaders_that_it_refused_before(
+    is_loaded: bool,
+) -> None:
+    world = World()
+    world.initialize()
+    assert world.read(5).error_code == 0
+    world.initialize(epoch=2)
+    if is_loaded:
+        world.machine = world.loaded()
+    assert world.summary().leader_epoch == 0
+    assert world.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    refused = world.write(state_epoch=2, leader_epoch=4)
+    assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert world.write(state_epoch=2, leader_epoch=5).error_code == 0
+
+
 def test_deleting_what_is_not_there_is_a_success_without_a_record() -> None:
     world = World()
     assert world.delete().error_code == 0 and world.log == []

@@ -223,3 +223,8 @@ def test_equal_topologies_are_equal_whatever_the_order_of_their_subtopologies() 
     assert Topology.of_request(ahead) == Topology.of_request(behind)
     assert Topology.of_request(ahead) != Topology.of_request(topology(*WORDS, epoch=1))
     assert Topology.of_request(ahead) != Topology.of_request(topology(WORDS[0]))
+
+
+def test_subtopologies_are_in_the_order_of_their_numbers() -> None:
+    sent = topology(*(subtopology(str(number), ["in"]) for number in (10, 9, 0, 11)))
+    assert list(Topology.of_request(sent).subtopologies) == ["0", "9", "10", "11"]

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.codec import GroupCodec
+from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.streams import target
 from fencepost.machines.group.streams.group import StreamsState
+from fencepost.machines.group.streams.records import group_record
 from fencepost.machines.group.streams.timers import (
     assign_work,
     initial_delay_timer,
@@ -652,6 +655,29 @@ def test_what_members_say_is_bounded_by_the_size_of_a_group() -> None:
     offsets = {("0", number): 1 for number in range(400)}
     assert world.refusal("a", 2, offsets=offsets)[0] is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert world.beat("a", 2).error_code == NONE
+
+
+def test_a_member_may_say_less_in_a_group_that_has_more_than_it_may() -> None:
+    """A later limit is lower than what the group has."""
+    world = StreamsWorld()
+    world.beat(tags=[("zone", "z" * 1_000)])
+    world.config = GroupConfig(max_bytes=1_000)
+    world.restart()
+    assert world.refusal(epoch=2, tags=[]) == (NONE, None)
+    error, _ = world.refusal(epoch=world.group.epoch, tags=[("zone", "z" * 1_000)])
+    assert error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_what_plugins_made_of_descriptions_is_kept() -> None:
+    """KIP-1331: by a broker of Kafka that has one, and for the next."""
+    world = StreamsWorld()
+    world.beat()
+    world.log.append(GroupCodec.encode(group_record("g", 3, 0, 0, {}, (4, 5))))
+    world.commit()
+    world.restart()
+    for epoch in (2, -1):
+        world.beat(epoch=epoch)
+        assert world.group.descriptions == (4, 5) and world.group.epoch > 3
 
 
 def test_a_topology_counts_too() -> None:

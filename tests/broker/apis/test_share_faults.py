@@ -24,6 +24,7 @@ from .share_members import STATE_TOPIC, Member, Share, set_configs, set_group_co
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 CLUSTER_CONFIGS = 4
 LIMIT = 3
+ANSWER_BYTES_MAX = 1024
 
 
 class Persister:
@@ -65,8 +66,12 @@ class Persister:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """One node for the module; few sessions."""
-    config = {**STATE_TOPIC, "group.share.max.share.sessions": str(LIMIT)}
+    """One node for the module; few sessions, small answers."""
+    config = {
+        **STATE_TOPIC,
+        "group.share.max.share.sessions": str(LIMIT),
+        "fetch.max.bytes": str(ANSWER_BYTES_MAX),
+    }
     running = RunningNode(tmp_path_factory.mktemp("node") / "data", config)
     yield running
     running.close()
@@ -174,14 +179,24 @@ def test_a_fenced_leader_drops_the_share_partition(
     share.produce(b"0")
     assert a.acquire() == [(0, 0, 1)]
     persister.write_error = ErrorCode.FENCED_STATE_EPOCH
+    fenced = share.hosted()
+    assert fenced is not None and fenced._timer is not None
     answer = a.acknowledge((0, 0, [ACCEPT]))
     (row,) = answer.responses[0].partitions
     assert (row.error_code, row.current_leader.leader_id) == (6, 1)
     assert [one.node_id for one in answer.node_endpoints] == [1]
-    assert share.hosted() is None
+    assert share.hosted() is None and fenced._timer is None
     assert a.acknowledged((0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     persister.write_error = None
     assert a.acquire() == [(0, 0, 1)]
+
+
+def test_an_answer_has_no_more_than_the_broker_lets_it_have(share: Share, a: Member) -> None:
+    for number in range(3):
+        share.produce(bytes([number]) * (ANSWER_BYTES_MAX * 2 // 3))
+    assert [a.acquire(max_bytes=1 << 20) for _ in range(3)] == [
+        [(number, number, 1)] for number in range(3)
+    ]
 
 
 def test_a_fetch_that_waits_for_a_deleted_topic_is_answered(share: Share, a: Member) -> None:
