@@ -430,7 +430,9 @@ def test_a_state_that_begins_again_refuses_the_leaders_that_it_refused_before(
     if is_loaded:
         world.machine = world.loaded()
     assert world.summary().leader_epoch == 0
+    size = len(world.log)
     assert world.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert world.read(5).error_code == 0 and len(world.log) == size, "it is known already"
     refused = world.write(state_epoch=2, leader_epoch=4)
     assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert world.write(state_epoch=2, leader_epoch=5).error_code == 0

@@ -646,6 +646,17 @@ def test_what_members_report_is_counted_and_returned() -> None:
     assert not world.group.offsets
 
 
+def test_what_a_member_reported_is_returned_when_it_leaves() -> None:
+    sizes = []
+    for offsets in ({}, {("0", 0): 1, ("0", 1): 2}):
+        world = StreamsWorld()
+        world.beat(offsets=offsets, end_offsets=offsets)
+        world.beat(epoch=-1)
+        assert world.memory.used_bytes == world.group.counted_bytes
+        sizes.append(world.memory.used_bytes)
+    assert sizes[0] == sizes[1]
+
+
 def test_what_members_say_is_bounded_by_the_size_of_a_group() -> None:
     world = StreamsWorld(max_bytes=40_000)
     world.beat()
