@@ -22,7 +22,7 @@ from ..conftest import RunningNode
 from ..topic_requests import fetch_request, make_topic
 from .share_members import STATE_TOPIC, Member, Share, set_configs, set_group_configs
 
-ACCEPT, RELEASE, REJECT = 1, 2, 3
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 CLUSTER_CONFIGS = 4
 LIMIT = 3
 ANSWER_BYTES_MAX = 1024
@@ -206,6 +206,14 @@ def test_a_share_partition_of_an_older_leader_epoch_is_dropped(share: Share, a: 
     assert (correlation, row.error_code) == (sent, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert share.hosted() is None and older.is_gone
     a.epoch = 1
+
+
+def test_the_next_acknowledgement_is_by_the_configs_of_now(share: Share, a: Member) -> None:
+    share.produce(b"0")
+    assert a.acquire() == [(0, 0, 1)]
+    set_group_configs(share, share_renew_acknowledge_enable="false")
+    answered = a.acknowledged((0, 0, [RENEW]), is_renew_ack=True)
+    assert answered == ErrorCode.INVALID_RECORD_STATE
 
 
 def test_the_next_acquisition_is_by_the_configs_of_now(share: Share, a: Member) -> None:
