@@ -68,7 +68,8 @@ class Share:
     @property
     def partitions(self) -> SharePartitions:
         """All share partitions of the node."""
-        found: SharePartitions = self.running.node.broker.late.share_sessions.partitions
+        late = self.running.node.broker.late
+        found: SharePartitions = self.running.call(lambda: late.share_sessions.partitions)
         return found
 
     def hosted(self) -> HostedSharePartition | None:

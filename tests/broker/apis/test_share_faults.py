@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import read_records
+from fencepost.machines.partition import BecomeFollower
 from fencepost.machines.share.state_batch import ReadState, StateBatch
 from fencepost.wire.api import (
     DeleteTopicsRequest,
@@ -245,6 +246,22 @@ def test_a_fetch_that_waits_for_a_deleted_topic_is_answered(share: Share, a: Mem
     row = a.client.receive(78, 2)[1].responses[0].partitions[0]
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert share.hosted() is None
+
+
+def test_a_fetch_that_waits_is_told_that_another_broker_leads(share: Share, a: Member) -> None:
+    a.client.send(a.fetch_request(), 2)
+    eventually(share.is_waited_for)
+    found = share.hosted()
+    assert found is not None
+    hosted, driver = found.hosted, share.running.node.driver
+    follow = BecomeFollower(2, found.leader_epoch + 1, 9, (1, 2), (1, 2))
+    share.running.call(driver.feed, hosted.key, follow)
+    answer = a.client.receive(78, 2)[1]
+    (row,) = answer.responses[0].partitions
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and row.current_leader.leader_id == 1
+    assert share.hosted() is None
+    a.epoch = 1
+    assert a.acknowledged((0, 0, [ACCEPT])) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_records_that_are_deleted_are_not_delivered(share: Share, a: Member) -> None:
