@@ -9,6 +9,7 @@ import pytest
 from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.codec import GroupCodec
+from fencepost.machines.group.shard import EXPIRY_TIMER
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -380,6 +381,16 @@ def test_an_empty_groups_offsets_expire_a_retention_after_it_became_empty() -> N
     assert list(world.offset_fetch()) == [("t", 0)]
     world.advance(1_600_000)
     assert world.offset_fetch() == {} and not world.coordinator.groups
+
+
+@pytest.mark.parametrize("retention_ms", [-1, 0, DAY_MS])
+def test_an_offset_expires_when_its_time_is_over_to_the_millisecond(retention_ms: int) -> None:
+    world = GroupWorld()
+    world.offset_commit(1, version=4, retention_ms=retention_ms)
+    over_ms = world.wall + (WEEK_MS if retention_ms < 0 else retention_ms)
+    decide = world.coordinator.decide_timer
+    assert decide(EXPIRY_TIMER, over_ms - 1).records == []
+    assert decide(EXPIRY_TIMER, over_ms).records
 
 
 def test_offsets_that_members_read_never_expire_and_others_do() -> None:

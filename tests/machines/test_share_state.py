@@ -328,6 +328,17 @@ def test_a_cold_share_partition_gets_another_snapshot_so_that_the_log_can_be_pru
     assert not world.fire(COLD_TIMER).records, "all last snapshots are repetitions"
 
 
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("timer", [COLD_TIMER, PRUNE_TIMER], ids=lambda one: one[0])
+def test_a_timer_that_has_fired_is_set_again(timer: tuple[str, ...], has_state: bool) -> None:
+    world = World()
+    if has_state:
+        world.initialize()
+    config = world.config
+    later_ms = {COLD_TIMER: config.cold_snapshot_interval_ms, PRUNE_TIMER: config.prune_interval_ms}
+    assert world.fire(timer).timers == [(timer, later_ms[timer])]
+
+
 def test_a_log_whose_states_are_deleted_is_pruned_to_the_last_tombstone() -> None:
     world = World()
     assert world.fire(PRUNE_TIMER).sends == []
@@ -437,6 +448,25 @@ def test_initializing_is_checked_in_order_and_begins_again() -> None:
     row = world.read()
     assert (row.start_offset, row.state_epoch, row.state_batches) == (9, 2, [])
     assert world.summary().delivery_complete_count == 0
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_state_that_begins_again_refuses_the_leaders_that_it_refused_before(
+    is_loaded: bool,
+) -> None:
+    world = World()
+    world.initialize()
+    assert world.read(5).error_code == 0
+    world.initialize(epoch=2)
+    if is_loaded:
+        world.machine = world.loaded()
+    assert world.summary().leader_epoch == 0
+    size = len(world.log)
+    assert world.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert world.read(5).error_code == 0 and len(world.log) == size, "it is known already"
+    refused = world.write(state_epoch=2, leader_epoch=4)
+    assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert world.write(state_epoch=2, leader_epoch=5).error_code == 0
 
 
 def test_deleting_what_is_not_there_is_a_success_without_a_record() -> None:

@@ -254,3 +254,8 @@ def test_many_copartition_groups_of_fixed_topics_cost_no_more_than_their_number(
     )
     assert len(missing(result)) == count
     assert len(looked_at) < 10 * count
+
+
+def test_subtopologies_are_in_the_order_of_their_numbers() -> None:
+    sent = topology(*(subtopology(str(number), ["in"]) for number in (10, 9, 0, 11)))
+    assert list(Topology.of_request(sent).subtopologies) == ["0", "9", "10", "11"]
