@@ -27,6 +27,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     [
         (("topcis", "list"), "there is no command 'topcis': did you mean topics?"),
         (("groups", "ofsets"), "there is no action 'ofsets': did you mean offsets?"),
+        (("groups", "list", "--type", "shar"), "argument --type: invalid choice: 'shar'"),
+        (("groups", "reset-offsets"), "no action 'reset-offsets': did you mean offsets?"),
         (("cluster", "pauze"), "there is no action 'pauze': did you mean pause?"),
         (("-b", "127.0.0.1:1", "topic"), "there is no command 'topic': did you mean topics?"),
     ],
