@@ -112,7 +112,7 @@ def create_topic(peer: peers.Peer, partitions: int) -> str:
     return name
 
 
-JOIN = ("CPU ms/member", "join s", "heartbeats", "leave s", "leave CPU ms", "KB/member")
+JOIN = ("CPU ms/member", "join s", "heartbeats", "leave s", "leave CPU ms/heartbeat", "KB/member")
 
 
 def join(peer: peers.Peer, count: int, interval_s: float) -> Figures:
@@ -142,7 +142,7 @@ def join(peer: peers.Peer, count: int, interval_s: float) -> Figures:
                 joined.seconds,
                 joined.heartbeats,
                 left.seconds,
-                (left_s - joined_s) * 1000,
+                (left_s - joined_s) * 1000 / max(1, left.heartbeats),
                 max(0.0, after_mb - before_mb) * 1000 / count,
             ),
         )

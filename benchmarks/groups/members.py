@@ -186,8 +186,10 @@ def crowd_of(count: int, group: str, topic: str, interval_s: float) -> Crowd:
 
 
 def all_own(crowd: Crowd, partitions: int) -> bool:
-    """Whether every partition has a member, and every member has its share and has said so."""
-    if any(member.is_stale or not member.epoch for member in crowd.members):
-        return False
+    """Whether every partition has one member, and every member has its share and has said so."""
+    share = partitions // len(crowd.members)
+    for member in crowd.members:
+        if member.is_stale or not share <= len(member.owned) <= share + 1:
+            return False
     held = [one for member in crowd.members for one in member.owned]
     return len(held) == len(set(held)) == partitions

@@ -153,10 +153,9 @@ async def consume(servers: str, group: str, topic: str, consumers: int, records:
     ]
     deadline = time.monotonic() + PATIENCE_S
     try:
-        for one in crowd:
-            await one.join(deadline)
+        await asyncio.gather(*(one.join(deadline) for one in crowd))
         # The last to join decided what each of them has now.
-        shares = [await one.join(deadline) for one in crowd]
+        shares = await asyncio.gather(*(one.join(deadline) for one in crowd))
         began = time.monotonic()
 
         def is_done() -> bool:

@@ -24,7 +24,7 @@ def test_the_collector_works_again_after_it(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.slow
 def test_a_ready_file_that_cannot_be_written_is_no_start(tmp_path: Path) -> None:
-    """Whoever waits for it would wait for ever."""
+    """What waits for it would wait for ever."""
     path = tmp_path / "missing" / "ready"
     command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--ready-file", str(path)]
     command += ["--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
@@ -48,7 +48,7 @@ def test_a_ready_file_that_cannot_be_removed_is_no_start(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_ready_file_of_an_earlier_run_is_gone_while_a_start_waits(tmp_path: Path) -> None:
-    """Whoever waits for it would go where nobody listens."""
+    """A client that waits for it would go to a port without a listener."""
     ready, config = tmp_path / "ready", tmp_path / "server.properties"
     ready.write_text("127.0.0.1:9092\n")
     with refusing_port() as nobody:

@@ -102,7 +102,7 @@ def read_until(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 class Elsewhere:
-    """Polls somebody else's consumer in a thread until it is stopped. All is asked of it there:
+    """Polls another test's consumer in a thread until it is stopped. All is asked of it there:
     confluent-kafka's `assignment` waits for a `poll` that must not wait for it."""
 
     def __init__(self, consumer: Any, poll: Callable[[], object]) -> None:
@@ -295,7 +295,7 @@ def kafka_python_consumer(served: str, group: str, topic: str, strategy: str) ->
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("theirs", [confluent_consumer, kafka_python_consumer])
 def test_one_group_with_other_clients(join, served, group, topic, theirs: Any, strategy: str):
-    """Whoever leads assigns, so ours leads theirs and is led by them."""
+    """The leader assigns, so ours leads theirs and is led by them."""
     everything = set(range(PARTITIONS))
     first = join()
     eventually(lambda: first.poll() or len(first.assignment) == PARTITIONS, "ours to lead")

@@ -173,7 +173,7 @@ def test_a_member_that_is_killed(
 def test_a_static_member_returns(
     servers: str, readers: Readers, topic: str, group: str, library: str
 ) -> None:
-    """It gets what it had, and nobody else loses anything meanwhile."""
+    """It gets what it had, and the other member loses nothing meanwhile."""
     start = getattr(readers, library)
     with Load(servers, topic) as load:
         one = start(group, topic, CONSUMER, group_instance_id="one")

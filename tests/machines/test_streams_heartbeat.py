@@ -90,14 +90,15 @@ def test_a_request_that_is_wrong_by_itself_is_invalid(given: dict[str, Any], wor
 
 
 def test_a_member_that_joins_brings_its_topology() -> None:
-    from fencepost.machines.group.streams.refusals import HeartbeatRefusedError, check_request
+    from fencepost.machines.group.refused import RefusedError
+    from fencepost.machines.group.streams.refusals import check_request
     from fencepost.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
     request = StreamsGroupHeartbeatRequest(
         group_id="g", member_id="a", member_epoch=0, rebalance_timeout_ms=1,
         active_tasks=[], standby_tasks=[], warmup_tasks=[],
     )  # fmt: skip
-    with pytest.raises(HeartbeatRefusedError) as raised:
+    with pytest.raises(RefusedError) as raised:
         check_request(request)
     assert raised.value.message == "Topology must be non-null when (re-)joining."
 

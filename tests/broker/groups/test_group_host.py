@@ -78,7 +78,7 @@ def test_while_a_coordinator_loads_clients_are_told_to_wait(
         joined = stable(client, "g")
         with held_loading(running, "g"):
             beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
-            assert client.ask(beat, 4).error_code == 0, "nobody is missed yet"
+            assert client.ask(beat, 4).error_code == 0, "no member is missed yet"
             assert client.ask(join_request("g"), 9).error_code == LOADING
             assert sync(client, "g", joined).error_code == LOADING
             assert client.ask(LeaveGroupRequest(group_id="g"), 5).error_code == LOADING

@@ -230,7 +230,7 @@ def test_a_broker_that_stops_serves_clients_until_others_lead(cluster: Nodes) ->
     try:
         cluster.stop(5)
         assert served and served[0]
-        assert leaders(staying) == [4] * 4, "without a moment in which nobody leads"
+        assert leaders(staying) == [4] * 4, "without a moment without a leader"
     finally:
         cluster.call(lambda: cluster.start(5))
         cluster.wait_until(lambda: not cluster.nodes[4].image.brokers[5].fenced)

@@ -162,7 +162,7 @@ UNKNOWN_TOPIC = "no such topic"
 
 def topic_id_of(stage: Stage, name: str) -> Uuid:
     """The topic's id; an id that no topic has for `UNKNOWN_TOPIC`."""
-    return Uuid(b"nobody has this!") if name == UNKNOWN_TOPIC else stage.topic_id(name)
+    return Uuid(b"no topic has it.") if name == UNKNOWN_TOPIC else stage.topic_id(name)
 
 
 def fetch(

@@ -132,7 +132,7 @@ class Stage:
             )
         return self._connections[by]
 
-    def hang_up(self, by: str) -> None:
+    def close_connection(self, by: str) -> None:
         """Close a connection, and what belongs to it."""
         self._connections.pop(by).close()
 

@@ -139,7 +139,7 @@ def sessions_belong_to_connections(stage: Stage) -> None:
     produce(stage, topic, b"1", b"2")
     epoch = fetch_some(stage, group, "m", 0, topic, by="one")
     fetch(stage, group, "m", epoch, by="two", error=None, **QUICK)
-    stage.hang_up("one")
+    stage.close_connection("one")
     fetch_some(stage, group, "n", 0, topic, by="three")
 
 

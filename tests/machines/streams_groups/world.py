@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.settings import StreamsSettings
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.group.streams.answers import HeartbeatReply
 from fencepost.machines.group.streams.group import StreamsGroup
 from fencepost.machines.group.streams.groups import StreamsGroups
 from fencepost.machines.group.streams.refusals import (
-    HeartbeatRefusedError,
     check_request,
     refused,
 )
@@ -199,7 +199,7 @@ class StreamsWorld(GroupWorld):
         def decide(token: int) -> Decision:
             try:
                 check_request(request)
-            except HeartbeatRefusedError as error:
+            except RefusedError as error:
                 decision = Decision()
                 decision.reply(token, HeartbeatReply(refused(error)))
                 return decision

@@ -68,6 +68,14 @@ class UndoLog:
         self.note(partial(setattr, owner, name, getattr(owner, name)))
         setattr(owner, name, value)
 
+    def add(self, sums: MutableMapping[K, int], key: K, change: int) -> None:
+        """`sums[key] += change`; a sum of 0 is not kept."""
+        total = sums.get(key, 0) + change
+        if total:
+            self.put(sums, key, total)
+        else:
+            self.pop(sums, key)
+
     def pop(self, mapping: MutableMapping[K, V], key: K) -> V | None:
         """Take `mapping[key]` out, if it is there.
 

@@ -26,6 +26,7 @@ from fencepost.machines.group.settings import (
     StreamsSettings,
 )
 from fencepost.machines.image import ClusterImage
+from fencepost.wire.message import Message
 
 Decision = CoordinatorDecision[GroupRecord]
 """A decision about groups. Its changes are `Change`s: drafts of groups are."""
@@ -113,6 +114,14 @@ class Shard:
         made = cls(group_id)
         self._replace(group_id, made)
         return made
+
+    def group_to_change(self, key: Message, value: Message | None, cls: type[G]) -> G | None:
+        """The group of that class that a record is of, made if need be; None if the record is a
+        tombstone, and there is no such group."""
+        group_id: str = key.group_id  # type: ignore[attr-defined]
+        if value is None:
+            return self.group_of(group_id, cls)
+        return self.group_to_apply(group_id, cls)
 
     def add_simple_group(self, group_id: str) -> None:
         """There is at least one offset of the group, so there is a group."""

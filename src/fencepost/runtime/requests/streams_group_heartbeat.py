@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.coordinator import GroupCoordinator
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.group.streams.answers import HeartbeatReply
 from fencepost.machines.group.streams.configuring import MISSING_INTERNAL_TOPICS, creatable
 from fencepost.machines.group.streams.groups import StreamsGroups
 from fencepost.machines.group.streams.refusals import (
-    HeartbeatRefusedError,
     check_request,
     refuse,
     refused,
@@ -77,7 +77,7 @@ def streams_group_heartbeat(
     parts = _Parts(access, groups, metadata, topics)
     try:
         _check(parts, context, request)
-    except HeartbeatRefusedError as error:
+    except RefusedError as error:
         return refused(error)
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -92,7 +92,7 @@ def streams_group_heartbeat(
 
     def on_reply(error: ErrorCode, reply: HeartbeatReply | None) -> None:
         if reply is None:
-            context.reply(refused(HeartbeatRefusedError(error)))
+            context.reply(refused(RefusedError(error)))
             return
         if reply.to_create:
             _create_topics(parts, context, reply)
@@ -103,7 +103,7 @@ def streams_group_heartbeat(
 
 
 def _check(parts: _Parts, context: RequestContext, request: StreamsGroupHeartbeatRequest) -> None:
-    """What needs no group, in Kafka's order. HeartbeatRefusedError."""
+    """What needs no group, in Kafka's order. RefusedError."""
     if not is_offered(parts.groups, parts.metadata):
         refuse(ErrorCode.UNSUPPORTED_VERSION, NOT_OFFERED)
     if error := parts.access.refusal(context, READ_GROUP, request.group_id):

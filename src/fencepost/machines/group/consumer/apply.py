@@ -19,6 +19,7 @@ from fencepost.machines.group.consumer.member import (
     size_of,
 )
 from fencepost.machines.group.consumer.records import target_from_record
+from fencepost.machines.group.epoch_records import apply_epoch, apply_target_epoch
 from fencepost.machines.group.shard import Shard
 from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
@@ -37,31 +38,12 @@ K = TypeVar("K")
 
 def apply(shard: Shard, key: Message, value: Message | None) -> None:
     """Apply a record of a consumer group; a tombstone of what is not there changes nothing."""
-    group_id: str = key.group_id  # type: ignore[attr-defined]
-    if value is not None:
-        group = shard.group_to_apply(group_id, ConsumerGroup)
-    else:
-        found = shard.group_of(group_id, ConsumerGroup)
-        if found is None:
-            return
-        group = found
+    group = shard.group_to_change(key, value, ConsumerGroup)
+    if group is None:
+        return
     _APPLY[type(key)](shard, group, key, value)
     if group.is_forgettable:
-        shard.delete(group_id)
-
-
-def _apply_epoch(shard: Shard, group: ConsumerGroup, key: Any, value: Any) -> None:
-    undo_log = shard.undo_log
-    undo_log.set_attribute(group, "stored_epoch", None if value is None else value.epoch)
-    undo_log.set_attribute(group, "metadata_hash", 0 if value is None else value.metadata_hash)
-
-
-def _apply_target_epoch(shard: Shard, group: ConsumerGroup, key: Any, value: Any) -> None:
-    undo_log = shard.undo_log
-    epoch = None if value is None else value.assignment_epoch
-    undo_log.set_attribute(group, "stored_target_epoch", epoch)
-    timestamp_ms = 0 if value is None else value.assignment_timestamp
-    undo_log.set_attribute(group, "target_timestamp_ms", timestamp_ms)
+        shard.delete(group.group_id)
 
 
 def _apply_partition_metadata(shard: Shard, group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -221,18 +203,14 @@ def _move(shard: Shard, sums: MutableMapping[K, int], before: K | None, after: K
 def _add(shard: Shard, sums: MutableMapping[K, int], keys: Iterable[K], change: int) -> None:
     """`change` more of each key; what nothing is left of is not kept."""
     for key in keys:
-        total = sums.get(key, 0) + change
-        if total:
-            shard.undo_log.put(sums, key, total)
-        else:
-            shard.undo_log.pop(sums, key)
+        shard.undo_log.add(sums, key, change)
 
 
 _APPLY: Final[Mapping[type[Message], Callable[[Shard, ConsumerGroup, Any, Any], None]]] = {
-    ConsumerGroupMetadataKey: _apply_epoch,
+    ConsumerGroupMetadataKey: apply_epoch,
     ConsumerGroupPartitionMetadataKey: _apply_partition_metadata,
     ConsumerGroupMemberMetadataKey: _apply_member,
-    ConsumerGroupTargetAssignmentMetadataKey: _apply_target_epoch,
+    ConsumerGroupTargetAssignmentMetadataKey: apply_target_epoch,
     ConsumerGroupTargetAssignmentMemberKey: _apply_target,
     ConsumerGroupCurrentMemberAssignmentKey: _apply_progress,
     ConsumerGroupRegularExpressionKey: _apply_regex,

@@ -55,7 +55,6 @@ from fencepost.machines.group.consumer.migration import (
     may_downgrade,
 )
 from fencepost.machines.group.consumer.reconciliation import Heard
-from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.consumer.timers import (
     CONSUMER,
     join_timer,
@@ -63,6 +62,7 @@ from fencepost.machines.group.consumer.timers import (
     session_timer,
     sync_timer,
 )
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse

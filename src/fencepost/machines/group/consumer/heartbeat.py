@@ -43,7 +43,6 @@ from fencepost.machines.group.consumer.records import (
     member_record,
     progress_record,
 )
-from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.consumer.regex_refresh import (
     MayDescribe,
     RegexChange,
@@ -58,6 +57,7 @@ from fencepost.machines.group.consumer.target import (
 )
 from fencepost.machines.group.consumer.timers import rebalance_timer, session_timer
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.consumer_group_heartbeat import (
     Assignment,

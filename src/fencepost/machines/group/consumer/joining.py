@@ -28,8 +28,8 @@ from fencepost.machines.group.consumer.records import (
     progress_record,
     target_record,
 )
-from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.group import dissolve
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fencepost.wire.errors import ErrorCode

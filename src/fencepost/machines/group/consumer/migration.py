@@ -49,12 +49,12 @@ from fencepost.machines.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.consumer.timers import session_timer
 from fencepost.machines.group.group import dissolve
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.metadata_hash import group_metadata_hash
 from fencepost.machines.group.records import GroupRecord
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import DecodeError, ErrorCode

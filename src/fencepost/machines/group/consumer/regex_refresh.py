@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 from fencepost.machines.coordinator import WorkResult
 from fencepost.machines.group.consumer.group import ConsumerGroup, Note, ResolvedRegex
 from fencepost.machines.group.consumer.records import epoch_records, regex_record
-from fencepost.machines.group.consumer.refusals import RefusedError
 from fencepost.machines.group.consumer.regexes import (
     InvalidRegexError,
     compile_regex,
@@ -29,6 +28,7 @@ from fencepost.machines.group.consumer.regexes import (
 from fencepost.machines.group.consumer.target import Changed
 from fencepost.machines.group.consumer.timers import regex_work
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.errors import ErrorCode
 

@@ -17,6 +17,7 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import Decision, TimerName, WorkName
+from fencepost.machines.group.epoch_records import apply_epoch, apply_target_epoch
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes
 from fencepost.machines.group.offsets import CommittedOffset
@@ -263,31 +264,12 @@ class InitializingLate(NamedTuple):
 
 def apply(shard: Shard, key: Message, value: Message | None) -> None:
     """Apply a record of a share group; a tombstone of what is not there changes nothing."""
-    group_id: str = key.group_id  # type: ignore[attr-defined]
-    if value is not None:
-        group = shard.group_to_apply(group_id, ShareGroup)
-    else:
-        found = shard.group_of(group_id, ShareGroup)
-        if found is None:
-            return
-        group = found
+    group = shard.group_to_change(key, value, ShareGroup)
+    if group is None:
+        return
     _APPLY[type(key)](shard, group, key, value)
     if group.is_forgettable:
-        shard.delete(group_id)
-
-
-def _apply_epoch(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None:
-    undo_log = shard.undo_log
-    undo_log.set_attribute(group, "stored_epoch", None if value is None else value.epoch)
-    undo_log.set_attribute(group, "metadata_hash", 0 if value is None else value.metadata_hash)
-
-
-def _apply_target_epoch(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None:
-    undo_log = shard.undo_log
-    epoch = None if value is None else value.assignment_epoch
-    undo_log.set_attribute(group, "stored_target_epoch", epoch)
-    timestamp_ms = 0 if value is None else value.assignment_timestamp
-    undo_log.set_attribute(group, "target_timestamp_ms", timestamp_ms)
+        shard.delete(group.group_id)
 
 
 def _apply_member(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None:
@@ -297,9 +279,9 @@ def _apply_member(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None
     names_before = frozenset() if before is None else before.topic_names
     names_after = frozenset() if after is None else after.topic_names
     for name in names_after - names_before:
-        _add(shard, group.topic_users, name, 1)
+        shard.undo_log.add(group.topic_users, name, 1)
     for name in names_before - names_after:
-        _add(shard, group.topic_users, name, -1)
+        shard.undo_log.add(group.topic_users, name, -1)
     size = 0 if after is None else after.size_bytes(member_id)
     _count_bytes(shard, group, size - (0 if before is None else before.size_bytes(member_id)))
     _put(shard, group.members, member_id, after)
@@ -315,7 +297,7 @@ def _apply_target(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None
                 targeted = {}
                 shard.undo_log.put(group.targeted, topic_id, targeted)
             for index in indexes:
-                _add(shard, targeted, index, change)
+                shard.undo_log.add(targeted, index, change)
             if not targeted:
                 shard.undo_log.pop(group.targeted, topic_id)
     _count_bytes(shard, group, _size_of(after or _NO_TARGET) - _size_of(before))
@@ -339,8 +321,8 @@ def _apply_state(shard: Shard, group: ShareGroup, key: Any, value: Any) -> None:
 
 _APPLY: Final[Mapping[type[Message], Callable[[Shard, ShareGroup, Any, Any], None]]] = {
     ShareGroupMemberMetadataKey: _apply_member,
-    ShareGroupMetadataKey: _apply_epoch,
-    ShareGroupTargetAssignmentMetadataKey: _apply_target_epoch,
+    ShareGroupMetadataKey: apply_epoch,
+    ShareGroupTargetAssignmentMetadataKey: apply_target_epoch,
     ShareGroupTargetAssignmentMemberKey: _apply_target,
     ShareGroupCurrentMemberAssignmentKey: _apply_progress,
     ShareGroupStatePartitionMetadataKey: _apply_state,
@@ -354,14 +336,6 @@ def _put(shard: Shard, mapping: dict[str, Any], key: str, value: Any) -> None:
         shard.undo_log.pop(mapping, key)
     else:
         shard.undo_log.put(mapping, key, value)
-
-
-def _add(shard: Shard, counts: dict[Any, int], key: Any, change: int) -> None:
-    count = counts.get(key, 0) + change
-    if count:
-        shard.undo_log.put(counts, key, count)
-    else:
-        shard.undo_log.pop(counts, key)
 
 
 def _count_bytes(shard: Shard, group: ShareGroup, more_bytes: int) -> None:

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.share.assignor import (
     Partitions,
@@ -48,7 +49,6 @@ from fencepost.machines.group.share.records import (
     target_epoch_record,
     target_record,
 )
-from fencepost.machines.group.share.refusals import RefusedError
 from fencepost.machines.group.share.state import InitializeStates, NamedPartitions
 from fencepost.machines.group.share.timers import initializing_timer, session_timer
 from fencepost.machines.image import TopicImage

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.share.assignor import Partitions
 from fencepost.machines.group.share.group import ShareGroup
@@ -23,7 +24,6 @@ from fencepost.machines.group.share.records import (
     state_record,
     target_epoch_record,
 )
-from fencepost.machines.group.share.refusals import RefusedError
 from fencepost.machines.group.share.state import (
     DeleteStates,
     InitializeStates,

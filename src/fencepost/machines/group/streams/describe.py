@@ -1,21 +1,20 @@
-"""A streams group as StreamsGroupDescribe (89) has it."""
+"""What StreamsGroupDescribe (89) says of topologies and members."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from fencepost.machines.group.streams.configuring import (
     ConfiguredSubtopology,
+    ConfiguredTopology,
     InternalTopic,
     internal_topic,
 )
-from fencepost.machines.group.streams.member import NO_REPORTED_OFFSETS, StreamsMember
-from fencepost.machines.group.streams.sticky_assignor import STICKY
-from fencepost.machines.group.streams.tasks import NO_TASKS, TaskId, Tasks, by_subtopology
+from fencepost.machines.group.streams.member import ReportedOffsets, StreamsMember
+from fencepost.machines.group.streams.tasks import TaskId, Tasks, by_subtopology
+from fencepost.machines.group.streams.topology import Topology as GroupTopology
 from fencepost.wire.api.streams_group_describe import (
     Assignment,
-    DescribedGroup,
     Endpoint,
     KeyValue,
     Member,
@@ -27,28 +26,12 @@ from fencepost.wire.api.streams_group_describe import (
 )
 from fencepost.wire.records.group_streams import Subtopology as StoredSubtopology
 
-if TYPE_CHECKING:
-    from fencepost.machines.group.streams.group import StreamsGroup
 
-
-def described_group(group: StreamsGroup) -> DescribedGroup:
-    """The group with its members, in the order of their ids."""
-    members = filter(None, map(group.member, sorted(group.metadata)))
-    return DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        topology=_topology(group),
-        members=[_member(group, member) for member in members],
-        assignor_name=STICKY,
-    )
-
-
-def _topology(group: StreamsGroup) -> Topology | None:
+def describe_topology(
+    configured: ConfiguredTopology | None, topology: GroupTopology | None
+) -> Topology | None:
     """As it was configured, if it is ready, or as the first member said it; None if that is not
     known: a piece of the group that compaction left."""
-    configured, topology = group.soft.configured, group.topology
     if configured is not None and configured.is_ready and configured.subtopologies is not None:
         listed = [_configured(id_, one) for id_, one in configured.subtopologies.items()]
         return Topology(epoch=configured.epoch, subtopologies=listed)
@@ -90,9 +73,9 @@ def _topics(topics: Iterable[InternalTopic]) -> list[TopicInfo]:
     ]
 
 
-def _member(group: StreamsGroup, member: StreamsMember) -> Member:
+def describe_member(member: StreamsMember, reported: ReportedOffsets, target: Tasks) -> Member:
+    """A member, with the offsets that it has reported and what it is to have."""
     said, current = member.metadata, member.current
-    reported = group.offsets.get(member.member_id, NO_REPORTED_OFFSETS)
     endpoint = said.user_endpoint
     return Member(
         member_id=member.member_id,
@@ -108,7 +91,7 @@ def _member(group: StreamsGroup, member: StreamsMember) -> Member:
         task_offsets=_offsets(reported.offsets),
         task_end_offsets=_offsets(reported.end_offsets),
         assignment=_assignment(current.assigned.ids),
-        target_assignment=_assignment(group.targets.get(member.member_id, NO_TASKS)),
+        target_assignment=_assignment(target),
     )
 
 

@@ -22,7 +22,7 @@ from fencepost.machines.group.rules import GroupRules
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.group.streams import timers
 from fencepost.machines.group.streams.configuring import ConfiguredTopology
-from fencepost.machines.group.streams.describe import described_group
+from fencepost.machines.group.streams.describe import describe_member, describe_topology
 from fencepost.machines.group.streams.member import (
     NEW_MEMBER,
     NO_REPORTED_OFFSETS,
@@ -32,6 +32,7 @@ from fencepost.machines.group.streams.member import (
     StreamsMember,
 )
 from fencepost.machines.group.streams.reconciliation import NOTHING_ASSIGNED, CurrentAssignment
+from fencepost.machines.group.streams.sticky_assignor import STICKY
 from fencepost.machines.group.streams.tasks import NO_TASKS, HeldTasks, TaskId, Tasks
 from fencepost.machines.group.streams.topology import Topology
 from fencepost.wire.api.streams_group_describe import DescribedGroup
@@ -367,7 +368,23 @@ class StreamsGroup:
 
     def describe(self) -> DescribedGroup:
         """As StreamsGroupDescribe has it."""
-        return described_group(self)
+        members = filter(None, map(self.member, sorted(self.metadata)))
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            group_epoch=self.epoch,
+            assignment_epoch=self.target_epoch,
+            topology=describe_topology(self.soft.configured, self.topology),
+            members=[
+                describe_member(
+                    one,
+                    self.offsets.get(one.member_id, NO_REPORTED_OFFSETS),
+                    self.targets.get(one.member_id, NO_TASKS),
+                )
+                for one in members
+            ],
+            assignor_name=STICKY,
+        )
 
     def record_keys(self) -> Iterator[Message]:
         """All records, in the order in which Kafka deletes them."""

@@ -9,6 +9,7 @@ from fencepost.machines.coordinator import TimerName
 from fencepost.machines.group.admin import described
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.group import Group
+from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.streams import records, timers
 from fencepost.machines.group.streams.answers import HeartbeatReply
@@ -19,7 +20,6 @@ from fencepost.machines.group.streams.reconciliation import MemberState, Unknown
 from fencepost.machines.group.streams.refusals import (
     LEAVES,
     LEAVES_FOR_NOW,
-    HeartbeatRefusedError,
     refuse,
     refused,
 )
@@ -71,19 +71,14 @@ class StreamsGroups:
     def apply(self, key: Message, value: Message | None) -> None:
         """One of the group's records, or its tombstone."""
         shard = self._shard
-        group_id: str = key.group_id  # type: ignore[attr-defined]
-        if value is None:
-            found = shard.group_of(group_id, StreamsGroup)
-            if found is None:
-                return
-            group = found
-        else:
-            group = shard.group_to_apply(group_id, StreamsGroup)
+        group = shard.group_to_change(key, value, StreamsGroup)
+        if group is None:
+            return
         before_bytes = group.counted_bytes
         self._apply_to(group, key, value)
         shard.count_bytes(group.counted_bytes - before_bytes)
         if not group.has_records:
-            shard.delete(group_id)
+            shard.delete(group.group_id)
 
     def _apply_to(self, group: StreamsGroup, key: Message, value: Message | None) -> None:
         undo_log = self._shard.undo_log
@@ -151,10 +146,10 @@ class StreamsGroups:
                 self._leave(decision, request)
             else:
                 return Heartbeat(self._shard, request, caller, wall_ms).decide()
-        except HeartbeatRefusedError as error:
+        except RefusedError as error:
             response = refused(error)
         except UnknownStateError:
-            response = refused(HeartbeatRefusedError(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE))
+            response = refused(RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, UNKNOWN_STATE))
         else:
             response = StreamsGroupHeartbeatResponse(
                 member_id=request.member_id, member_epoch=request.member_epoch
@@ -163,7 +158,7 @@ class StreamsGroups:
         return decision
 
     def _leave(self, decision: Decision, request: StreamsGroupHeartbeatRequest) -> None:
-        """The member leaves, a static one perhaps for a while. HeartbeatRefusedError."""
+        """The member leaves, a static one perhaps for a while. RefusedError."""
         group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
         group = self._shard.group_of(group_id, StreamsGroup)
         if group is None:

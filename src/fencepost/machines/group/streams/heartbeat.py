@@ -80,7 +80,7 @@ class _Found(NamedTuple):
 
 
 def find_group(shard: Shard, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, bool]:
-    """The heartbeat's group, and whether the heartbeat makes it. HeartbeatRefusedError."""
+    """The heartbeat's group, and whether the heartbeat makes it. RefusedError."""
     group_id = request.group_id
     present = shard.groups.get(group_id)
     if isinstance(present, StreamsGroup):
@@ -100,7 +100,7 @@ def _is_replaced(present: Group, request: StreamsGroupHeartbeatRequest) -> bool:
 def find_member(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, max_size: int
 ) -> _Found:
-    """The member whose heartbeat it is. HeartbeatRefusedError."""
+    """The member whose heartbeat it is. RefusedError."""
     member_id, instance_id = request.member_id, request.instance_id
     member = group.member(member_id)
     joins = request.member_epoch == JOINS
@@ -136,7 +136,7 @@ def _find_static(
 
 
 def static_member(group: StreamsGroup, instance_id: str, member_id: str) -> StreamsMember:
-    """The static member with that instance id, if the member is it. HeartbeatRefusedError."""
+    """The static member with that instance id, if the member is it. RefusedError."""
     if refusal := member_epochs.other_instance(group.static_members, instance_id, member_id):
         refuse(*refusal)
     known = group.member(member_id)
@@ -145,7 +145,7 @@ def static_member(group: StreamsGroup, instance_id: str, member_id: str) -> Stre
 
 
 def refuse_unknown(group: StreamsGroup, member_id: str) -> NoReturn:
-    """There is no such member. HeartbeatRefusedError."""
+    """There is no such member. RefusedError."""
     refuse(*member_epochs.unknown_member(group.group_id, member_id))
 
 
@@ -159,7 +159,7 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
     """The member is in the epoch that it names; or it was, and its owned tasks show that it is the
-    one that did not get the answer. HeartbeatRefusedError."""
+    one that did not get the answer. RefusedError."""
     current = member.current
 
     def owns_what_it_has() -> bool:
@@ -183,7 +183,7 @@ class Heartbeat:
         caller: Caller,
         wall_ms: int,
     ) -> None:
-        """HeartbeatRefusedError."""
+        """RefusedError."""
         self._shard = shard
         self._request = request
         self._caller = caller
@@ -197,7 +197,7 @@ class Heartbeat:
         self._soft = self._group.soft
 
     def decide(self) -> Decision:
-        """What the heartbeat does. HeartbeatRefusedError, UnknownStateError."""
+        """What the heartbeat does. RefusedError, UnknownStateError."""
         group, decision, request = self._group, self.decision, self._request
         present = self._shard.groups.get(request.group_id)
         if present is not None and present is not group:
@@ -294,7 +294,7 @@ class Heartbeat:
     # The topology and its topics
 
     def _topology(self) -> Topology:
-        """The group's topology: that of the request, if it is the first. HeartbeatRefusedError."""
+        """The group's topology: that of the request, if it is the first. RefusedError."""
         group, sent = self._group, self._request.topology
         if sent is None:
             if group.topology is None:  # compaction left the group without it
@@ -312,7 +312,7 @@ class Heartbeat:
         return group.topology
 
     def _configured(self, topology: Topology) -> tuple[ConfiguredTopology, int]:
-        """The topology held against the topics of now, and their hash. HeartbeatRefusedError."""
+        """The topology held against the topics of now, and their hash. RefusedError."""
         group, soft, image = self._group, self._soft, self._shard.image
         known = soft.configured
         if known is not None and group.topology is not None and not soft.is_refresh_due:
@@ -329,7 +329,7 @@ class Heartbeat:
             refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _check_owned(self, configured: ConfiguredTopology) -> None:
-        """Tasks that the member says it owns exist. HeartbeatRefusedError."""
+        """Tasks that the member says it owns exist. RefusedError."""
         if not configured.is_ready or configured.subtopologies is None:
             return
         request = self._request
@@ -344,7 +344,7 @@ class Heartbeat:
                 _check_partitions(one, subtopology.task_count)
 
     def _reported(self) -> ReportedOffsets | None:
-        """What the member reports of its state, if it does. HeartbeatRefusedError."""
+        """What the member reports of its state, if it does. RefusedError."""
         offsets, end_offsets = self._request.task_offsets, self._request.task_end_offsets
         if offsets is None and end_offsets is None:
             return None
@@ -357,7 +357,7 @@ class Heartbeat:
     def _check_memory(
         self, said: MemberMetadata, topology: Topology, reported: ReportedOffsets | None
     ) -> None:
-        """What clients say of themselves and the topology has room. HeartbeatRefusedError."""
+        """What clients say of themselves and the topology has room. RefusedError."""
         group, member_id = self._group, self._request.member_id
         more_bytes = said.counted_bytes
         known_id = self._found.old_id or member_id

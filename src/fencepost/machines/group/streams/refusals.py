@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
+from fencepost.machines.group.refused import RefusedError
 from fencepost.wire.api.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -20,27 +21,18 @@ LEAVES: Final = -1
 LEAVES_FOR_NOW: Final = -2
 
 
-class HeartbeatRefusedError(Exception):
-    """A heartbeat is answered with an error, and changes nothing."""
-
-    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
-        super().__init__(error, message)
-        self.error = error
-        self.message = message
-
-
 def refuse(error: ErrorCode, message: str | None = None) -> NoReturn:
-    """Answer with the error. HeartbeatRefusedError."""
-    raise HeartbeatRefusedError(error, message)
+    """Answer with the error. RefusedError."""
+    raise RefusedError(error, message)
 
 
-def refused(error: HeartbeatRefusedError) -> StreamsGroupHeartbeatResponse:
+def refused(error: RefusedError) -> StreamsGroupHeartbeatResponse:
     """The answer."""
     return StreamsGroupHeartbeatResponse(error_code=int(error.error), error_message=error.message)
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """The rules that come before any state, in their order. HeartbeatRefusedError."""
+    """The rules that come before any state, in their order. RefusedError."""
     topology = request.topology
     if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
         _invalid("Regular expressions for source topics are not supported yet.")
