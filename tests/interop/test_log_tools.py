@@ -31,7 +31,6 @@ from ..spark.audit.world import audit
 from ..waiting import DEADLINE_S, eventually
 from . import apache
 from .reading import read_to_end
-from .test_directories import WITHOUT_WHAT_WE_LACK, format_by_kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -480,7 +479,6 @@ def values_in(servers: str, isolation: str) -> list[bytes]:
 
 
 def test_our_broker_serves_kafkas_transactions(kafka_jars, tmp_path):
-    format_by_kafka(tmp_path, *WITHOUT_WHAT_WE_LACK)
     with apache.apache_broker(tmp_path, **QUICK_CLEANER) as kafka:
         create_topics(kafka.bootstrap_servers)
         write_transactions(kafka.bootstrap_servers)

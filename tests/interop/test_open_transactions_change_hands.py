@@ -18,7 +18,6 @@ from fencepost.testing import Cluster
 
 from ..waiting import eventually
 from . import apache
-from .test_directories import WITHOUT_WHAT_WE_LACK, format_by_kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -70,8 +69,6 @@ def test_the_next_one_ends_what_the_last_one_left_open(
     kafka_jars, tmp_path: Path, first: str, second: str
 ) -> None:
     """One transaction is open in each of two partitions' logs: that of records and of offsets."""
-    if first == "apache":
-        format_by_kafka(tmp_path, *WITHOUT_WHAT_WE_LACK)
     with run(first, tmp_path) as servers, contextlib.ExitStack() as left_open:
         with Client(servers) as client:
             Admin(client).create_topic(TOPIC, 1)
