@@ -98,7 +98,7 @@ def test_an_empty_regular_expression_does_not_keep_a_member() -> None:
     assert world.coordinator.groups["g"].is_empty
 
 
-@pytest.mark.parametrize("leader", ["nobody", None])
+@pytest.mark.parametrize("leader", ["no-member", None])
 def test_a_classic_group_without_its_leader_loses_its_members_all_the_same(
     leader: str | None,
 ) -> None:
