@@ -78,13 +78,18 @@ def apply_entry(
 
 def state_of(coordinator: GroupCoordinator) -> Any:
     """All of a coordinator's state as values, ephemeral and durable."""
-    groups = {}
-    for group_id, group in coordinator.groups.items():
-        groups[group_id] = {
-            name: dict(value) if isinstance(value, dict) else value
-            for name, value in vars(group).items()
-        }
+    groups = {
+        group_id: {name: _copied(value) for name, value in vars(group).items()}
+        for group_id, group in coordinator.groups.items()
+    }
     return groups, coordinator.durable_view(), coordinator._shard.memory.used_bytes
+
+
+def _copied(value: Any) -> Any:
+    """A value that later changes in place do not reach: dicts in dicts are copied, too."""
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return value
 
 
 def compact(log: list[Entry]) -> list[Entry]:
@@ -149,18 +154,15 @@ class GroupWorld:
         decision = decide()
         assert state_of(self.coordinator) == before, "a decision changes nothing"
         entries = [GroupCodec.encode(record) for record in decision.records]
-        undo_log = self.coordinator.undo_log
-        undo_log.begin()
-        for change in decision.changes:
-            self.coordinator.apply_change(change)
-        for offset, entry in enumerate(entries, len(self.log)):
-            apply_entry(self.coordinator, *entry, offset, self.types)
+        # The log could refuse any decision: each is undone once before it is kept.
+        self._apply(decision, entries)
+        self.coordinator.undo_log.revert()
+        assert state_of(self.coordinator) == before, "reverted"
         if entries and self.refusing is not None:
-            undo_log.revert()
-            assert state_of(self.coordinator) == before, "reverted"
             self.refuse(decision, self.refusing, token)
             return
-        undo_log.commit()
+        self._apply(decision, entries)
+        self.coordinator.undo_log.commit()
         self.log += entries
         for name, delay_ms in decision.timers:
             self.timers.pop(name, None)
@@ -174,6 +176,14 @@ class GroupWorld:
         self.held += [(len(self.log), token, value) for token, value in decision.replies]
         if self.committing or self.committed == len(self.log):
             self.commit()
+
+    def _apply(self, decision: Decision, entries: Sequence[Entry]) -> None:
+        """Apply the changes and the records of a decision; the undo log stays open."""
+        self.coordinator.undo_log.begin()
+        for change in decision.changes:
+            self.coordinator.apply_change(change)
+        for offset, entry in enumerate(entries, len(self.log)):
+            apply_entry(self.coordinator, *entry, offset, self.types)
 
     def refuse(self, decision: Decision, error: ErrorCode, token: int | None) -> None:
         """The log has refused a decision."""

@@ -29,6 +29,15 @@ def topic_id(name: str) -> Uuid:
     return Uuid(name.encode().ljust(16, b"\0")[:16])
 
 
+def altered(topic: str, **offsets: int) -> AlterShareGroupOffsetsRequestTopic:
+    """The offsets of partitions (`p0=7`) as a request has them."""
+    rows = [
+        AlterShareGroupOffsetsRequestPartition(partition_index=int(name[1:]), start_offset=offset)
+        for name, offset in offsets.items()
+    ]
+    return AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=rows)
+
+
 class ShareWorld(GroupWorld):
     """See the module docstring."""
 
@@ -125,13 +134,7 @@ class ShareWorld(GroupWorld):
 
     def alter(self, group: str = "g", topic: str = "t", **offsets: int) -> Any:
         """Set the offsets of partitions (`p0=7`); the `AlterReply`."""
-        rows = [
-            AlterShareGroupOffsetsRequestPartition(
-                partition_index=int(name[1:]), start_offset=offset
-            )
-            for name, offset in offsets.items()
-        ]
-        asked = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=rows)
+        asked = altered(topic, **offsets)
         token = self.ask(lambda token: self.shares.offsets.alter(group, [asked], token))
         return self.replies[token]
 

@@ -88,9 +88,10 @@ def test_all_expressions_are_resolved_in_one_go_and_a_stored_one_may_be_invalid(
         "a" * (LENGTH_MAX + 1),
         "((a{100}){100}){10}",
         "(((((a{10}){10}){10}){10}){10}){10}",
+        r"(\pL{100}){2}",
         "\ud800",
     ],
-    ids=["long", "repetitions", "nested", "surrogate"],
+    ids=["long", "repetitions", "nested", "classes", "surrogate"],
 )
 def test_an_expression_that_would_take_too_much_is_refused(text: str) -> None:
     with pytest.raises(InvalidRegexError):

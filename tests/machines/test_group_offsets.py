@@ -9,6 +9,7 @@ import pytest
 from fencepost.machines.group.classic.groups import ClassicGroups
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.codec import GroupCodec
+from fencepost.machines.group.shard import EXPIRY_TIMER
 from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -382,6 +383,16 @@ def test_an_empty_groups_offsets_expire_a_retention_after_it_became_empty() -> N
     assert world.offset_fetch() == {} and not world.coordinator.groups
 
 
+@pytest.mark.parametrize("retention_ms", [-1, 0, DAY_MS])
+def test_an_offset_expires_when_its_time_is_over_to_the_millisecond(retention_ms: int) -> None:
+    world = GroupWorld()
+    world.offset_commit(1, version=4, retention_ms=retention_ms)
+    over_ms = world.wall + (WEEK_MS if retention_ms < 0 else retention_ms)
+    decide = world.coordinator.decide_timer
+    assert decide(EXPIRY_TIMER, over_ms - 1).records == []
+    assert decide(EXPIRY_TIMER, over_ms).records
+
+
 def test_offsets_that_members_read_never_expire_and_others_do() -> None:
     world = GroupWorld()
     world.restart()
@@ -404,6 +415,13 @@ def test_a_group_of_another_protocol_with_members_keeps_everything() -> None:
         world.advance(900_000)
         world.heartbeat(member_id, 1)
     assert list(world.offset_fetch()) == [("t", 0)]
+
+
+def test_an_expiry_beyond_all_time_is_the_latest_there_can_be() -> None:
+    world = GroupWorld()
+    assert world.commit_error(version=4, retention_ms=(1 << 63) - 1) == ErrorCode.NONE
+    world.advance(400 * DAY_MS)
+    assert world.offset_fetch(topics={"t": [0]})["t", 0][0] == 1
 
 
 @pytest.mark.parametrize(("retention_ms", "days"), [(DAY_MS, 1), (30 * DAY_MS, 30)])

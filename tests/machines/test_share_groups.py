@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.memory import group_bytes
 from fencepost.machines.group.share.assignor import ShareMemberSpec, assign_simple
 from fencepost.machines.group.share.group import ShareGroup
+from fencepost.machines.group.share.member import partitions_from
 from fencepost.machines.group.share.state import (
     DeleteStates,
     InitializeStates,
@@ -17,9 +20,10 @@ from fencepost.machines.group.share.state import (
 )
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group_share import TopicPartitions
 from fencepost.wire.types import Uuid
 
-from .share_group_world import ShareWorld, assigned, batches_of, check, topic_id
+from .share_group_world import ShareWorld, altered, assigned, batches_of, check, topic_id
 
 T, U = topic_id("t"), topic_id("u")
 
@@ -169,7 +173,36 @@ def test_members_with_other_topics_are_assigned_by_topic() -> None:
     check(world)
 
 
+@pytest.mark.parametrize("how", ["says less", "leaves"])
+def test_a_topic_that_loses_its_last_reader_raises_the_epoch_once(how: str) -> None:
+    world = ShareWorld()
+    world.create("u", 1)
+    world.joined("a", "t")
+    world.joined("b", "t", "u")
+    for member in "ab":
+        world.beat(member, group_of(world).progress_of(member).epoch)
+    epoch = group_of(world).epoch
+    if how == "leaves":
+        world.beat("b", -1)
+    else:
+        world.beat("b", group_of(world).progress_of("b").epoch, "t")
+    for _ in range(3):
+        world.advance(1_000)
+        world.beat("a", group_of(world).progress_of("a").epoch)
+        assert group_of(world).epoch == epoch + 1
+
+
 # -- initialization --------------------------------------------------------------------------------
+
+
+def test_partitions_that_are_added_while_a_topic_is_initialized_begin_at_their_start() -> None:
+    world = ShareWorld()
+    epoch = world.beat("m", 0, "t").member_epoch
+    world.sends.clear()
+    world.create("t", 4, first=2)
+    world.beat("m", epoch)
+    (message,) = world.sends
+    assert message.starts == {T: {2: 0, 3: 0}}
 
 
 def test_partitions_that_are_added_to_a_known_topic_begin_at_their_start() -> None:
@@ -203,8 +236,9 @@ def test_share_coordinators_that_do_not_answer_are_asked_again_after_a_while() -
     world.beat("m", 2)
     assert world.sends == []
     world.advance(1_000)
-    world.beat("m", 2)
-    assert len(world.sends) == 1
+    for _ in range(2):
+        world.beat("m", 2)
+        assert len(world.sends) == 1, "once, and then they have their time again"
     world.restart()
     world.sends.clear()
     world.advance(29_000)
@@ -256,6 +290,35 @@ def test_a_topic_that_is_deleted_while_the_coordinator_moves_is_forgotten_with_t
     assert group_of(world).states == StatePartitions()
 
 
+def test_deleted_topics_of_many_groups_need_not_be_forgotten_in_one_batch() -> None:
+    world = ShareWorld()
+    world.joined()
+    assert world.coordinator.decide_loaded(world.wall).records == []
+    world.image = ClusterImage()
+    decision = world.coordinator.decide_loaded(world.wall)
+    assert len(decision.records) == 1 and not decision.is_atomic
+
+
+def test_partitions_of_one_topic_may_be_in_two_rows_of_a_record() -> None:
+    rows = [
+        TopicPartitions(topic_id=T, partitions=[0]),
+        TopicPartitions(topic_id=U, partitions=[]),
+        TopicPartitions(topic_id=T, partitions=[2]),
+    ]
+    assert partitions_from(rows) == {T: frozenset((0, 2))}
+
+
+def test_a_member_may_say_less_in_a_group_that_has_more_than_it_may() -> None:
+    """A later limit is lower than what the group has."""
+    world = ShareWorld()
+    epoch = world.joined("m", "t", "nowhere")
+    world.config = GroupConfig(max_bytes=group_bytes("g"))
+    world.restart()
+    assert world.beat("m", epoch, "t").error_code == 0
+    more = world.beat("m", group_of(world).progress_of("m").epoch, "t", "nowhere", "else")
+    assert more.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def test_a_topic_that_is_created_again_begins_anew() -> None:
     world = ShareWorld()
     epoch = world.joined()
@@ -286,6 +349,31 @@ def test_altering_raises_the_epoch_of_the_state_each_time() -> None:
     assert second.message == InitializeStates("g", 3, {T: {0: 1}})
     group = group_of(world)
     assert (group.epoch, group.target_epoch, group.target_timestamp_ms) == (3, 3, 0)
+    check(world)
+
+
+def test_a_topic_may_be_named_twice_when_offsets_are_altered() -> None:
+    world = ShareWorld()
+    asked = [altered("t", p0=3), altered("t", p1=4)]
+    token = world.ask(lambda token: world.shares.offsets.alter("g", asked, token))
+    assert world.replies[token].message == InitializeStates("g", 2, {T: {0: 3, 1: 4}})
+    assert group_of(world).states.initializing == {T: NamedPartitions("t", frozenset((0, 1)))}
+    world.answer_sends()
+    check(world)
+
+
+def test_what_is_noted_of_states_is_counted_and_given_back() -> None:
+    world = ShareWorld()
+    world.beat("m", 0, "t")
+    world.beat("m", -1)
+    sizes = [world.memory.used_bytes]
+    world.answer_sends()
+    sizes.append(world.memory.used_bytes)
+    message = world.delete_offsets("t").message
+    sizes.append(world.memory.used_bytes)
+    world.carry_out(lambda: world.shares.offsets.deleted(message, [T]))
+    sizes.append(world.memory.used_bytes)
+    assert sizes[0] == sizes[1] > sizes[2] > sizes[3] == group_bytes("g"), sizes
     check(world)
 
 

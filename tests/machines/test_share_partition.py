@@ -8,7 +8,13 @@ import pytest
 
 from fencepost.machines.share.acquiring import isolated_size, isolation_threshold
 from fencepost.machines.share.in_flight import Run
-from fencepost.machines.share.inputs import Acknowledge, AcknowledgedBatch, ShareLimits
+from fencepost.machines.share.inputs import (
+    Acknowledge,
+    AcknowledgedBatch,
+    LogStartMoved,
+    MayAcquire,
+    ShareLimits,
+)
 from fencepost.machines.share.partition import InvalidStateError, SharePartition
 from fencepost.machines.share.records import DeadLetterCause, RecordState
 from fencepost.machines.share.state_batch import StateBatch
@@ -51,6 +57,12 @@ def test_the_limit_is_hard_or_passed_to_the_end_of_a_batch(
 ) -> None:
     share = world()
     assert share.acquire("a", max_records, batch_size=batch_size, exact=exact) == acquired
+
+
+def test_a_piece_ends_where_the_batch_size_does() -> None:
+    """Also if one record alone is left behind it."""
+    share = ShareWorld(ShareLimits(LOCK_MS), [(0, 9), (10, 10)])
+    assert share.acquire("a", 500, batch_size=10) == [(0, 9, 1), (10, 10, 1)]
 
 
 def test_locks_are_limited_and_records_in_flight_may_still_come_back() -> None:
@@ -373,6 +385,8 @@ def test_what_lies_between_stored_batches_is_available() -> None:
         [StateBatch(14, 15, 2, 1), StateBatch(11, 12, 2, 1)],
         [StateBatch(11, 12, 1, 1)],
         [StateBatch(11, 12, 9, 1)],
+        [StateBatch(11, 12, 0, -1)],
+        [StateBatch(11, (1 << 63) - 1, 2, 1)],
     ],
 )
 def test_stored_state_that_cannot_be_is_refused(batches: list[StateBatch]) -> None:
@@ -413,3 +427,38 @@ def test_the_state_takes_as_many_runs_as_there_are_borders() -> None:
         share.acknowledge(first, first, ACCEPT)
         share.answer()
     assert len(share.machine.runs) == 3
+
+
+def test_letters_are_for_what_is_in_flight_when_they_are_due() -> None:
+    share = world(letters=True)
+    share.acquire("a", 10)
+    share.acknowledge(0, 9, REJECT)
+    share.move_log_start(5)
+    share.answer()
+    assert [(one.first, one.last) for one in share.letters] == [(5, 9)]
+
+
+def test_complete_neighbours_become_one_run_on_either_side() -> None:
+    share = world()
+    share.acquire("a", 10)
+    for offset in (6, 5, 7):
+        share.acknowledge(offset, offset, ACCEPT)
+        share.answer()
+    assert share.states == [(0, 4, "ACQUIRED", 1), (5, 7, "ACKNOWLEDGED", 1), (8, 9, "ACQUIRED", 1)]
+
+
+def test_a_fetch_that_waits_is_woken_when_the_log_start_makes_room() -> None:
+    share = world()
+    share.acquire("a", 10)
+    assert MayAcquire() in share.machine.step(LogStartMoved(5), 0)
+    assert share.machine.step(LogStartMoved(5), 0) == []
+
+
+def test_what_was_acquired_together_is_remembered_by_its_parts() -> None:
+    share = world()
+    share.acquire("a", 10)
+    share.acknowledge(3, 3, ACCEPT)
+    share.acknowledge(6, 7, RELEASE)
+    assert [(run.first, run.batch_records) for run in share.machine.runs] == [
+        (first, 10) for first in (0, 3, 4, 6, 8)
+    ]

@@ -23,6 +23,7 @@ from fencepost.machines.share_state.config import ShareStateConfig
 from fencepost.machines.share_state.coordinator import (
     COLD_TIMER,
     PRUNE_TIMER,
+    STATE_BATCHES_MAX,
     Decision,
     PruneLog,
     ShareStateCoordinator,
@@ -283,6 +284,36 @@ def test_a_snapshot_follows_after_so_many_updates() -> None:
     assert world.machine.states[KEY].snapshot_epoch == 2
 
 
+def test_the_batches_of_a_share_partition_are_bounded() -> None:
+    """Each write merges all of them, on the event loop."""
+    world = World(updates_per_snapshot=1_000)
+    world.initialize()
+    apart = [StateBatch(2 * one, 2 * one, 2, 1) for one in range(STATE_BATCHES_MAX + 1)]
+    assert world.write(*apart).error_code == ErrorCode.INVALID_REQUEST
+    assert world.write(*apart[:-1]).error_code == ErrorCode.NONE
+    assert world.write(apart[-1]).error_code == ErrorCode.INVALID_REQUEST
+    assert world.write(apart[0]).error_code == ErrorCode.NONE, "it is stored already"
+    assert world.write(apart[-1], start_offset=2).error_code == ErrorCode.NONE, "one leaves"
+    assert len(world.machine.states[KEY].batches) == STATE_BATCHES_MAX
+
+
+def test_the_snapshot_epoch_begins_again_behind_the_largest() -> None:
+    """One share partition's record must not keep the timer from the snapshots of all others."""
+    world = World(updates_per_snapshot=0)
+    world.initialize()
+    machine, largest = world.machine, (1 << 31) - 1
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.wall_ms += world.config.cold_snapshot_interval_ms
+    assert len(world.fire(COLD_TIMER).records) == 1
+    assert machine.states[KEY].snapshot_epoch == 0
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.write(StateBatch(0, 0, 2, 1))
+    assert machine.states[KEY].snapshot_epoch == 0
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.initialize()
+    assert machine.states[KEY].snapshot_epoch == 0
+
+
 def test_a_cold_share_partition_gets_another_snapshot_so_that_the_log_can_be_pruned() -> None:
     world = World()
     world.initialize(key=KEYS[1])
@@ -295,6 +326,17 @@ def test_a_cold_share_partition_gets_another_snapshot_so_that_the_log_can_be_pru
     assert len(world.fire(COLD_TIMER).records) == 2
     world.wall_ms += world.config.cold_snapshot_interval_ms
     assert not world.fire(COLD_TIMER).records, "all last snapshots are repetitions"
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("timer", [COLD_TIMER, PRUNE_TIMER], ids=lambda one: one[0])
+def test_a_timer_that_has_fired_is_set_again(timer: tuple[str, ...], has_state: bool) -> None:
+    world = World()
+    if has_state:
+        world.initialize()
+    config = world.config
+    later_ms = {COLD_TIMER: config.cold_snapshot_interval_ms, PRUNE_TIMER: config.prune_interval_ms}
+    assert world.fire(timer).timers == [(timer, later_ms[timer])]
 
 
 def test_a_log_whose_states_are_deleted_is_pruned_to_the_last_tombstone() -> None:
@@ -406,6 +448,25 @@ def test_initializing_is_checked_in_order_and_begins_again() -> None:
     row = world.read()
     assert (row.start_offset, row.state_epoch, row.state_batches) == (9, 2, [])
     assert world.summary().delivery_complete_count == 0
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_state_that_begins_again_refuses_the_leaders_that_it_refused_before(
+    is_loaded: bool,
+) -> None:
+    world = World()
+    world.initialize()
+    assert world.read(5).error_code == 0
+    world.initialize(epoch=2)
+    if is_loaded:
+        world.machine = world.loaded()
+    assert world.summary().leader_epoch == 0
+    size = len(world.log)
+    assert world.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert world.read(5).error_code == 0 and len(world.log) == size, "it is known already"
+    refused = world.write(state_epoch=2, leader_epoch=4)
+    assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert world.write(state_epoch=2, leader_epoch=5).error_code == 0
 
 
 def test_deleting_what_is_not_there_is_a_success_without_a_record() -> None:

@@ -104,6 +104,15 @@ CASES = {
         ),
         {"a": ("0_0", ""), "b": ("", "")},
     ),
+    "the best copy goes before one whose process alone is less loaded": (
+        assign(
+            member("a", "p", standby="0_0"),
+            member("b", "p", active="0_1 0_2"),
+            member("c", "q", standby="0_0"),
+            counts={"0": 3},
+        ),
+        {"a": ("0_0", ""), "b": ("0_1", ""), "c": ("0_2", "")},
+    ),
     "processes are loaded by their members": (
         assign(
             member("a", "p"), member("b", "p"), member("c", "p"), member("d", "q"), counts={"0": 4}

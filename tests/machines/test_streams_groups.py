@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.codec import GroupCodec
+from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.streams import target
 from fencepost.machines.group.streams.group import StreamsState
+from fencepost.machines.group.streams.records import group_record
 from fencepost.machines.group.streams.timers import (
     assign_work,
     initial_delay_timer,
@@ -226,6 +229,27 @@ def test_a_static_member_in_another_process_calls_for_a_new_target() -> None:
     assert targets == ["a", "c"], "its target is taken over, and is the same afterwards"
     assert (answer.member_epoch, world.group.epoch) == (3, 3)
     assert said(answer.active_tasks) == {"0": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("change", "raises"),
+    [
+        ({}, False),
+        ({"rack": "r"}, True),
+        ({"process": "q"}, True),
+        ({"tags": [("zone", "z")]}, True),
+        ({"endpoint": ("h", 1)}, False),
+        ({"rebalance_ms": 7}, False),
+        ({"host": "/10.0.0.1"}, False),
+    ],
+)
+def test_what_a_static_member_changes_calls_for_a_new_target_where_tasks_depend_on_it(
+    change: dict[str, Any], raises: bool
+) -> None:
+    world = StreamsWorld()
+    world.beat(instance="i")
+    world.beat(epoch=2, instance="i", **change)
+    assert world.group.epoch == (3 if raises else 2)
 
 
 STATIC: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
@@ -622,6 +646,17 @@ def test_what_members_report_is_counted_and_returned() -> None:
     assert not world.group.offsets
 
 
+def test_what_a_member_reported_is_returned_when_it_leaves() -> None:
+    sizes = []
+    for offsets in ({}, {("0", 0): 1, ("0", 1): 2}):
+        world = StreamsWorld()
+        world.beat(offsets=offsets, end_offsets=offsets)
+        world.beat(epoch=-1)
+        assert world.memory.used_bytes == world.group.counted_bytes
+        sizes.append(world.memory.used_bytes)
+    assert sizes[0] == sizes[1]
+
+
 def test_what_members_say_is_bounded_by_the_size_of_a_group() -> None:
     world = StreamsWorld(max_bytes=40_000)
     world.beat()
@@ -631,6 +666,29 @@ def test_what_members_say_is_bounded_by_the_size_of_a_group() -> None:
     offsets = {("0", number): 1 for number in range(400)}
     assert world.refusal("a", 2, offsets=offsets)[0] is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert world.beat("a", 2).error_code == NONE
+
+
+def test_a_member_may_say_less_in_a_group_that_has_more_than_it_may() -> None:
+    """A later limit is lower than what the group has."""
+    world = StreamsWorld()
+    world.beat(tags=[("zone", "z" * 1_000)])
+    world.config = GroupConfig(max_bytes=1_000)
+    world.restart()
+    assert world.refusal(epoch=2, tags=[]) == (NONE, None)
+    error, _ = world.refusal(epoch=world.group.epoch, tags=[("zone", "z" * 1_000)])
+    assert error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_what_plugins_made_of_descriptions_is_kept() -> None:
+    """KIP-1331: by a broker of Kafka that has one, and for the next."""
+    world = StreamsWorld()
+    world.beat()
+    world.log.append(GroupCodec.encode(group_record("g", 3, 0, 0, {}, (4, 5))))
+    world.commit()
+    world.restart()
+    for epoch in (2, -1):
+        world.beat(epoch=epoch)
+        assert world.group.descriptions == (4, 5) and world.group.epoch > 3
 
 
 def test_a_topology_counts_too() -> None:

@@ -16,7 +16,11 @@ from fencepost.machines.group.streams.configuring import (
     MISSING_INTERNAL_TOPICS,
     MISSING_SOURCE_TOPICS,
 )
+from fencepost.machines.group.streams.endpoints import partitions_by_endpoint
 from fencepost.machines.group.streams.group import StreamsState
+from fencepost.machines.group.streams.member import MemberMetadata, StreamsMember
+from fencepost.machines.group.streams.reconciliation import CurrentAssignment
+from fencepost.machines.group.streams.tasks import HeldTasks, TaskId
 from fencepost.wire.api.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     TopicInfo,
@@ -544,6 +548,33 @@ def test_copies_are_told_apart_from_active_tasks() -> None:
         for one in told
     }
     assert shown == {1: ([[0]], [[1]]), 2: ([[1]], [[0]])}
+
+
+def test_a_task_reads_those_topics_that_have_its_partition() -> None:
+    world = StreamsWorld()
+    world.change_topics(small=2, **{"in": 4})
+    sent = topology(subtopology("0", ["in", "small"]))
+    told = world.beat(sent=sent, endpoint=("host", 1)).partitions_by_user_endpoint
+    assert told is not None
+    assert [(one.topic, one.partitions) for one in told[0].active_partitions] == [
+        ("in", [0, 1, 2, 3]),
+        ("small", [0, 1]),
+    ]
+
+
+def test_warm_up_tasks_are_told_as_copies() -> None:
+    world = StreamsWorld()
+    world.beat()
+    configured = world.group.soft.configured
+    assert configured is not None
+    first, second, third = (TaskId("0", number) for number in range(3))
+    has = HeldTasks({first: 2}, frozenset({second}), frozenset({third}))
+    member = StreamsMember(
+        "a", MemberMetadata(user_endpoint=("host", 1)), CurrentAssignment(assigned=has)
+    )
+    (told,) = partitions_by_endpoint([member], configured, world.image)
+    assert [one.partitions for one in told.active_partitions] == [[0]]
+    assert [one.partitions for one in told.standby_partitions] == [[1, 2]]
 
 
 def test_an_endpoint_of_a_group_whose_topics_are_missing_has_no_partitions() -> None:

@@ -318,3 +318,12 @@ def test_no_task_runs_twice_and_all_members_reach_their_targets(
     for member in MEMBERS:
         assert group.current[member].assigned.ids == last[member]
         assert group.current[member].is_reconciled_to(group.epoch)
+
+
+@pytest.mark.parametrize("role", ["active", "standby", "warmup"])
+def test_tasks_are_compared_role_by_role(role: str) -> None:
+    has = held(**{role: "AB"})
+    assert has.overlaps(tasks(**{role: "BC"})) and not has.overlaps(tasks(**{role: "C"}))
+    assert has.contains(tasks(**{role: "A"})) and not has.contains(tasks(**{role: "AC"}))
+    for other in {"active", "standby", "warmup"} - {role}:
+        assert not has.overlaps(tasks(**{other: "A"})) and not has.contains(tasks(**{other: "A"}))

@@ -271,6 +271,31 @@ def test_readers_of_committed_data_get_no_aborted_records(
     assert machine is not None and machine.start_offset == 1
 
 
+def test_a_transaction_that_is_aborted_takes_no_records_of_another(
+    share: Share, members: list[Member]
+) -> None:
+    """Both write by turns: what one of them aborts is on both sides of what the other commits."""
+    a, _ = members
+    set_group_configs(share, share_isolation_level="read_committed")
+    servers = share.running.bootstrap_servers
+    with (
+        Client(servers, transactional_id=f"{share.group_id}-1") as one,
+        Client(servers, transactional_id=f"{share.group_id}-2") as other,
+    ):
+        aborting, committing = Producer(one), Producer(other)
+        for producer in (aborting, committing):
+            producer.init_transactions()
+            producer.begin_transaction()
+        for producer in (aborting, committing, aborting):
+            producer.send(share.topic.name, b"value", partition=0)
+            producer.flush()
+        committing.commit_transaction()
+        aborting.abort_transaction()
+    acquired = a.acquire(max_wait_ms=2_000)
+    offsets = {offset for first, last, _ in acquired for offset in range(first, last + 1)}
+    assert offsets & {0, 1, 2} == {1}
+
+
 def test_the_state_outlives_the_broker(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -4,6 +4,7 @@ another state; topics that are deleted; sessions beyond the limit; dead letters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from ..conftest import RunningNode
 from ..topic_requests import fetch_request, make_topic
 from .share_members import STATE_TOPIC, Member, Share, set_configs, set_group_configs
 
-ACCEPT, RELEASE, REJECT = 1, 2, 3
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 CLUSTER_CONFIGS = 4
 LIMIT = 3
+ANSWER_BYTES_MAX = 1024
 
 
 class Persister:
@@ -66,8 +68,12 @@ class Persister:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """One node for the module; few sessions."""
-    config = {**STATE_TOPIC, "group.share.max.share.sessions": str(LIMIT)}
+    """One node for the module; few sessions, small answers."""
+    config = {
+        **STATE_TOPIC,
+        "group.share.max.share.sessions": str(LIMIT),
+        "fetch.max.bytes": str(ANSWER_BYTES_MAX),
+    }
     running = RunningNode(tmp_path_factory.mktemp("node") / "data", config)
     yield running
     running.close()
@@ -175,14 +181,59 @@ def test_a_fenced_leader_drops_the_share_partition(
     share.produce(b"0")
     assert a.acquire() == [(0, 0, 1)]
     persister.write_error = ErrorCode.FENCED_STATE_EPOCH
+    fenced = share.hosted()
+    assert fenced is not None and fenced._timer is not None
     answer = a.acknowledge((0, 0, [ACCEPT]))
     (row,) = answer.responses[0].partitions
     assert (row.error_code, row.current_leader.leader_id) == (6, 1)
     assert [one.node_id for one in answer.node_endpoints] == [1]
-    assert share.hosted() is None
+    assert share.hosted() is None and fenced._timer is None
     assert a.acknowledged((0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     persister.write_error = None
     assert a.acquire() == [(0, 0, 1)]
+
+
+def test_a_share_partition_of_an_older_leader_epoch_is_dropped(share: Share, a: Member) -> None:
+    """The broker leads the partition again, and other leaders may have been there between."""
+    sent = a.client.send(a.fetch_request(), 2)
+    eventually(share.is_waited_for)
+    older = share.hosted()
+    assert older is not None
+    machine = SimpleNamespace(leader_epoch=older.leader_epoch + 1, check_asker=lambda *asked: None)
+    newer = SimpleNamespace(key=older.hosted.key, machine=machine)
+    share.running.call(share.partitions.moved, newer, False)
+    correlation, answer = a.client.receive(78, 2)
+    row = answer.responses[0].partitions[0]
+    assert (correlation, row.error_code) == (sent, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert share.hosted() is None and older.is_gone
+    a.epoch = 1
+
+
+def test_the_next_acknowledgement_is_by_the_configs_of_now(share: Share, a: Member) -> None:
+    share.produce(b"0")
+    assert a.acquire() == [(0, 0, 1)]
+    set_group_configs(share, share_renew_acknowledge_enable="false")
+    answered = a.acknowledged((0, 0, [RENEW]), is_renew_ack=True)
+    assert answered == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_the_next_acquisition_is_by_the_configs_of_now(share: Share, a: Member) -> None:
+    share.produce(b"0", b"1")
+    first = a.acquire(max_records=1, share_acquire_mode=1)
+    set_group_configs(share, share_record_lock_duration_ms="15000")
+    assert (first, a.acquire()) == ([(0, 0, 1)], [(1, 1, 1)])
+    hosted = share.hosted()
+    assert hosted is not None and hosted.machine is not None
+    before, after = (run.deadline_ms for run in hosted.machine.runs)
+    assert after < before, "15 seconds from now, and not 30"
+
+
+def test_an_answer_has_no_more_than_the_broker_lets_it_have(share: Share, a: Member) -> None:
+    for number in range(3):
+        share.produce(bytes([number]) * (ANSWER_BYTES_MAX * 2 // 3))
+    assert [a.acquire(max_bytes=1 << 20) for _ in range(3)] == [
+        [(number, number, 1)] for number in range(3)
+    ]
 
 
 def test_a_fetch_that_waits_for_a_deleted_topic_is_answered(share: Share, a: Member) -> None:
@@ -258,8 +309,6 @@ def letters_in(running: RunningNode, topic: str) -> list[Any]:
     made = running.node.metadata.image.topics_by_name.get(topic)
     if made is None:
         return []
-    from types import SimpleNamespace
-
     with running.connect() as client:
         answer = client.ask(
             fetch_request(SimpleNamespace(name=topic, topic_id=made.topic_id), 0), 12

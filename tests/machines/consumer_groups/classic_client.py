@@ -33,6 +33,7 @@ def subscription(
     owned: Iterable[Partition] = (),
     rack: str | None = None,
     version: int = 3,
+    generation: int = -1,
 ) -> bytes:
     """What a classic consumer says."""
     said = ConsumerProtocolSubscription(
@@ -42,6 +43,7 @@ def subscription(
             for topic, some in by_topic(owned).items()
         ],
         rack_id=rack,
+        generation_id=generation,
     )
     return encode_prefixed(said, version)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.consumer.member import Progress
 from fencepost.machines.group.memory import GroupMemory, group_bytes
 from fencepost.wire.errors import ErrorCode
 
@@ -86,3 +88,37 @@ def test_heartbeats_without_end_take_nothing() -> None:
     assert (world.memory.used_bytes, len(world.log)) == (before, end)
     assert list(world.coordinator.groups) == ["g"]
     assert len(world.timers) == 1
+
+
+def test_sums_over_members_keep_nothing_of_those_that_left() -> None:
+    world = ConsumerWorld()
+    world.image = image_of(t=2, u=2)
+    world.enter("a", topics=("t", "u"), regex="t.*", assignor="range", instance="i")
+    world.finish_work(("consumer", "g", "regex"))
+    world.advance(1_000)
+    world.beat("a", world.group.progress_of("a").epoch, instance="i")
+    epoch = world.group.progress_of("a").epoch
+    world.beat("a", epoch, instance="i", topics=("t",), owned={"t": [0, 1]})
+    assert world.group.holders == {id_of("t"): {0: 1, 1: 1}}
+    world.beat("a", -1, instance="i")
+    sums = ("static_members", "name_sets", "topic_users", "regex_users", "assignor_users",
+            "classic_protocols", "stable_members", "holders", "rejoining")  # fmt: skip
+    assert {name: getattr(world.group, name) for name in sums} == {name: {} for name in sums}
+
+
+def test_a_member_may_say_less_in_a_group_that_has_more_than_it_may() -> None:
+    """A later limit is lower than what the group has."""
+    world = ConsumerWorld()
+    world.enter("a", topics=("t", *MANY[:10]))
+    world.config = GroupConfig(max_bytes=group_bytes("g"))
+    world.restart()
+    assert world.beat("a", 2, topics=("t",)).error_code == NONE
+    epoch = world.group.progress_of("a").epoch
+    assert world.beat("a", epoch, topics=MANY).error_code == FULL
+
+
+def test_what_a_member_has_yet_to_give_up_takes_as_much_as_what_it_has() -> None:
+    topic, other = id_of("t"), id_of("u")
+    both = Progress(assigned={topic: {0: 2, 1: 2}, other: {0: 2}})
+    parted = Progress(assigned={topic: {0: 2, 1: 2}}, pending={other: {0: 2}})
+    assert both.size_bytes == parted.size_bytes > Progress(assigned=parted.assigned).size_bytes

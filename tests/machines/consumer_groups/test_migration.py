@@ -10,6 +10,7 @@ from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from fencepost.machines.group.consumer.member import MemberState
+from fencepost.machines.group.consumer.timers import rebalance_timer
 from fencepost.wire.errors import ErrorCode
 
 from .classic_client import ClassicClient, assignment, partitions_in, subscription
@@ -196,6 +197,20 @@ def test_what_a_cooperative_member_owns_is_its_own_whatever_it_was_assigned() ->
     assert owned_by(world.enter("x")) == {}, "all is with a"
     progress = world.group.progress_of(a.member_id)
     assert set(progress.assigned[id_of("t")]) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_of_two_that_say_they_own_a_partition_the_later_generation_counts(newest: int) -> None:
+    """A member that was away for a generation says what it owned before."""
+    world = ConsumerWorld()
+    ids = sorted(world.new_id() for _ in range(2))
+    for place, member_id in enumerate(ids):
+        said = subscription(("t",), ALL, generation=7 if place == newest else 6)
+        world.join(member_id, protocols={"range": said})
+    assert owned_by(world.enter("x")) == {}
+    assert [len(list(world.group.progress_of(one).held)) for one in ids] == [
+        4 if place == newest else 0 for place in range(2)
+    ]
 
 
 def test_a_refused_upgrade_changes_nothing() -> None:
@@ -407,6 +422,43 @@ def test_timers_remove_a_classic_member(what: str) -> None:
     assert a.member_id not in world.group.members
     assert not [timer for timer in world.timers if a.member_id in timer]
     assert not world.group.rejoining
+
+
+def test_a_group_that_becomes_classic_leaves_no_timer_of_a_consumer_group() -> None:
+    world, a = mixed()
+    world.enter("y")
+    world.advance(1_000)
+    world.beat("y", 3)
+    assert world.heartbeat(a.member_id, a.generation) is AGAIN
+    world.join(a.member_id, protocols={"range": subscription(("u",), a.owned)})
+    assert {timer[2] for timer in world.timers if a.member_id in timer} >= {"session", "sync"}
+    for member in "xy":
+        world.beat(member, -1)
+    assert isinstance(world.coordinator.groups["g"], ClassicGroup)
+    assert not [timer for timer in world.timers if timer[0] == "consumer"]
+
+
+def test_a_classic_member_has_no_rebalance_timer_however_it_was_set() -> None:
+    """It was set while the member spoke the consumer protocol; joining and syncing have others."""
+    world, a = mixed()
+    world.join(a.member_id, protocols={"range": subscription(("u",), a.owned)})
+    assert world.group.progress_of(a.member_id).state is MemberState.UNREVOKED_PARTITIONS
+    timer = rebalance_timer("g", a.member_id)
+    assert timer not in world.timers
+    world.carry_out(lambda: world.coordinator.decide_timer(timer, world.wall))
+    assert a.member_id in world.group.members
+
+
+def test_a_classic_member_that_leaves_takes_its_timers_along() -> None:
+    world, a = mixed()
+    world.enter("y")
+    world.advance(1_000)
+    world.beat("y", 3)
+    assert world.heartbeat(a.member_id, a.generation) is AGAIN
+    names = {timer[2] for timer in world.timers if a.member_id in timer}
+    assert names >= {"session", "join"}
+    assert world.leave(a.member_id) == [NONE]
+    assert not [timer for timer in world.timers if a.member_id in timer]
 
 
 def test_a_loaded_group_watches_its_classic_members() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.consumer.group import ConsumerGroupState
 from fencepost.machines.group.consumer.timers import rebalance_timer, session_timer
+from fencepost.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
 from fencepost.wire.errors import ErrorCode
 
-from .world import ConsumerWorld, image_of, owned_by
+from .world import ConsumerWorld, id_of, image_of, owned_by
 
 NONE = ErrorCode.NONE
 SESSION_MS = 45_000
@@ -93,6 +98,23 @@ def test_who_gives_up_in_time_stays() -> None:
     assert timer not in world.timers
     keep(world, REBALANCE_MS + 1_000, a=3, b=3)
     assert world.group.member_count == 2
+
+
+def test_a_topic_may_be_in_two_rows_of_what_a_member_owns() -> None:
+    world = told_to_give_up()
+    for rows, epoch in (([[2, 3], [0, 1]], 2), ([[1], [0]], 3)):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="a",
+            member_epoch=2,
+            topic_partitions=[TopicPartitions(topic_id=id_of("t"), partitions=one) for one in rows],
+        )
+        token = world.ask(
+            lambda token, request=request: world.consumer.heartbeat(  # type: ignore[misc]
+                request, Caller(token, 1), world.may_describe, world.wall
+            )
+        )
+        assert world.replies[token].member_epoch == epoch
 
 
 def test_a_late_timer_finds_that_the_partitions_are_given_up() -> None:

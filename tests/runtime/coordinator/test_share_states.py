@@ -16,6 +16,7 @@ from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.internal_topics import SHARE_STATE_TOPIC
 from fencepost.runtime.share_states import ShareStateCoordinators
 from fencepost.wire.api import (
+    delete_share_group_state as deleting,
     initialize_share_group_state as initializing,
     write_share_group_state as writing,
 )
@@ -135,10 +136,16 @@ def test_rows_of_other_coordinators_are_refused() -> None:
         )
         != INDEX
     )
-    assert error_of(world.write_state(elsewhere)) in (
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    )
+    refused = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert error_of(world.write_state(elsewhere)) in refused
+    rows = [deleting.PartitionData(partition=number) for number in (7, 3)]
+    topic = deleting.DeleteStateData(topic_id=TOPIC, partitions=rows)
+    request = deleting.DeleteShareGroupStateRequest(group_id=elsewhere.group_id, topics=[topic])
+    world.follow(2)
+    (answer,) = world.answer(request)
+    told = [(one.partition, one.error_code) for one in answer.results[0].partitions]
+    assert [number for number, _ in told] == [7, 3], "rows are in the order of the request"
+    assert {error for _, error in told} <= {int(one) for one in refused}
 
 
 def test_a_write_of_a_lost_epoch_ends_and_is_not_in_the_state() -> None:

@@ -190,6 +190,9 @@ class Heartbeats:
         more_bytes = said.size_bytes(changed.member_id)
         if known is not None:
             more_bytes -= known.size_bytes(changed.replaced_id or changed.member_id)
+        if known is not None and said.topic_names != known.topic_names:
+            left = group.name_sets[known.topic_names]
+            more_bytes -= left.size_bytes if left.users == 1 else 0
         if said.topic_names not in group.name_sets:
             more_bytes += NameSet(said.topic_names, 0).size_bytes
             topics = existing_topics(shard.image, said.topic_names - group.topic_users.keys())
