@@ -101,6 +101,7 @@ def test_after_an_upgrade_the_level_is_raised(site: Site) -> None:
     site.carry_out("## Upgrade")
     after = site.command("h2", "fencepost features describe")
     assert level(before, "metadata.version") < level(after, "metadata.version") == 33
+    assert level(before, "share.version") < level(after, "share.version") == 2
 
 
 def level(described: str, feature: str) -> int:
