@@ -123,6 +123,15 @@ def test_other_groups_are_not_found() -> None:
     assert world.describe("classic").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_wall_clock_that_was_set_back_does_not_hold_up_the_target() -> None:
+    world = ShareWorld()
+    world.joined()
+    world.wall_ahead -= 3_600_000
+    answer = world.beat("n", 0, "t")
+    assert assigned(answer) == {"t": [1]}
+    check(world)
+
+
 def test_the_last_member_that_leaves_takes_both_epochs_along() -> None:
     world = ShareWorld()
     epoch = world.joined()

@@ -446,6 +446,13 @@ def test_without_an_interval_a_clock_that_was_set_back_delays_nothing() -> None:
     assert statuses(world.beat("b")) == []
 
 
+def test_a_clock_that_was_set_back_delays_a_target_no_longer_than_the_interval() -> None:
+    world = StreamsWorld(interval_ms=1_000)
+    world.beat("a")
+    world.wall_ahead -= 1_000_000
+    assert statuses(world.beat("b")) == []
+
+
 def test_an_emptied_group_need_not_wait_for_the_interval() -> None:
     world = StreamsWorld(interval_ms=1_000)
     world.beat()

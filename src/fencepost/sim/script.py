@@ -47,7 +47,7 @@ class ScriptError(Exception):
 def commands() -> dict[str, Any]:
     """All commands by name."""
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
-    for kind in ("commands", "voters", "brokers", "transactions", "compaction"):
+    for kind in ("commands", "voters", "brokers", "transactions", "compaction", "consumer_groups"):
         importlib.import_module(f"fencepost.sim.script_{kind}")
     return dict(table)
 

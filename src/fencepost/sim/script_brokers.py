@@ -19,6 +19,7 @@ from fencepost.sim.calls import Call
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
+from fencepost.sim.clients.epoch_member import EpochMember
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.clients.transactor import Transactor
@@ -165,7 +166,9 @@ def produce(script: Script, words: list[str]) -> None:
 
 
 def note_outcome(
-    script: Script, client: Producer | Committer | Member | Deleter | Transactor, name: str
+    script: Script,
+    client: Producer | Committer | Member | Deleter | Transactor | EpochMember,
+    name: str,
 ) -> None:
     """Keep under `name` what becomes of the next thing that the client does."""
     script.outcomes[name] = "waits"

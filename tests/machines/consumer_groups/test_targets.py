@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.group.assignment_interval import may_assign
 from fencepost.machines.group.consumer.group import ConsumerGroupState
-from fencepost.machines.group.consumer.target import INLINE_COST_MAX, may_assign
+from fencepost.machines.group.consumer.target import INLINE_COST_MAX
 from fencepost.machines.group.consumer.timers import assign_work
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import (

@@ -6,18 +6,27 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from fencepost.machines.group.consumer import apply
 from fencepost.sim.ablations.ablation import (
     Ablation,
     always,
     changed,
     in_brokers,
     in_transactions,
+    patched,
 )
 
 groups = partial(changed, "groups")
 
 
 TABLE: Final[Mapping[str, Ablation]] = {
+    # The coordinator forgets which partitions members of a consumer group hold.
+    "all-partitions-are-free": in_brokers(
+        "a member is given a partition before the one that had it has given it up (KIP-848)",
+        patched((apply, "_count_holders", always(None))),
+        "S84",
+        searched=False,
+    ),
     # An offset expires though an open transaction has committed a new one.
     "expires-what-is-undecided": in_brokers(
         "a transaction is committed, and its offset is forgotten (KAFKA-19163)",

@@ -1,7 +1,7 @@
 """I45: a partition of a consumer group is no member's that another may still believe to own.
 
 A member may own what a coordinator has ever told it, until it says that it does not, or is removed;
-of classic members, until they join again. Whoever coordinates, what members are told of their epoch
+of classic members, until they join again. Under all coordinators, the epoch that a member is told
 never falls. A coordinator that is deposed may tell what was: nothing is written for it.
 """
 

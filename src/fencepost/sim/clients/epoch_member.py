@@ -63,6 +63,8 @@ class EpochMember(GroupClient):
         self._says_all = True
         self._subscribed: list[str] = []
         self._commits = 0
+        self.on_outcome: Callable[[str], None] = lambda said: None
+        """Told what has become of what it asked for."""
         self._rests = 0
 
     @property
@@ -135,6 +137,7 @@ class EpochMember(GroupClient):
 
     def _heard(self, response: Any, error: ErrorCode) -> None:
         self._says_all = error is not ErrorCode.NONE
+        self.on_outcome(error.name)
         if error in _IS_OUT:
             self._is_out()
         elif error is ErrorCode.NONE:
@@ -146,6 +149,8 @@ class EpochMember(GroupClient):
                     for topic in response.assignment.topic_partitions
                     for index in topic.partitions
                 )
+            owned = " ".join(f"{self.name_of(key)}-{key[1]}" for key in sorted(self.owned))
+            self.on_outcome(f"epoch {self.epoch} owns {owned or 'nothing'}")
         elif error not in RETRIABLE:
             raise Violation("unforeseen", f"member {self.id}: heartbeat answered {error.name}")
 
@@ -188,6 +193,7 @@ class EpochMember(GroupClient):
 
         def told(response: Any, error: ErrorCode) -> None:
             code = error or ErrorCode(response.topics[0].partitions[0].error_code)
+            self.on_outcome(code.name)
             if code is ErrorCode.NONE:
                 self.committed += 1
                 self.world.observer.offset_acknowledged(offsets, key, offset)

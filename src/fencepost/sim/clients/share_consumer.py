@@ -49,6 +49,7 @@ _REFUSED: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INVALID_RECORD_STATE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
@@ -96,6 +97,8 @@ class ShareConsumer(GroupClient):
         self._waits = False
         self._leaves = False
         self._subscribed: list[str] = []
+        self._says_all = False
+        """Whether an answer was lost, which may have had an assignment."""
 
     @property
     def member_id(self) -> str:
@@ -141,11 +144,12 @@ class ShareConsumer(GroupClient):
         topics = sorted({self.name_of(key) or "" for key in self.partitions()} - {""})
         if self.epoch == 0 and not topics:
             return
-        if topics and (self.epoch == 0 or topics != self._subscribed):
+        if topics and (self.epoch == 0 or self._says_all or topics != self._subscribed):
             request.subscribed_topic_names = topics
 
         def heard(response: Any) -> None:
             error = ErrorCode(response.error_code)
+            self._says_all = error is not ErrorCode.NONE
             if error in _IS_OUT:
                 self._is_out()
             elif error is ErrorCode.NONE:
@@ -345,6 +349,7 @@ class ShareConsumer(GroupClient):
             if response is not None:
                 then(response)
             else:
+                self._says_all = True
                 self._sessions.pop(broker_id, None)
 
         self.ask(broker_id, request, answered, between)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from fencepost.machines.coordinator import WorkResult
+from fencepost.machines.group.assignment_interval import may_assign
 from fencepost.machines.group.consumer.assignors import ASSIGNORS, AssignmentSpec, SpecMember
 from fencepost.machines.group.consumer.group import ConsumerGroup, Note
 from fencepost.machines.group.consumer.member import Partitions, Subscription
@@ -81,18 +82,6 @@ def effective_assignor(group: ConsumerGroup, default: str, changed: Changed | No
             users[name] = users.get(name, 0) + 1
     preferred = [(-n, name) for name, n in users.items() if n > 0 and name in ASSIGNORS]
     return min(preferred)[1] if preferred else default
-
-
-def may_assign(timestamp_ms: int, interval_ms: int, wall_ms: int) -> bool:
-    """Whether a target may be computed now, the last one being of `timestamp_ms` (0: of never).
-
-    A wall clock that was set back does not hold up the group for longer than the interval.
-    """
-    return (
-        timestamp_ms == 0
-        or interval_ms == 0
-        or not timestamp_ms <= wall_ms < timestamp_ms + interval_ms
-    )
 
 
 def spec_of(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fencepost.machines.group.assignment_interval import may_assign
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.found_topics import found_topics
 from fencepost.machines.group.metadata_hash import group_metadata_hash
@@ -227,9 +228,8 @@ class Heartbeats:
         """The target of the member and its epoch: of before, or computed now."""
         group_id = group.group_id
         interval_ms = self._shard.share_settings(group_id).assignment_interval_ms
-        last_ms = group.target_timestamp_ms
-        is_early = last_ms != 0 and interval_ms > 0 and wall_ms < last_ms + interval_ms
-        if group.target_epoch >= epoch or is_early:
+        may_compute = may_assign(group.target_timestamp_ms, interval_ms, wall_ms)
+        if group.target_epoch >= epoch or not may_compute:
             return group.target_epoch, group.target_of(member_id)
         targets = self._assign(group, {**group.members, member_id: said})
         for one, target in targets.items():

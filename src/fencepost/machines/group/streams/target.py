@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from fencepost.machines.coordinator import WorkResult
+from fencepost.machines.group.assignment_interval import may_assign
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.settings import StreamsSettings
 from fencepost.machines.group.shard import Decision, Shard
@@ -89,7 +90,7 @@ class Targets:
             return Target(group.target_epoch, present)
         settings = self._shard.streams_settings(group.group_id)
         interval_ms = settings.assignment_interval_ms
-        if interval_ms and wall_ms < group.target_timestamp_ms + interval_ms:
+        if not may_assign(group.target_timestamp_ms, interval_ms, wall_ms):
             return Target(group.target_epoch, present, DELAYED_BY_INTERVAL)
         targets = self._assign(decision, group, epoch, configured, beat, wall_ms)
         if targets is None:
