@@ -13,11 +13,10 @@ KINDS = ("failed", "not offered", "internals", "skipped")
 """In the order of the columns."""
 
 AREAS = {
-    "newer groups": ("consumer protocol", "share", "streams", "configs of groups"),
     "security": ("SASL", "SSL", "TLS", "authorizer", "principal", "SCRAM"),
     "tiered storage": ("remote.log",),
     "quotas": ("quota",),
-    "plugins": (".policy.class", "metric.reporters"),
+    "plugins": (".policy.class", "metric.reporters", ".assignors"),
     "observation": ("client metrics", "loggers"),
 }
 """What is not offered, by words of the reasons."""

@@ -27,6 +27,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     [
         (("topcis", "list"), "there is no command 'topcis': did you mean topics?"),
         (("groups", "ofsets"), "there is no action 'ofsets': did you mean offsets?"),
+        (("groups", "reset-offsets"), "no action 'reset-offsets': did you mean offsets?"),
         (("cluster", "pauze"), "there is no action 'pauze': did you mean pause?"),
         (("-b", "127.0.0.1:1", "topic"), "there is no command 'topic': did you mean topics?"),
     ],
@@ -90,3 +91,7 @@ def test_help_lists_every_command_once_in_its_group(capsys: pytest.CaptureFixtur
 
 def test_actions_are_still_found_by_fencepost_itself(run: Fencepost):
     assert run("topics", "list", "--json").code == 0
+
+
+def test_a_group_type_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]):
+    assert "--type: invalid choice: 'shar'" in refused(capsys, "groups", "list", "--type", "shar")

@@ -38,6 +38,25 @@ def test_start_offsets_are_set_shown_and_forgotten(
     assert run("groups", "delete", group).code == 0
 
 
+def test_offsets_of_the_other_kind_are_pointed_at(run: Fencepost, topic: str):
+    shares, consumers = (f"g-{uuid.uuid4().hex[:10]}" for _ in range(2))
+    to = ("--topic", topic, "--to", "earliest")
+    assert run("groups", "share-offsets", shares, *to).code == 0
+    assert run("groups", "offsets", consumers, *to).code == 0
+    is_share = f"group {shares} is of the type share: see `fencepost groups share-offsets {shares}`"
+    is_other = f"see `fencepost groups offsets {consumers}`"
+    for words, told in (
+        (("offsets", shares), is_share),
+        (("offsets", shares, *to), is_share),
+        (("delete-offsets", shares, topic), is_share),
+        (("share-offsets", consumers), is_other),
+        (("share-offsets", consumers, *to), is_other),
+        (("share-offsets", f"{shares}-x"), f"no such group: {shares}-x"),
+    ):
+        ran = run("groups", *words)
+        assert ran.code == 1 and told in ran.err, (words, ran.err)
+
+
 def test_options_that_do_not_go_together(run: Fencepost):
     assert run("groups", "share-offsets", "g", "--to", "earliest").code == 2
     assert run("groups", "share-offsets", "g", "--topic", "t", "--dry-run").code == 2

@@ -140,5 +140,10 @@ def test_it_is_explained_in_sentences():
     ]
     (_, rest) = waits_explained(GroupWaits(group(member("a", [0], [0])), ()), 0)
     assert rest == "no member waits: 1 member at rest"
+    away = GroupWaits(group(member("a", [0], [0]), member("b", [1], [1], epoch=-2)), ())
+    assert waits_explained(away, 0)[1:] == [
+        "no member waits: 1 member at rest",
+        "b at /host has left for a while, and is a member until its session ends",
+    ]
     (_, share) = waits_explained(GroupWaits(group(kind=SHARE), ()), 0)
     assert share == "members of a share group do not wait for each other"

@@ -58,12 +58,28 @@ def execution(line: dict[str, Any]) -> str:
     return f"{method}#{number[1]}" if number else str(method)
 
 
+def with_rest(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """What came of a class whose run was interrupted; methods before their turn keep theirs."""
+    had = {name.partition("#")[0] for name in (*found["passed"], *found["others"])}
+    others = {
+        name: why for name, why in known["others"].items() if name.partition("#")[0] not in had
+    }
+    passed = {name for name in known["passed"] if name.partition("#")[0] not in had}
+    return {
+        "module": found["module"],
+        "passed": sorted(passed.union(found["passed"])),
+        "others": others | found["others"],
+    }
+
+
 def main() -> int:
     """Take over everything that has been run."""
     ledger = load()
     for suite in kafka.suites():
         found = outcome(suite, kafka.results(suite))
         if found["passed"] or found["others"]:
+            if suite.name in ledger and not kafka.is_done(suite):
+                found = with_rest(ledger[suite.name], found)
             ledger[suite.name] = found
     save(ledger)
     return 0

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fencepost.broker.config.features import SUPPORTED_FEATURES
 from fencepost.broker.config.keys import BROKER_CONFIGS
 
 from ..interop.apache import java
@@ -54,11 +55,12 @@ MODULES = (
 """The modules of Kafka, each with its test jar."""
 
 JARS = JarSet(
-    f"kafka-tests-{KAFKA_VERSION}",
+    f"kafka-tests-{KAFKA_VERSION}-junit4",
     (
         *(f"org.apache.kafka:{module}:{KAFKA_VERSION}" for module in MODULES),
         *(f"org.apache.kafka:{module}:{KAFKA_VERSION}:test" for module in MODULES),
         f"org.apache.kafka:kafka-test-common-internal-api:{KAFKA_VERSION}",
+        "junit:junit:4.13.2",  # some of the tests for streams groups use its Assert
         "org.junit.jupiter:junit-jupiter:5.13.1",
         "org.junit.platform:junit-platform-launcher:1.13.1",
         "org.mockito:mockito-core:5.20.0",
@@ -162,10 +164,13 @@ def _classes(jar: Path) -> Iterator[str]:
 
 @functools.cache
 def compiled() -> Path:
-    """Our classes, compiled against the jars."""
+    """Our classes, compiled against the jars, beside the configs and features that there are."""
     sources = sorted(JAVA.rglob("*.java"))
-    keys = "".join(f"{key}\n" for key in sorted(BROKER_CONFIGS))
-    content = keys + "".join(source.read_text() for source in sources)
+    offered = {
+        "keys": "".join(f"{key}\n" for key in sorted(BROKER_CONFIGS)),
+        "features": "".join(f"{one.name}={one.max_level}\n" for one in SUPPORTED_FEATURES),
+    }
+    content = "".join([*offered.values(), *(source.read_text() for source in sources)])
     classes = BUILD / f"classes-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     if classes.is_dir():  # a run that goes on while this one begins may use it
         return classes
@@ -180,7 +185,8 @@ def compiled() -> Path:
             raise AssertionError(
                 f"javac exited with {done.returncode}:\n{done.stdout}{done.stderr}"
             )
-        (draft / "keys").write_text(keys)
+        for name, lines in offered.items():
+            (draft / name).write_text(lines)
         try:
             draft.rename(classes)
         except OSError:
@@ -226,7 +232,7 @@ def _run_once(chosen: Sequence[Suite]) -> None:
         plan.write_text("".join(f"{line}\n" for suite in chosen for line in _plan(suite)))
         classes = compiled()
         words = [str(java()), *JVM, f"-Djava.io.tmpdir={directory}"]
-        words += [f"-Dfencepost.python={sys.executable}", f"-Dfencepost.keys={classes / 'keys'}"]
+        words += [f"-Dfencepost.python={sys.executable}", f"-Dfencepost.offered={classes}"]
         words += [f"-Dlog4j2.configurationFile={classes / 'log4j2.xml'}"]
         words += ["-cp", os.pathsep.join((str(classes), JARS.class_path())), "fencepost.Run"]
         words += [str(BUILD), str(plan)]

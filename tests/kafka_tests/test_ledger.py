@@ -62,6 +62,20 @@ def test_lines_become_an_outcome():
     }
 
 
+def test_an_interrupted_run_says_nothing_of_methods_before_their_turn():
+    known = {
+        "module": "kafka-tools",
+        "passed": ["testA#1", "testB"],
+        "others": {"testA#2": ["failed", "old"], "testC": ["not offered", "TLS"]},
+    }
+    found = {"module": "kafka-tools", "passed": ["testA#2"], "others": {}}
+    assert ledger.with_rest(known, found) == {
+        "module": "kafka-tools",
+        "passed": ["testA#2", "testB"],
+        "others": {"testC": ["not offered", "TLS"]},
+    }
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
@@ -81,7 +95,6 @@ def test_lines_become_an_outcome():
             "not offered",
             "a listener of security protocol SSL",
         ),
-        ("not offered: groupProtocol=consumer", "not offered", reasons.CONSUMER_GROUPS),
         ("org.x.SomeException: said | so", "failed", "SomeException: said | so"),
     ],
 )

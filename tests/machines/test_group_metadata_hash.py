@@ -114,3 +114,20 @@ def test_a_topic_is_hashed_once_for_all_groups_and_forgotten_with_its_image(
     del topic, image, later
     gc.collect()
     assert len(metadata_hash._hashes) == before
+
+
+class _NeverSorted(str):
+    """A name that is not compared with others by order."""
+
+    def __lt__(self, other: str) -> bool:
+        raise AssertionError(f"{self!r} < {other!r}")
+
+
+def test_names_that_no_topic_has_are_not_sorted() -> None:
+    """Members may subscribe to a hundred thousand of them, and each heartbeat that joins hashes."""
+    topics = [TopicImage(name, Uuid(name.encode() * 16), (partition([1]),)) for name in "tu"]
+    image = image_of({1: None}, *topics)
+    missing = [_NeverSorted(f"missing-{number}") for number in range(100)]
+    wanted = group_metadata_hash(image, ["t", "u"])
+    assert group_metadata_hash(image, [*missing, "u", "t"]) == wanted
+    assert group_metadata_hash(image, [missing[0], "u"]) == group_metadata_hash(image, ["u"])

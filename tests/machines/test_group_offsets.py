@@ -417,6 +417,13 @@ def test_a_group_of_another_protocol_with_members_keeps_everything() -> None:
     assert list(world.offset_fetch()) == [("t", 0)]
 
 
+def test_an_expiry_beyond_all_time_is_the_latest_there_can_be() -> None:
+    world = GroupWorld()
+    assert world.commit_error(version=4, retention_ms=(1 << 63) - 1) == ErrorCode.NONE
+    world.advance(400 * DAY_MS)
+    assert world.offset_fetch(topics={"t": [0]})["t", 0][0] == 1
+
+
 @pytest.mark.parametrize(("retention_ms", "days"), [(DAY_MS, 1), (30 * DAY_MS, 30)])
 def test_an_expiry_given_with_the_commit_counts(retention_ms: int, days: int) -> None:
     world = GroupWorld()

@@ -385,6 +385,8 @@ def test_what_lies_between_stored_batches_is_available() -> None:
         [StateBatch(14, 15, 2, 1), StateBatch(11, 12, 2, 1)],
         [StateBatch(11, 12, 1, 1)],
         [StateBatch(11, 12, 9, 1)],
+        [StateBatch(11, 12, 0, -1)],
+        [StateBatch(11, (1 << 63) - 1, 2, 1)],
     ],
 )
 def test_stored_state_that_cannot_be_is_refused(batches: list[StateBatch]) -> None:

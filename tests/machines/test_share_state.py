@@ -23,6 +23,7 @@ from fencepost.machines.share_state.config import ShareStateConfig
 from fencepost.machines.share_state.coordinator import (
     COLD_TIMER,
     PRUNE_TIMER,
+    STATE_BATCHES_MAX,
     Decision,
     PruneLog,
     ShareStateCoordinator,
@@ -282,6 +283,36 @@ def test_a_snapshot_follows_after_so_many_updates() -> None:
         kinds.append(int.from_bytes(world.log[-1][0][:2], "big"))
     assert kinds == [1, 1, 0, 1, 1, 0]
     assert world.machine.states[KEY].snapshot_epoch == 2
+
+
+def test_the_batches_of_a_share_partition_are_bounded() -> None:
+    """Each write merges all of them, on the event loop."""
+    world = World(updates_per_snapshot=1_000)
+    world.initialize()
+    apart = [StateBatch(2 * one, 2 * one, 2, 1) for one in range(STATE_BATCHES_MAX + 1)]
+    assert world.write(*apart).error_code == ErrorCode.INVALID_REQUEST
+    assert world.write(*apart[:-1]).error_code == ErrorCode.NONE
+    assert world.write(apart[-1]).error_code == ErrorCode.INVALID_REQUEST
+    assert world.write(apart[0]).error_code == ErrorCode.NONE, "it is stored already"
+    assert world.write(apart[-1], start_offset=2).error_code == ErrorCode.NONE, "one leaves"
+    assert len(world.machine.states[KEY].batches) == STATE_BATCHES_MAX
+
+
+def test_the_snapshot_epoch_begins_again_behind_the_largest() -> None:
+    """One share partition's record must not keep the timer from the snapshots of all others."""
+    world = World(updates_per_snapshot=0)
+    world.initialize()
+    machine, largest = world.machine, (1 << 31) - 1
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.wall_ms += world.config.cold_snapshot_interval_ms
+    assert len(world.fire(COLD_TIMER).records) == 1
+    assert machine.states[KEY].snapshot_epoch == 0
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.write(StateBatch(0, 0, 2, 1))
+    assert machine.states[KEY].snapshot_epoch == 0
+    machine.states[KEY] = replace(machine.states[KEY], snapshot_epoch=largest)
+    world.initialize()
+    assert machine.states[KEY].snapshot_epoch == 0
 
 
 def test_a_cold_share_partition_gets_another_snapshot_so_that_the_log_can_be_pruned() -> None:

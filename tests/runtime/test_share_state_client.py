@@ -152,6 +152,20 @@ def test_writes_of_one_share_partition_go_one_after_the_other() -> None:
     assert world.answers == [(NONE, None)] * 3
 
 
+def test_summaries_of_one_share_partition_are_one_question() -> None:
+    world = Questions([2])
+    told: list[tuple[Any, ...]] = []
+    for _ in range(PENDING_MAX):
+        world.client.summary(SharePartitionKey("g", TOPIC, 0), 0, lambda *one: told.append(one))
+    world.take().answer(start_offset=3)
+    assert len(told) == 1, "what came meanwhile is asked then"
+    asked = world.take()
+    assert asked.partitions == [0]
+    asked.answer(start_offset=5)
+    assert told[1:] == [(NONE, None, 5, 0, -1)] * (PENDING_MAX - 1)
+    assert not world.asked
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -10,12 +10,15 @@ from msgspec.structs import replace
 
 from fencepost.log.producers import SEQUENCE_MAX
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.checks import Check
 from fencepost.sim.cleaned_batches import KeyedRecord, LogLook
 from fencepost.sim.group_oracle import (
     AssignmentTold,
     GenerationWrite,
     GroupWrite,
+    HoldingSaid,
+    HoldingTold,
     HoldingWrite,
     OffsetKey,
     OffsetsTold,
@@ -32,6 +35,7 @@ from fencepost.sim.partition_oracle import (
     ReplicaView,
     Stage,
 )
+from fencepost.sim.share_oracle import Delivered, Returned, ShareStart
 from fencepost.wire.types import Uuid
 
 KEY = (Uuid(b"a topic's own id"), 0)
@@ -212,6 +216,48 @@ def holding(member_id: str, epoch: int, *indexes: int) -> HoldingWrite:
     """A member of the consumer group "g" has these partitions of a topic."""
     held = frozenset((KEY[0], index) for index in indexes)
     return HoldingWrite("g", member_id, epoch, held)
+
+
+def given(member_id: str, epoch: int, since: int) -> HoldingWrite:
+    """The same with partition 0, which it was given in the epoch `since`."""
+    held = holding(member_id, epoch, 0)
+    return held._replace(since=dict.fromkeys(held.held, since))
+
+
+def tell(check: Check, member_id: str, epoch: int, *indexes: int) -> None:
+    """A coordinator tells a member of the consumer group "g" its epoch and its partitions."""
+    held = frozenset((KEY[0], index) for index in indexes)
+    check.holding_told(Oracle(), 1, HoldingTold(KEY, "g", member_id, epoch, held))
+
+
+def say(check: Check, member_id: str, *indexes: int) -> None:
+    """A member says that it owns only these."""
+    owned = frozenset((KEY[0], index) for index in indexes)
+    check.holding_said(Oracle(), HoldingSaid(KEY, "g", member_id, owned))
+
+
+LIMIT = 3
+SHARE = SharePartitionKey("g", KEY[0], KEY[1])
+
+
+def deliver(check: Check, *delivered: tuple[str, int, int, int]) -> None:
+    """One leader answers members at once: (member, first, last, delivery count)."""
+    for member_id, first, last, count in delivered:
+        told = Delivered(SHARE, "leader", member_id, first, last, count, LIMIT, 0, 1, 9, False)
+        check.share_delivered(Oracle(), 1, told)
+
+
+def give_back(check: Check, offset: int, *, is_settled: bool) -> None:
+    """A member is done with a record, or wants it no more."""
+    check.share_returned(Oracle(), Returned(SHARE, "g", "a", offset, offset, is_settled))
+
+
+def store_starts(check: Check, *starts: int) -> None:
+    """A share coordinator stores these start offsets, one after the other."""
+    oracle = Oracle()
+    for place, start_offset in enumerate(starts):
+        oracle.shares.appended(KEY, batch(place), (ShareStart(SHARE, start_offset),))
+        check.became_visible(oracle, KEY, batch(place))
 
 
 def store(
@@ -675,6 +721,73 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "a commit for what another member holds",
         lambda check: store(
             check, holding("a", 2, READ.partition), OffsetWrite(READ, 7), sent_by="b"
+        ),
+    ),
+    (
+        "I44",
+        "an assignment epoch that falls",
+        lambda check: store(check, given("a", 3, 3), given("a", 4, 2)),
+    ),
+    (
+        "I44",
+        "an assignment epoch ahead of the member's",
+        lambda check: store(check, given("a", 3, 4)),
+    ),
+    (
+        "I45",
+        "a partition for one that another may still own",
+        lambda check: (tell(check, "a", 2, 0, 1), tell(check, "b", 3, 1)),
+    ),
+    (
+        "I45",
+        "a partition for one, though another has given up only the other",
+        lambda check: (tell(check, "a", 2, 0, 1), say(check, "a", 1), tell(check, "b", 3, 1)),
+    ),
+    (
+        "I45",
+        "a member that goes back to an epoch",
+        lambda check: (tell(check, "a", 3), tell(check, "a", 2)),
+    ),
+    (
+        "I46",
+        "a record that two members have acquired",
+        lambda check: deliver(check, ("a", 0, 3, 1), ("b", 3, 4, 2)),
+    ),
+    (
+        "I46",
+        "a record that is delivered more often than it may be",
+        lambda check: deliver(check, ("a", 0, 3, LIMIT + 1)),
+    ),
+    (
+        "I46",
+        "a delivery that does not count",
+        lambda check: (
+            deliver(check, ("a", 0, 3, 1)),
+            check.share_returned(Oracle(), Returned(None, "g", "a", 0, 0, False)),
+            deliver(check, ("b", 3, 3, 1)),
+        ),
+    ),
+    (
+        "I47",
+        "a start that passes what was never delivered",
+        lambda check: store_starts(check, 1),
+    ),
+    (
+        "I47",
+        "a start that passes what was given back",
+        lambda check: (give_back(check, 0, is_settled=False), store_starts(check, 1)),
+    ),
+    (
+        "I47",
+        "a start that falls",
+        lambda check: (give_back(check, 0, is_settled=True), store_starts(check, 1, 0)),
+    ),
+    (
+        "I48",
+        "a settled record that comes back",
+        lambda check: (
+            check.share_acknowledged(Oracle(), SHARE, 0, 3),
+            deliver(check, ("b", 3, 4, 1)),
         ),
     ),
     (

@@ -12,6 +12,7 @@ import pytest
 
 from fencepost.machines import probes
 from fencepost.machines.partition.queries import PartitionQueries
+from fencepost.machines.share import acknowledging
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.sim import options as options_of_seeds
 from fencepost.sim.boot import directory_of
@@ -130,11 +131,34 @@ def test_members_of_a_consumer_group_share_partitions_and_commit() -> None:
     run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
     run.go()
     members = run.world.clients.epoch_members
-    assert all(one.joined and one.committed for one in members)
+    assert all(one.joined and one.committed and one.fetched for one in members)
     assert sum(one.lives for one in members) > 1, "some have left and come back"
     assert len({one.epoch for one in members}) == 1
     owned = [key for one in members for key in one.owned]
     assert sorted(owned) == sorted(run.world.clients.partitions())
+
+
+def test_classic_members_share_a_consumer_group_that_migrates_both_ways() -> None:
+    base = replace(SMALL, epoch_members=1, mixed_members=2, safety_ms=20_000)
+    run = Run(Tape(1), Plan(base=base, draws_options=False))
+    run.go()
+    clients, groups = run.world.clients, run.world.observer.oracle.groups
+    members = [*clients.epoch_members, *clients.mixed_members]
+    assert all(one.joined and one.committed for one in members)
+    assert groups.upgrades > 1, "and not only the first member's"
+    assert groups.downgrades
+    assert any(one.owned for one in clients.mixed_members)
+
+
+def test_a_member_that_is_given_what_another_has_to_give_up_is_told_too_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever a member has to give up is free, before it has said that it does not own it."""
+    monkeypatch.setattr("fencepost.machines.group.consumer.apply._count_holders", lambda *_: None)
+    monkeypatch.setattr("fencepost.sim.checks.i44_one_holder.OneHolder._holds", lambda *_: None)
+    run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
+    with pytest.raises(Violation, match="I45"):
+        run.go()
 
 
 def test_a_partition_that_is_given_away_too_early_has_two_holders(
@@ -145,6 +169,35 @@ def test_a_partition_that_is_given_away_too_early_has_two_holders(
     run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
     with pytest.raises(Violation, match="I44"):
         run.go()
+
+
+def test_share_consumers_share_records_and_settle_all_of_them() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, share_consumers=2), draws_options=False))
+    run.go()
+    consumers = run.world.clients.share_consumers
+    assert all(one.acquired and one.acknowledged for one in consumers)
+    assert sum(one.acquired for one in consumers) > sum(one.acknowledged for one in consumers)
+
+
+def test_a_record_that_is_free_too_early_is_acquired_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When a lock runs out, so do others that have been set since."""
+    expire_locks = acknowledging.expire_locks
+    monkeypatch.setattr(
+        acknowledging, "expire_locks", lambda state, now_ms: expire_locks(state, now_ms + 2_000)
+    )
+    run = Run(Tape(1), Plan(base=replace(SMALL, share_consumers=2), draws_options=False))
+    with pytest.raises(Violation, match="I46"):
+        run.go()
+
+
+def test_share_consumers_are_drawn_in_some_worlds_with_brokers() -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(300)]
+    having = [options for options in drawn if options.share_consumers]
+    assert all(options.brokers and not options.compacts for options in having)
+    assert 8 < len(having) < 45, "about every fourth world of those that do not compact"
+    assert {options.share_consumers for options in having} == {2, 3}
 
 
 def test_members_of_consumer_groups_are_drawn_in_some_worlds_with_brokers() -> None:

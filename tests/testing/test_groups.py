@@ -84,3 +84,13 @@ def test_a_group_cannot_move_to_a_broker_that_does_not_run(kafka: Cluster):
     client, consumer = joined(kafka, group := group_id(), "classic")
     with client, consumer, pytest.raises(ClusterError, match="cannot move to 9"):
         kafka.move_group(group, to=9)
+
+
+def test_the_group_of_a_lone_broker_cannot_move():
+    with Cluster(faults=False) as lone:
+        with Client(lone.bootstrap_servers) as client:
+            Admin(client).create_topic("t", 2)
+            Admin(client).wait_for_topic("t")
+        client, consumer = joined(lone, group_id(), "classic")
+        with client, consumer, pytest.raises(ClusterError, match="only its coordinator 1 runs"):
+            lone.move_group(str(client.config.group_id))

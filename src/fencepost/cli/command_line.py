@@ -43,11 +43,17 @@ def _width(word: str) -> int:
     return 1 if is_joined else 0
 
 
+_IN_KAFKA: Final = {"reset-offsets": "offsets"}
+"""Actions by the names that options of Kafka's own tools have for them."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], otherwise: str) -> str:
-    """What to say about a command or action that does not exist: the nearest one that does, or
-    `otherwise`."""
+    """What to say about a command or action that does not exist: the one of that purpose or the
+    nearest one that does, or `otherwise`."""
     from fencepost.log.configdef import closest  # for mistakes only
 
-    near = closest(name, known)
+    known = list(known)
+    meant = _IN_KAFKA.get(name)
+    near = meant if meant in known else closest(name, known)
     rest = f"; {otherwise}" if near is None else f": did you mean {near}?"
     return f"there is no {kind} {name!r}{rest}"

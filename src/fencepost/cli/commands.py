@@ -61,7 +61,7 @@ COMMANDS: tuple[Command, ...] = (
         "delete the oldest records of partitions",
         DATA,
     ),
-    Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets", DATA),
+    Command("groups", "fencepost.cli.groups", "groups of every type: members and offsets", DATA),
     Command(
         "transactions",
         "fencepost.cli.transactions",
@@ -75,9 +75,7 @@ COMMANDS: tuple[Command, ...] = (
         "list, describe, decommission and unregister brokers",
         CARE,
     ),
-    Command(
-        "configs", "fencepost.cli.configs", "see and change configs of topics and brokers", CARE
-    ),
+    Command("configs", "fencepost.cli.configs", "configs of topics, groups and brokers", CARE),
     Command(
         "quorum",
         "fencepost.cli.quorum",

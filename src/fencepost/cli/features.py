@@ -20,7 +20,8 @@ that an older release cannot read is written before.
 
 examples:
   fencepost features describe
-  fencepost features upgrade metadata.version=4.4
+  fencepost features upgrade --release-version 4.4    (metadata.version and what comes with it)
+  fencepost features upgrade metadata.version=4.4     (that one alone)
   fencepost features upgrade kraft.version=1          (from now on voters can change)
   fencepost features upgrade metadata.version=33 --validate-only
   fencepost features downgrade metadata.version=4.3
@@ -45,10 +46,17 @@ def register(subparsers: Any) -> None:
         changing = actions.add_parser(name, help=text)
         changing.add_argument(
             "levels",
-            nargs="+",
+            nargs="+" if is_downgrade else "*",
             metavar="NAME=LEVEL",
             help="the level is a number; of metadata.version also a release, as 4.2",
         )
+        if not is_downgrade:
+            changing.add_argument(
+                "--release-version",
+                metavar="RELEASE",
+                help="instead: every feature that is lower than in a new cluster of this release,"
+                " as 4.4, but kraft.version",
+            )
         changing.add_argument("--validate-only", action="store_true", help="check, do not change")
         finish_cluster_command(changing, change)
         changing.set_defaults(is_downgrade=is_downgrade)
@@ -87,9 +95,16 @@ def change(arguments: argparse.Namespace) -> int:
     from fencepost.views.features import ChangedFeatures
 
     levels = levels_of(arguments.levels)
+    release = None if arguments.is_downgrade else arguments.release_version
+    if bool(levels) is (release is not None):
+        raise UsageError("say either NAME=LEVEL or --release-version")
+    released = {} if release is None else released_levels(release)
     with open_cluster(arguments) as cluster:
         admin = FeatureAdmin(cluster)
         before = {one.name: one.level for one in admin.describe()}
+        if release is not None:
+            levels = {name: to for name, to in released.items() if before.get(name, 0) < to}
+            levels = levels or {METADATA_VERSION: before[METADATA_VERSION]}
         admin.update(
             levels, downgrade=arguments.is_downgrade, validate_only=arguments.validate_only
         )
@@ -123,6 +138,19 @@ def levels_of(texts: list[str]) -> dict[str, int]:
         except ValueError as error:
             raise UsageError(f"{text}: {error}") from error
     return levels
+
+
+def released_levels(release: str) -> dict[str, int]:
+    """The levels of a new cluster of a release, but of `kraft.version`, which changes how voters
+    are known. UsageError."""
+    from fencepost.broker.config.features import KRAFT_VERSION, default_levels
+    from fencepost.broker.config.release_versions import level_of
+
+    try:
+        levels = default_levels(level_of(release))
+    except ValueError as error:
+        raise UsageError(f"--release-version {release}: {error}") from error
+    return {name: level for name, level in levels.items() if name != KRAFT_VERSION.name}
 
 
 def level_text(name: str, level: int) -> str:

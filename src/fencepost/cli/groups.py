@@ -11,6 +11,8 @@ from fencepost.cli.groups_offsets import add_offsets
 from fencepost.cli.groups_share_offsets import add_share_offsets
 from fencepost.cli.output import print_json, print_table_of, print_views
 
+TYPES = ("classic", "consumer", "share", "streams")
+
 EXAMPLES = """\
 examples:
   fencepost groups list
@@ -54,8 +56,15 @@ def register(subparsers: Any) -> None:
     )
     actions = add_actions(parser)
     listing = actions.add_parser("list", help="all groups, or some of them")
+    listing.add_argument(
+        "--type",
+        action="append",
+        default=[],
+        choices=TYPES,
+        type=str.lower,
+        help="of this type (repeatable)",
+    )
     for option, text in (
-        ("--type", "classic, consumer, share or streams"),
         ("--state", "such as stable or empty"),
         ("--protocol", "such as consumer or connect"),
     ):

@@ -23,6 +23,7 @@ from fencepost.cli.cluster_options import (
 from fencepost.cli.failures import UsageError
 from fencepost.cli.output import print_views
 from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.group_descriptions import SHARE
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def group_offsets(arguments: argparse.Namespace) -> int:
             _set_offsets(admin, arguments.group, targets)
         committed = admin.group_offsets(arguments.group)
         if not (committed or is_reset):
-            _require_group(admin, arguments.group)
+            require_group(admin, arguments.group, is_share=False)
         shown = targets or wanted
         if shown:
             committed = {one: at for one, at in committed.items() if one in shown}
@@ -115,10 +116,23 @@ def group_offsets(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_group(admin: Admin, group: str) -> None:
-    """Raise ClientError for a group that does not exist; brokers answer for it as if it did."""
-    if group not in {listed.group_id for listed in admin.list_groups()}:
+def require_group(admin: Admin, group: str, *, is_share: bool) -> None:
+    """Raise ClientError for a group that does not exist, and for one that keeps offsets of the
+    other kind; brokers answer for either as if it were there and had none."""
+    if require_kind(admin, group, is_share=is_share) is None:
         raise ClientError(f"no such group: {group}")
+
+
+def require_kind(admin: Admin, group: str, *, is_share: bool) -> str | None:
+    """The type of a group, None if it does not exist; ClientError if it is no share group, or is
+    one, and so keeps offsets of the other kind."""
+    kind = {listed.group_id: listed.kind for listed in admin.list_groups()}.get(group)
+    if kind is not None and (kind == SHARE) is not is_share:
+        action = "offsets" if is_share else "share-offsets"
+        raise ClientError(
+            f"group {group} is of the type {kind}: see `fencepost groups {action} {group}`"
+        )
+    return kind
 
 
 def partitions_of(cluster: Cluster, words: Iterable[str]) -> list[TopicPartition]:
@@ -150,13 +164,18 @@ def _set_offsets(admin: Admin, group: str, targets: Offsets) -> None:
     try:
         admin.alter_group_offsets(group, chosen)
     except BrokerError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            require_kind(admin, group, is_share=False)
         if error.code == ErrorCode.UNKNOWN_MEMBER_ID:  # which a command line has no use for
             error.message = _has_members(group)
         raise
 
 
 def _has_members(group: str) -> str:
-    return f"group {group} has members, and offsets can be set without them only: stop them first"
+    return (
+        f"group {group} has members, and offsets can be set without them only: stop them first;"
+        " a static one is a member until its session ends"
+    )
 
 
 def _targets(admin: Admin, arguments: argparse.Namespace, wanted: list[TopicPartition]) -> Offsets:
@@ -312,7 +331,12 @@ def delete_offsets(arguments: argparse.Namespace) -> int:
             if not found:
                 raise ClientError(f"{word}: there is no such topic, nor an offset of it")
             chosen.update(dict.fromkeys(found))
-        codes = admin.delete_group_offsets(arguments.group, chosen)
+        try:
+            codes = admin.delete_group_offsets(arguments.group, chosen)
+        except BrokerError as error:
+            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                require_kind(admin, arguments.group, is_share=False)
+            raise
     outcomes = {
         partition: Outcome(code, refusal(code) if code else None)
         for partition, code in codes.items()

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import UsageError
-from fencepost.cli.groups_offsets import named_offsets, partitions_of
+from fencepost.cli.groups_offsets import named_offsets, partitions_of, require_group, require_kind
 from fencepost.cli.output import print_result, print_views
+from fencepost.client.errors import BrokerError
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
     from fencepost.client.metadata import TopicPartition
     from fencepost.client.share_groups import ShareOffset
 
@@ -64,8 +67,10 @@ def share_offsets(arguments: argparse.Namespace) -> int:
         if arguments.to is not None:
             targets = named_offsets(cluster, wanted, arguments.to, _starts(found))
         if targets and not arguments.dry_run:
-            admin.alter_share_group_offsets(arguments.group, targets)
+            _set_offsets(admin, arguments.group, targets)
             found = admin.share_group_offsets(arguments.group, wanted)
+        if not found and arguments.to is None:
+            require_group(admin, arguments.group, is_share=True)
         ends = ends_of(admin, {*found, *targets})
     if arguments.dry_run:
         at = _starts(found)
@@ -78,6 +83,15 @@ def share_offsets(arguments: argparse.Namespace) -> int:
         shown = [ShareOffsetView.of(one, at, ends.get(one)) for one, at in found.items()]
         print_views(arguments, ShareOffsetView, shown)
     return 0
+
+
+def _set_offsets(admin: Admin, group: str, targets: dict[TopicPartition, int]) -> None:
+    try:
+        admin.alter_share_group_offsets(group, targets)
+    except BrokerError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            require_kind(admin, group, is_share=True)
+        raise
 
 
 def _starts(found: dict[TopicPartition, ShareOffset]) -> dict[TopicPartition, int]:

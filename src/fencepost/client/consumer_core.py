@@ -171,7 +171,7 @@ class ConsumerCore:
 
     def _group(self) -> str:
         if self.config.group_id is None:
-            raise ConfigError("group.id", None, "offsets are committed for a group")
+            raise ConfigError("group.id", None, "a consumer that subscribes or commits needs one")
         return self.config.group_id
 
     def _forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:

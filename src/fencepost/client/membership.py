@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from fencepost.client.assignors import ASSIGNORS, Subscriber
-from fencepost.client.errors import BrokerError, ProtocolError
+from fencepost.client.errors import BrokerError, ProtocolError, refusal
 from fencepost.client.leaders import by_topic
 from fencepost.client.metadata import TopicPartition
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -260,7 +260,8 @@ class Membership:
         if code == ErrorCode.NONE:
             return False
         if code not in _REJOIN:
-            raise BrokerError.of(code, f"group {self.config.group_id}: {what} was refused")
+            why = f"{what} was refused: {refusal(code)}"
+            raise BrokerError.of(code, f"group {self.config.group_id}: {why}")
         if code in _LOST:
             self.generation_id = NO_GENERATION
         if code == ErrorCode.UNKNOWN_MEMBER_ID:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.client.consumer_membership import JOIN_EPOCH, LEAVE_EPOCH, IdPartition
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import BrokerError, refusal
 from fencepost.wire.api.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -24,6 +24,13 @@ LOWEST_VERSION: Final = 1
 """Of the three requests of share consumers: the first that is stable."""
 
 _PUT_OUT: Final = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+def _refusal(code: int) -> str:
+    """Why a heartbeat failed whose answer has no text."""
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        return "the cluster has no share groups (KIP-932), which take share.version 1 or higher"
+    return f"the heartbeat was refused: {refusal(code)}"
 
 
 @dataclass(slots=True)
@@ -86,7 +93,7 @@ class ShareMembership:
             if code in _PUT_OUT or is_gone:
                 self.forget()
                 return
-            text = response.error_message or "the heartbeat was refused"
+            text = response.error_message or _refusal(code)
             raise BrokerError.of(code, f"group {self.group_id}: {text}")
         if request.subscribed_topic_names is not None:
             self._told = tuple(request.subscribed_topic_names)

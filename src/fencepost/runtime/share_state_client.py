@@ -5,7 +5,8 @@ Theory of operation
 A question about one share partition waits for the node that coordinates it, which the metadata say:
 the leader of its partition of `__share_group_state`. One request of an API for a group to a node is
 under way at a time, and takes along all that have come meanwhile, one of each share partition, as
-Kafka's `PersisterStateManager` does. A coordinator on this node is asked by a call.
+Kafka's `PersisterStateManager` does; summaries of one share partition are one question. A
+coordinator on this node is asked by a call.
 
 Where there is no coordinator now, or none that answers, the question is asked again with a growing
 pause, of the node that coordinates by then. What a coordinator refuses for another reason is
@@ -15,7 +16,9 @@ answered at once. After `TIMEOUT_MS` the last error is the answer.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -123,14 +126,36 @@ class _Route(NamedTuple):
     group_id: str
 
 
+_Place = tuple[Uuid, int]
+"""A share partition of the group that a route is for."""
+
+
 class _Lane:
     """The questions of one route."""
 
     __slots__ = ("is_asked", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: list[_Question] = []
+        self.waiting: dict[_Place, deque[_Question]] = {}
         self.is_asked = False
+
+    def add(self, question: _Question) -> None:
+        """Let the question wait."""
+        place = question.key.topic_id, question.key.partition
+        self.waiting.setdefault(place, deque()).append(question)
+
+    def take(self, *, is_shared: bool) -> dict[_Place, list[_Question]]:
+        """The next request's worth of what waits, in no more time than that takes.
+
+        One question of each share partition, the oldest; all of them if one answer `is_shared`.
+        """
+        asked: dict[_Place, list[_Question]] = {}
+        for place in list(islice(self.waiting, PER_REQUEST)):
+            waiting = self.waiting.pop(place)
+            asked[place] = list(waiting) if is_shared else [waiting.popleft()]
+            if waiting and not is_shared:
+                self.waiting[place] = waiting  # behind the others
+        return asked
 
 
 class ShareStateClient:
@@ -254,7 +279,7 @@ class ShareStateClient:
             return
         route = _Route(leader, question.api, key.group_id)
         lane = self._lanes.setdefault(route, _Lane())
-        lane.waiting.append(question)
+        lane.add(question)
         self._pump(route, lane)
 
     def _pump(self, route: _Route, lane: _Lane) -> None:
@@ -264,7 +289,7 @@ class ShareStateClient:
             self._lanes.pop(route, None)
             return
         lane.is_asked = True
-        asked = _take(lane)
+        asked = lane.take(is_shared=route.api is _SUMMARY)
 
         def done() -> None:
             lane.is_asked = False
@@ -277,13 +302,15 @@ class ShareStateClient:
                 for topic in response.results
                 for row in topic.partitions
             }
-            for place, question in asked.items():
-                self._take_row(question, rows.get(place))
+            for place, questions in asked.items():
+                for question in questions:
+                    self._take_row(question, rows.get(place))
             done()
 
         def on_failure(reason: str) -> None:
-            for question in asked.values():
-                self._failed(question, ErrorCode.NETWORK_EXCEPTION, reason)
+            for questions in asked.values():
+                for question in questions:
+                    self._failed(question, ErrorCode.NETWORK_EXCEPTION, reason)
             done()
 
         request = _request(route, asked)
@@ -326,25 +353,11 @@ class ShareStateClient:
             log.exception("%s: handling an answer about the share state failed", question.key)
 
 
-def _take(lane: _Lane) -> dict[tuple[Uuid, int], _Question]:
-    """The next request's worth of what waits, oldest first; one of each share partition."""
-    asked: dict[tuple[Uuid, int], _Question] = {}
-    rest = []
-    for question in lane.waiting:
-        place = question.key.topic_id, question.key.partition
-        if place in asked or len(asked) == PER_REQUEST:
-            rest.append(question)
-        else:
-            asked[place] = question
-    lane.waiting = rest
-    return asked
-
-
-def _request(route: _Route, asked: dict[tuple[Uuid, int], _Question]) -> Any:
+def _request(route: _Route, asked: dict[_Place, list[_Question]]) -> Any:
     topics: dict[Uuid, Any] = {}
-    for (topic_id, _), question in asked.items():
+    for (topic_id, _), questions in asked.items():
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = route.api.topic(topic_id=topic_id)
-        topic.partitions.append(question.data)
+        topic.partitions.append(questions[0].data)
     return route.api.request(group_id=route.group_id, topics=list(topics.values()))

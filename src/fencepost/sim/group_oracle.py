@@ -7,12 +7,15 @@ its way for long may stand behind a later one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 from fencepost.wire.types import Uuid
 
 NO_OFFSET = -1
+NO_EPOCHS: Mapping[tuple[Uuid, int], int] = MappingProxyType({})
 
 
 class OffsetKey(NamedTuple):
@@ -49,6 +52,8 @@ class HoldingWrite(NamedTuple):
     member_id: str
     epoch: int | None
     held: frozenset[tuple[Uuid, int]]
+    since: Mapping[tuple[Uuid, int], int] = NO_EPOCHS
+    """The member epoch in which each was given."""
 
 
 GroupWrite = OffsetWrite | GenerationWrite | HoldingWrite
@@ -74,6 +79,29 @@ class AssignmentTold(NamedTuple):
     assigned: frozenset[tuple[str, int]]
 
 
+class HoldingTold(NamedTuple):
+    """A coordinator's answer to a member of a consumer group, of either protocol.
+
+    `partition` is that of `__consumer_offsets`; `held` is what the member is to own, or None where
+    the answer does not say.
+    """
+
+    partition: PartitionKey
+    group_id: str
+    member_id: str
+    epoch: int
+    held: frozenset[PartitionKey] | None
+
+
+class HoldingSaid(NamedTuple):
+    """What a member of a consumer group says that it owns, in a request that has arrived."""
+
+    partition: PartitionKey
+    group_id: str
+    member_id: str
+    owned: frozenset[PartitionKey]
+
+
 class OffsetsTold(NamedTuple):
     """A coordinator's answer about one offset, and what its partition's log was meanwhile.
 
@@ -97,6 +125,9 @@ class GroupOracle:
         self._sent_by: dict[OffsetWrite, SentByMember] = {}
         self._pending: dict[tuple[PartitionKey, int], list[tuple[int, OffsetWrite]]] = {}
         self._latest: dict[tuple[PartitionKey, OffsetKey], int] = {}
+        self._consumer_groups: set[tuple[PartitionKey, str]] = set()
+        self.upgrades = self.downgrades = 0
+        """How often a group has become a consumer group, and a classic one again."""
 
     def sent(self, write: OffsetWrite, generation: int) -> None:
         """A member of this generation commits an offset, which nobody else ever commits."""
@@ -137,12 +168,27 @@ class GroupOracle:
                     self._count(partition, batch.next_offset, at, pending)
             return
         for write in self.writes_in(partition, batch):
+            if isinstance(write, HoldingWrite) and write.epoch is not None:
+                if (partition, write.group_id) not in self._consumer_groups:
+                    self._consumer_groups.add((partition, write.group_id))
+                    self.upgrades += 1
+            elif (
+                isinstance(write, GenerationWrite)
+                and write.generation is not None
+                and (partition, write.group_id) in self._consumer_groups
+            ):
+                self._consumer_groups.remove((partition, write.group_id))
+                self.downgrades += 1
             if not isinstance(write, OffsetWrite):
                 continue
             if batch.is_transactional:
                 self._pending.setdefault(producer, []).append((batch.base_offset, write))
             else:
                 self._count(partition, batch.next_offset, batch.base_offset, write)
+
+    def is_consumer_group(self, partition: PartitionKey, group_id: str) -> bool:
+        """Whether a group is stored as a consumer group (KIP-848), and not as a classic one."""
+        return (partition, group_id) in self._consumer_groups
 
     def _count(
         self, partition: PartitionKey, from_offset: int, at: int, write: OffsetWrite

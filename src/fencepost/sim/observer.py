@@ -7,10 +7,17 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.image import RECOVERING, ClusterImage, ImageDelta, diff
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.committed_images import CommittedImages
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    HoldingSaid,
+    HoldingTold,
+    OffsetKey,
+    OffsetsTold,
+)
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle, entry_of
 from fencepost.sim.partition_oracle import (
     BrokerBegun,
@@ -21,6 +28,7 @@ from fencepost.sim.partition_oracle import (
     ReplicaView,
     Stage,
 )
+from fencepost.sim.share_oracle import Delivered, Returned
 from fencepost.sim.trace import Trace
 from fencepost.sim.transaction_oracle import ReadCommitted
 
@@ -295,6 +303,35 @@ class Observer:
         self._trace.note(f"{told.member_id} of {told.group_id} {told.generation}")
         for check in self.checks:
             check.assignment_told(self.oracle, broker_id, told)
+
+    def holding_said(self, said: HoldingSaid) -> None:
+        """A member of a consumer group has said what it owns."""
+        for check in self.checks:
+            check.holding_said(self.oracle, said)
+
+    def holding_told(self, broker_id: int, told: HoldingTold) -> None:
+        """A coordinator's answer to a member of a consumer group leaves."""
+        self._trace.note(f"{told.member_id} of {told.group_id} {told.epoch}")
+        for check in self.checks:
+            check.holding_told(self.oracle, broker_id, told)
+
+    # -- share groups --------------------------------------------------------------------------
+
+    def share_delivered(self, broker_id: int, delivered: Delivered) -> None:
+        """A leader's answer with records of a share partition leaves."""
+        self._trace.note(f"{delivered.member_id} {delivered.first} {delivered.last}")
+        for check in self.checks:
+            check.share_delivered(self.oracle, broker_id, delivered)
+
+    def share_returned(self, returned: Returned) -> None:
+        """A member of a share group has said that it holds records no longer."""
+        for check in self.checks:
+            check.share_returned(self.oracle, returned)
+
+    def share_acknowledged(self, key: SharePartitionKey, first: int, last: int) -> None:
+        """A member of a share group hears that records are settled."""
+        for check in self.checks:
+            check.share_acknowledged(self.oracle, key, first, last)
 
     def at_end(self) -> None:
         """The run is over."""

@@ -17,10 +17,13 @@ BROKERS_ONE_IN = 3
 DELETERS_ONE_IN = 2
 """One seed with brokers in so many has nobody who deletes records."""
 EPOCH_MEMBERS_ONE_IN = 4
-"""One seed with brokers in so many has members of a consumer group (KIP-848)."""
+"""One seed with brokers in so many has members of a consumer group (KIP-848); two in three of those
+groups have classic members too."""
 MEMBERS_ONE_IN = 3
 """One seed with brokers in so many has members of a group."""
 
+SHARE_CONSUMERS_ONE_IN = 4
+"""One seed with brokers and without compacted topics in so many has share consumers."""
 TRANSACTORS_ONE_IN = 3
 """One seed with brokers in so many has transactional producers."""
 COMPACTS_ONE_IN = 4
@@ -84,6 +87,8 @@ class Options:
     committers: int = 0
     members: int = 0
     epoch_members: int = 0
+    mixed_members: int = 0
+    share_consumers: int = 0
     deleters: int = 0
     transactors: int = 0
     transaction_version: int = 2
@@ -115,9 +120,10 @@ class Options:
     @property
     def client_ids(self) -> tuple[int, ...]:
         """Ids of the clients of brokers: producers, consumers, committers, members, deleters,
-        transactors, and members of a consumer group."""
+        transactors, members of a consumer group, the classic ones last, and of a share group."""
         clients = self.producers + self.consumers + self.committers + self.members
-        others = self.deleters + self.transactors + self.epoch_members
+        others = self.deleters + self.transactors + self.epoch_members + self.mixed_members
+        others += self.share_consumers
         count = clients + others if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
@@ -139,7 +145,10 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
     base = _draw_transactors(tape, base) if base.brokers and not base.transactors else base
     base = _draw_epoch_members(tape, base) if base.brokers and not base.epoch_members else base
-    base = _draw_compaction(tape, base) if base.brokers and not base.compacts else base
+    base = _draw_mixed_members(tape, base) if base.epoch_members else base
+    can_compact = base.brokers and not base.compacts and not base.share_consumers
+    base = _draw_compaction(tape, base) if can_compact else base
+    base = _draw_share_consumers(tape, base) if base.brokers and not base.compacts else base
     return replace(
         base,
         voters=voters,
@@ -249,10 +258,25 @@ def _draw_epoch_members(tape: Tape, base: Options) -> Options:
     return replace(base, epoch_members=2 + lane.pick(2))
 
 
+def _draw_mixed_members(tape: Tape, base: Options) -> Options:
+    """One or two classic members in two of three consumer groups, likewise."""
+    if base.mixed_members:
+        return base
+    return replace(base, mixed_members=tape.lane("options.mixed_members").pick(3))
+
+
 def _draw_compaction(tape: Tape, base: Options) -> Options:
     """Compacted topics in every fourth world with brokers, likewise."""
     lane = tape.lane("options.compaction")
     return replace(base, compacts=lane.pick(COMPACTS_ONE_IN) == COMPACTS_ONE_IN - 1)
+
+
+def _draw_share_consumers(tape: Tape, base: Options) -> Options:
+    """Share consumers in every fourth world with brokers that does not compact, likewise."""
+    lane = tape.lane("options.share_consumers")
+    if base.share_consumers or lane.pick(SHARE_CONSUMERS_ONE_IN) != SHARE_CONSUMERS_ONE_IN - 1:
+        return base
+    return replace(base, share_consumers=2 + lane.pick(2))
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

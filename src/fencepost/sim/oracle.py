@@ -17,6 +17,7 @@ from fencepost.machines.effects import Buffer
 from fencepost.sim.group_oracle import GroupOracle
 from fencepost.sim.log_contents import LogContents, position
 from fencepost.sim.partition_oracle import PartitionOracle
+from fencepost.sim.share_oracle import ShareOracle
 from fencepost.sim.transaction_oracle import TransactionOracle
 from fencepost.wire.types import Uuid
 
@@ -117,6 +118,7 @@ class Oracle:
         self.partitions = PartitionOracle()
         """What is known of the partitions of simulated brokers."""
         self.groups = GroupOracle()
+        self.shares = ShareOracle()
         """What is known of the offsets that their groups have committed."""
         self.transactions = TransactionOracle()
         """What is known of the transactions of their producers."""

@@ -16,7 +16,11 @@ from typing import Any, Final
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import FIRST_VERSION_WITH_TYPES, UPGRADE
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.node import SimNode
 from fencepost.sim.oracle import Violation
@@ -44,7 +48,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 BROKERS = (11, 12, 13)
-INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
 MOST_TOPICS = 40
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 COMPACTED = {"cleanup.policy": "compact"}

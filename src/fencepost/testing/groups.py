@@ -89,7 +89,9 @@ def move_group(
     former = client.coordinator(group).node_id
     others = [id_ for id_ in brokers if id_ != former]
     chosen = to if to is not None else next(iter(others), None)
-    if chosen is None or chosen not in brokers:
+    if chosen is None:
+        raise ClusterError(f"group {group} cannot move: only its coordinator {former} runs")
+    if chosen not in brokers:
         raise ClusterError(f"group {group} cannot move to {to}: brokers that run are {brokers}")
     if chosen == former:
         return former

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from fencepost.client.consumer_membership import LEAVE_FOR_A_WHILE_EPOCH
 from fencepost.client.group_descriptions import CLASSIC, SHARE, GroupMember
 from fencepost.client.group_waits import GroupWaits, Wait
 from fencepost.views.times import iso_time
@@ -88,8 +89,14 @@ def waits_explained(one: GroupWaits, now_ms: int) -> list[str]:
         )
     members = {member.member_id: member for member in group.members}
     lines += [_wait(wait, members, now_ms) for wait in one.waits]
+    away = [one for one in group.members if one.member_epoch == LEAVE_FOR_A_WHILE_EPOCH]
     if len(lines) == 1:
-        lines.append(f"no member waits: {count(len(group.members), 'member')} at rest")
+        at_rest = count(len(group.members) - len(away), "member")
+        lines.append(f"no member waits: {at_rest} at rest")
+    lines += [
+        f"{_named(one)} has left for a while, and is a member until its session ends"
+        for one in away
+    ]
     return lines
 
 

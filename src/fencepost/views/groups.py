@@ -51,6 +51,7 @@ class MemberView(View, frozen=True):
 
     columns: ClassVar = {
         "member": "member",
+        "instance": "instance",
         "client-id": "client",
         "host": "host",
         "epoch": "epoch",

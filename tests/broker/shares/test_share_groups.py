@@ -133,6 +133,14 @@ def altered(client: Client, group: str, topic: Any, offset: int, partition: int 
     return client.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=[asked]), 0)
 
 
+def described_rows(client: Client, group: str, topic: Any, partitions: list[int]) -> Any:
+    """The rows of DescribeShareGroupOffsets for these partitions of a topic."""
+    wanted = DescribeShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=partitions)
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=[wanted])
+    (answer,) = client.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), 1).groups
+    return answer.topics[0].partitions
+
+
 def deleted_offsets(client: Client, group: str, topic: Any) -> Any:
     asked = DeleteShareGroupOffsetsRequestTopic(topic_name=topic.name)
     return client.ask(DeleteShareGroupOffsetsRequest(group_id=group, topics=[asked]), 0)
@@ -310,3 +318,31 @@ def test_a_deleted_topic_leaves_the_group_and_the_share_coordinator(node: Runnin
 
         eventually(lambda: topic.topic_id not in node.call(left), "the state is deleted")
         assert offsets(client, group).keys() == {(other.name, 0)}
+
+
+def test_partitions_that_do_not_exist_are_described_at_once(node: RunningNode) -> None:
+    with node.connect() as client:
+        client.sock.settimeout(10)  # a share coordinator would be asked for 30 seconds
+        rows = described_rows(client, new_group(), make_topic(client), [7, -1, 2**31 - 1])
+        assert [(row.start_offset, row.lag, row.error_code) for row in rows] == [(-1, -1, 0)] * 3
+
+
+def test_a_partition_named_thousands_of_times_is_asked_about_once(node: RunningNode) -> None:
+    with node.connect() as client:
+        topic = make_topic(client)
+        member = joined(client, topic)
+        (once,) = described_rows(client, member.group, topic, [0])
+        times = 20_000
+        rows = described_rows(client, member.group, topic, [0] * times)
+        assert rows == [once] * times
+        member.leave()
+
+
+def test_a_start_offset_that_makes_no_sense_has_no_lag(node: RunningNode) -> None:
+    with node.connect() as client:
+        topic = make_topic(client)
+        member = joined(client, topic)
+        assert initialize(client, topic.topic_id, member.group, 5, -(1 << 63)).error_code == 0
+        (row,) = described_rows(client, member.group, topic, [0])
+        assert (row.start_offset, row.lag, row.error_code) == (-(1 << 63), -1, 0)
+        member.leave()

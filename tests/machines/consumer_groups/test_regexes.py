@@ -110,6 +110,27 @@ def test_a_new_one_waits_until_the_last_pass_is_ten_seconds_ago() -> None:
     assert patterns(world) == {"t.*": ["t", "t2"], "u": ["u"]}
 
 
+@pytest.mark.parametrize("how", ["leaves", "other", "leaves early"])
+def test_a_new_one_does_not_wait_for_what_is_deleted(how: str) -> None:
+    """A consumer that unsubscribes and subscribes otherwise gets its topics within seconds."""
+    world = ConsumerWorld()
+    world.image = image_of(7, t=2, u=1)
+    enter(world)
+    if how == "leaves early":
+        world.beat("a", -1)
+    world.finish_work(WORK)
+    if how == "leaves":
+        world.beat("a", -1)
+    if how == "other":
+        world.beat("a", 1, regex="u")
+        assert WORK not in world.works, "the old one is deleted with this very heartbeat"
+        world.beat("a", 3)
+    else:
+        enter(world, regex="u")
+    world.finish_work(WORK)
+    assert patterns(world) == {"u": ["u"]}
+
+
 def test_one_pass_at_a_time() -> None:
     world = ConsumerWorld()
     world.image = image_of(t=1)

@@ -58,6 +58,8 @@ TXN_NEW_ERRORS_FROM: Final = 6
 
 NO_OFFSET: Final = -1
 _USES_RETENTION: Final = -1
+_LATEST_MS: Final = (1 << 63) - 1
+"""The latest time that a record can have."""
 
 
 class TxnOffset(NamedTuple):
@@ -345,7 +347,7 @@ def _value(
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=wall_ms,
-        expire_timestamp=-1 if retention_ms < 0 else wall_ms + retention_ms,
+        expire_timestamp=-1 if retention_ms < 0 else min(wall_ms + retention_ms, _LATEST_MS),
         topic_id=topic_id,
     )
 

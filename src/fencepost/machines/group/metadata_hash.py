@@ -25,6 +25,7 @@ from weakref import ref
 
 from xxhash import xxh3_64_intdigest
 
+from fencepost.machines.group.found_topics import found_topics
 from fencepost.machines.image import ClusterImage, TopicImage
 
 _MAGIC: Final = b"\x00"
@@ -48,8 +49,7 @@ _hashes: dict[int, _TopicHash] = {}
 def group_metadata_hash(image: ClusterImage, topic_names: Iterable[str]) -> int:
     """The hash of the topics that a group subscribes to, an int64; 0 if none of them exists."""
     racks = {one.broker_id: one.rack for one in image.brokers.values() if one.rack is not None}
-    by_name = image.topics_by_name
-    topics = [topic for name in sorted(set(topic_names)) if (topic := by_name.get(name))]
+    topics = found_topics(image, topic_names)
     if not topics:
         return 0
     return _digest(pack(f"<{len(topics)}q", *[_hash_of(topic, racks) for topic in topics]))

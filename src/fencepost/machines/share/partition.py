@@ -35,6 +35,7 @@ share. The states and who changes them:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from fencepost.machines.effects import TimerFired
 from fencepost.machines.share import acknowledging
@@ -61,7 +62,12 @@ from fencepost.machines.share.state_batch import StateBatch
 
 
 class InvalidStateError(Exception):
-    """What is stored of a share partition cannot be: batches overlap, or begin before the start."""
+    """What is stored of a share partition cannot be: batches overlap or begin before the start,
+    there is no such state, count or offset."""
+
+
+OFFSET_MAX: Final = (1 << 63) - 1
+"""No record has it: the offset behind the last record is one, too."""
 
 
 class SharePartition:
@@ -81,7 +87,8 @@ class SharePartition:
         """
         in_flight = InFlight(start_offset)
         for first, last, state, count in batches:
-            if first <= in_flight.end_offset or last < first or not _is_stored_state(state):
+            is_range = in_flight.end_offset < first <= last < OFFSET_MAX
+            if not is_range or count < 0 or not _is_stored_state(state):
                 raise InvalidStateError(f"batch {first}-{last} {state} at {in_flight.end_offset}")
             if first > in_flight.end_offset + 1:
                 in_flight.append(Run(in_flight.end_offset + 1, first - 1, RecordState.AVAILABLE))

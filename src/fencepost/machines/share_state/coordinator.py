@@ -19,7 +19,9 @@ writes what changes to the share coordinator before it answers them (KIP-932). W
 
 Only brokers send these requests. Each method decides about one share partition and replies the row
 of the response. The checks are Kafka 4.4's, in its order; a method's docstring has them. Of a batch
-that ends before it begins Kafka makes a server error, or stores it; here it is INVALID_REQUEST.
+that ends before it begins Kafka makes a server error, or stores it; here it is INVALID_REQUEST, and
+so are more batches than a share partition may have (`STATE_BATCHES_MAX`), which Kafka bounds only
+by the size of a record.
 """
 
 from __future__ import annotations
@@ -69,6 +71,9 @@ Decision = CoordinatorDecision[ShareStateRecord]
 
 COLD_TIMER: Final[TimerName] = ("cold",)
 PRUNE_TIMER: Final[TimerName] = ("prune",)
+STATE_BATCHES_MAX: Final = 50_000
+"""Batches of one share partition: about as many as fit in a snapshot. Leaders have 10,000 records
+in delivery at most, but for those of one large record batch."""
 DEFAULT_BATCH_BYTES_MAX: Final = 1024 * 1024 + 12
 """Kafka's default of `max.message.bytes`."""
 
@@ -104,6 +109,9 @@ READ_UNINITIALIZED: Final = Refused(
 )
 REVERSED_BATCH: Final = Refused(
     ErrorCode.INVALID_REQUEST, "A state batch ends before its first offset."
+)
+TOO_MANY_BATCHES: Final = Refused(
+    ErrorCode.INVALID_REQUEST, f"The share partition would have over {STATE_BATCHES_MAX} batches."
 )
 OLD_LEADER: Final = Refused(
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -185,7 +193,7 @@ class ShareStateCoordinator:
             refused = UNKNOWN_PARTITION
         decision = Decision()
         if refused is None:
-            epoch = 0 if before is None else before.snapshot_epoch + 1
+            epoch = 0 if before is None else before.next_snapshot_epoch
             state = initial_state(asked.state_epoch, asked.start_offset, epoch, wall_ms)
             decision.records.append(snapshot_record(key, state))
         decision.reply(token, initializing.PartitionResult(**_row(key, refused)))
@@ -318,7 +326,7 @@ class ShareStateCoordinator:
             return []
         return [
             snapshot_record(
-                key, replace(state, snapshot_epoch=state.snapshot_epoch + 1, write_ms=wall_ms)
+                key, replace(state, snapshot_epoch=state.next_snapshot_epoch, write_ms=wall_ms)
             )
             for key, state in self.states.items()
             if wall_ms - state.write_ms >= self._config.cold_snapshot_interval_ms
@@ -356,6 +364,11 @@ class ShareStateCoordinator:
             return UNKNOWN_PARTITION
         if any(one.first_offset > one.last_offset for one in asked.state_batches):
             return REVERSED_BATCH
+        if len(before.batches) + len(asked.state_batches) > STATE_BATCHES_MAX:
+            batches = (*before.batches, *batches_from(asked.state_batches))
+            start_offset = max(asked.start_offset, before.start_offset)
+            if len(merge_batches(batches, start_offset)) > STATE_BATCHES_MAX:
+                return TOO_MANY_BATCHES
         return None
 
     def _written(
@@ -389,7 +402,7 @@ class ShareStateCoordinator:
             return update_record(key, replace(after, batches=merge_batches(written, start_offset)))
         whole = replace(
             after,
-            snapshot_epoch=after.snapshot_epoch + 1,
+            snapshot_epoch=after.next_snapshot_epoch,
             batches=merge_batches((*after.batches, *written), start_offset),
             create_ms=wall_ms,
             write_ms=wall_ms,

@@ -27,6 +27,7 @@ ShareStateRecord = tuple[Message, Message | None]
 """(key, value); a value of None is a tombstone."""
 
 _VERSION: Final = 0
+_EPOCH_MAX: Final = (1 << 31) - 1
 _UNCHANGED: Final = -1
 """As the leader epoch or start offset of an update: it stays what it is."""
 
@@ -50,6 +51,12 @@ class ShareState(Struct, frozen=True):
     """The offset of the last snapshot in the log."""
     highest_leader_epoch: int = 0
     """Leaders of older epochs are refused. `leader_epoch` begins again when the state does."""
+
+    @property
+    def next_snapshot_epoch(self) -> int:
+        """That of the next snapshot. It tells snapshots apart and does not order them, so it may
+        begin again behind the largest."""
+        return 0 if self.snapshot_epoch == _EPOCH_MAX else self.snapshot_epoch + 1
 
     @property
     def is_cold(self) -> bool:

@@ -30,8 +30,9 @@ from fencepost.wire.errors import ErrorCode
 CONSUMER_PROTOCOL: Final = "consumer"
 GROUP_VERSION: Final = "group.version"
 NOT_OFFERED: Final = (
-    "the consumer group protocol (group.protocol=consumer, KIP-848) is not offered; "
-    "set group.protocol=classic"
+    "the consumer group protocol (group.protocol=consumer, KIP-848) is not offered: it takes "
+    "group.version 1, and consumer in group.coordinator.rebalance.protocols; or set "
+    "group.protocol=classic"
 )
 MEMBER_IDS_FROM: Final = 1
 """Version from which on members make up their ids (KIP-1082)."""

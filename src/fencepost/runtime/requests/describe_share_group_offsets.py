@@ -4,9 +4,12 @@ Per group: the cluster has no share groups: 35; no right to describe it: 30. Whe
 the share coordinators are asked whatever the group is, as in Kafka: a partition without a state, or
 a topic that does not exist, has offset -1; a topic that the client may not describe has 29. Without
 names the group's coordinator says which partitions have a state; hidden topics are left out.
+A partition that the topic does not have is not asked about (Kafka asks until it gives up), and one
+that is named several times is asked about once.
 
 The lag is what is between the start offset and the end of the partition and is not settled, where
-both are known; otherwise -1. What a share coordinator refuses is offset -1, as in Kafka.
+both are known and it is a number of 64 bits; otherwise -1. What a share coordinator refuses is
+offset -1, as in Kafka.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 UNKNOWN_LAG: Final = -1
+LAG_MAX: Final = (1 << 63) - 1
 TOPIC_REFUSED: Final = "Topic authorization failed."
 
 OnDescribed = Callable[[DescribeShareGroupOffsetsResponseGroup], None]
@@ -177,25 +181,32 @@ class _Question:
 
         def summarized(
             name: str,
-            row: _Row,
+            rows: list[_Row],
             error: ErrorCode,
             message: str | None,
             start_offset: int,
             leader_epoch: int,
             complete_count: int,
         ) -> None:
-            row.start_offset = NO_START_OFFSET
             if error is ErrorCode.NONE:
-                row.start_offset, row.leader_epoch = start_offset, leader_epoch
+                for row in rows:
+                    row.start_offset, row.leader_epoch = start_offset, leader_epoch
                 if start_offset != NO_START_OFFSET and complete_count != UNKNOWN_COMPLETE_COUNT:
-                    counts[name, row.partition_index] = complete_count
+                    counts[name, rows[0].partition_index] = complete_count
             one_less()
 
+        asked: dict[tuple[str, int], list[_Row]] = {}
         for topic in topics:
+            partition_count = len(self._image.topics_by_name[topic.topic_name].partitions)
             for row in topic.partitions:
-                outstanding += 1
-                key = SharePartitionKey(answer.group_id, topic.topic_id, row.partition_index)
-                self._persister.summary(key, 0, partial(summarized, topic.topic_name, row))
+                row.start_offset = NO_START_OFFSET
+                if 0 <= row.partition_index < partition_count:
+                    asked.setdefault((topic.topic_name, row.partition_index), []).append(row)
+        outstanding += len(asked)
+        for (name, index), rows in asked.items():
+            topic_id = self._image.topics_by_name[name].topic_id
+            key = SharePartitionKey(answer.group_id, topic_id, index)
+            self._persister.summary(key, 0, partial(summarized, name, rows))
         one_less()
 
     def _count_lag(
@@ -211,7 +222,8 @@ class _Question:
                     continue
                 error, end_offset = ends[topic.topic_name, row.partition_index]
                 if error is ErrorCode.NONE:
-                    row.lag = end_offset - row.start_offset - complete_count
+                    lag = end_offset - row.start_offset - complete_count
+                    row.lag = lag if abs(lag) <= LAG_MAX else UNKNOWN_LAG
                 else:
                     row.error_code, row.error_message = int(error), error.name
                     row.start_offset = row.leader_epoch = 0

@@ -2,11 +2,14 @@
 
 The groups of a request may be with several coordinators of the node. A group that the client may
 not describe, or whose coordinator does not answer, has its error, and the others their answers.
+
+A group that is named several times is described once: a request of some thousand bytes that names
+one large group over and over would otherwise hold the event loop for a minute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from fencepost.machines.group.coordinator import GroupCoordinator
@@ -19,6 +22,11 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 D = TypeVar("D")
+
+
+def distinct(group_ids: Iterable[str]) -> list[str]:
+    """The ids of a request, each once, in their order."""
+    return list(dict.fromkeys(group_ids))
 
 
 def describe_each(
@@ -38,6 +46,7 @@ def describe_each(
     """
     if not group_ids:
         return respond([])
+    group_ids = distinct(group_ids)
     answers: list[D | None] = [None] * len(group_ids)
     outstanding = len(group_ids)
 

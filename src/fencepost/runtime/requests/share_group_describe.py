@@ -16,6 +16,7 @@ from fencepost.machines.group.share.groups import ShareGroups
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.group_descriptions import distinct
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC, ResourceType
 from fencepost.runtime.requests.share_group_heartbeat import has_share_groups
@@ -44,7 +45,8 @@ def share_group_describe(
     if not request.group_ids:
         return ShareGroupDescribeResponse()
     is_on = has_share_groups(metadata.image)
-    answers: list[DescribedGroup] = [DescribedGroup(group_id=one) for one in request.group_ids]
+    group_ids = distinct(request.group_ids)
+    answers: list[DescribedGroup] = [DescribedGroup(group_id=one) for one in group_ids]
     outstanding = len(answers)
 
     def decide(group_id: str, coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -70,7 +72,7 @@ def share_group_describe(
         if not outstanding:
             context.reply(ShareGroupDescribeResponse(groups=answers))
 
-    for position, group_id in enumerate(request.group_ids):
+    for position, group_id in enumerate(group_ids):
         refusal = ErrorCode.UNSUPPORTED_VERSION
         if is_on:
             refusal = access.refusal(context, DESCRIBE_GROUP, group_id)

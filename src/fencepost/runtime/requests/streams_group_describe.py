@@ -16,6 +16,7 @@ from fencepost.machines.group.streams.groups import StreamsGroups
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
+from fencepost.runtime.requests.group_descriptions import distinct
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC, ResourceType
 from fencepost.runtime.requests.streams_groups import NOT_OFFERED, is_offered
@@ -53,8 +54,9 @@ def streams_group_describe(
                 for one in request.group_ids
             ]
         )
-    answers: list[DescribedGroup | None] = [None] * len(request.group_ids)
-    outstanding = len(request.group_ids)
+    group_ids = distinct(request.group_ids)
+    answers: list[DescribedGroup | None] = [None] * len(group_ids)
+    outstanding = len(group_ids)
 
     def ask(position: int, group_id: str) -> None:
         def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -78,7 +80,7 @@ def streams_group_describe(
         else:
             groups.submit(group_id, decide, on_reply)
 
-    for position, group_id in enumerate(request.group_ids):
+    for position, group_id in enumerate(group_ids):
         ask(position, group_id)
         yield None
     return None

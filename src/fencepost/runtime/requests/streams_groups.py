@@ -10,8 +10,9 @@ from fencepost.runtime.requests.parts import ClusterMetadata
 STREAMS_PROTOCOL: Final = "streams"
 STREAMS_VERSION: Final = "streams.version"
 NOT_OFFERED: Final = (
-    "the streams group protocol (group.protocol=streams, KIP-1071) is not offered; "
-    "set group.protocol=classic"
+    "the streams group protocol (group.protocol=streams, KIP-1071) is not offered: it takes "
+    "streams.version 1, and streams in group.coordinator.rebalance.protocols; or set "
+    "group.protocol=classic"
 )
 
 

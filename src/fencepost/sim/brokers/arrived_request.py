@@ -37,9 +37,12 @@ class ArrivedRequest:
     available_bytes: Final = 1 << 31
     at_once_bytes: Final = 1 << 31
 
-    def __init__(self, name: str, api_version: int, post: Reply, lane: WorksInPieces) -> None:
+    def __init__(
+        self, name: str, api_version: int, post: Reply, lane: WorksInPieces, source_id: int
+    ) -> None:
         """`name` is for messages about a handler that fails; what is decided in pieces is worked on
-        in `lane`."""
+        in `lane`; a sender has one connection, which never ends."""
+        self.source_id = source_id
         self.api_version = api_version
         self.answered = False
         self._name = name

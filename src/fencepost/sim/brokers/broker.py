@@ -43,7 +43,6 @@ from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
-from fencepost.runtime.requests.consumer_group_heartbeat import GROUP_VERSION
 from fencepost.runtime.transactions import TRANSACTION_VERSION
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.brokers.arrived_request import Reply
@@ -52,7 +51,8 @@ from fencepost.sim.brokers.controller_link import ControllerLink
 from fencepost.sim.brokers.drawn_threads import DrawnThreads
 from fencepost.sim.brokers.follower_fetches import followers_of
 from fencepost.sim.brokers.ports import BrokerPorts
-from fencepost.sim.brokers.requests import BrokerRequests
+from fencepost.sim.brokers.requests import BrokerRequests, ReadsAtOnce
+from fencepost.sim.brokers.shares import BrokerShares
 from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.brokers.transactions import BrokerTransactions
 from fencepost.sim.node import SimNode
@@ -81,7 +81,6 @@ FEATURES: Final = tuple(
 )
 
 OF_TRANSACTIONS: Final = FeatureRange(TRANSACTION_VERSION, 0, 2)
-OF_CONSUMER_GROUPS: Final = FeatureRange(GROUP_VERSION, 0, 1)
 
 
 class SimBroker(SimNode):
@@ -102,6 +101,7 @@ class SimBroker(SimNode):
     transactions: BrokerTransactions
     fetches: FetchHost
     requests: BrokerRequests
+    shares: BrokerShares
 
     def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
@@ -131,7 +131,11 @@ class SimBroker(SimNode):
             self.id,
             lambda: self.broker_epoch,
         )
-        self.groups = GroupCoordinators(self.id, self.ports, self.metadata, _group_kind(self))
+        self.shares = BrokerShares(self, ReadsAtOnce())
+        self.replicas.on_moved = self.shares.moved
+        self.groups = GroupCoordinators(
+            self.id, self.ports, self.metadata, _group_kind(self), self.shares.persister
+        )
         self.groups.new_member_suffix = self._new_member_suffix
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
@@ -180,7 +184,6 @@ class SimBroker(SimNode):
             self.timers, self.clocks.now_ms, lambda below: next(sessions) % below, SESSIONS
         )
         self.fetches.sessions.rules = self.world.rules.fetch
-        self.replicas.on_moved = self.fetches.moved
         self.replicas.on_brokers_changed = self.fetches.brokers_changed
         self.fetches.on_seen = self.ports.driver.feed
         self.replicas.on_step = self.followers.looked_at
@@ -319,7 +322,7 @@ class SimBroker(SimNode):
     def receive(self, request: Message, reply: Reply, source_id: int, api_version: int) -> bool:
         """Serve a client or a follower; refused as long as the broker is not unfenced."""
         if self.accepts:
-            self.requests.serve(request, reply, api_version)
+            self.requests.serve(request, reply, api_version, source_id)
         return self.accepts
 
     def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:
@@ -353,6 +356,7 @@ class SimBroker(SimNode):
     def _gone(self, hosted: HostedPartition) -> None:
         self.followers.gone(hosted)
         self.fetches.gone(hosted)
+        self.shares.partitions.gone(hosted)
         self._by_key.pop(hosted.key, None)
         self.world.observer.oracle.partitions.gone(self.id, key_of(hosted))
 
@@ -411,8 +415,6 @@ def _features_of(options: Options) -> tuple[FeatureRange, ...]:
     features: tuple[FeatureRange, ...] = FEATURES
     if options.transactors:
         features = (*features, OF_TRANSACTIONS)
-    if options.epoch_members:
-        features = (*features, OF_CONSUMER_GROUPS)
     return features
 
 

@@ -6,25 +6,41 @@ before it is posted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from fencepost.machines.probes import probe
+from fencepost.machines.share.records import AcknowledgeType
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.checkpoints import key_of
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.clients.member import assigned_in
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    HoldingSaid,
+    HoldingTold,
+    OffsetKey,
+    OffsetsTold,
+)
 from fencepost.sim.partition_oracle import Place, passed
+from fencepost.sim.share_oracle import Delivered, Returned
+from fencepost.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from fencepost.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from fencepost.wire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -114,8 +130,75 @@ def _assignment_requested(
             frozenset(assigned_in(response.assignment)),
         )
         broker.world.observer.assignment_told(broker.id, told)
+        hosted = _hosted_group(broker, request.group_id)
+        if hosted is not None:
+            topics = broker.image.topics_by_name
+            held = frozenset(
+                (topics[name].topic_id, index) for name, index in told.assigned if name in topics
+            )
+            _tell_holding(
+                broker, hosted, HoldingTold(*told[:2], told.member_id, told.generation, held)
+            )
 
     return note
+
+
+def _heartbeat_requested(
+    broker: BrokerProcess, request: ConsumerGroupHeartbeatRequest
+) -> Callable[[ConsumerGroupHeartbeatResponse], None] | None:
+    """A member of a consumer group heartbeats."""
+    hosted = _hosted_group(broker, request.group_id)
+    if hosted is None or request.member_epoch < 0:
+        return None
+    place, group_id = key_of(hosted), request.group_id
+    if request.topic_partitions is not None:
+        said = HoldingSaid(place, group_id, request.member_id, _keys(request.topic_partitions))
+        broker.world.observer.holding_said(said)
+
+    def note(response: ConsumerGroupHeartbeatResponse) -> None:
+        if not response.error_code:
+            assignment = response.assignment
+            held = None if assignment is None else _keys(assignment.topic_partitions)
+            member_id = response.member_id or request.member_id
+            told = HoldingTold(place, group_id, member_id, response.member_epoch, held)
+            _tell_holding(broker, hosted, told)
+
+    return note
+
+
+def _join_requested(
+    broker: BrokerProcess, request: JoinGroupRequest
+) -> Callable[[JoinGroupResponse], None] | None:
+    """A member joins, and owns nothing meanwhile."""
+    hosted = _hosted_group(broker, request.group_id)
+    if hosted is not None and request.member_id:
+        said = HoldingSaid(key_of(hosted), request.group_id, request.member_id, frozenset())
+        broker.world.observer.holding_said(said)
+    return None
+
+
+def _hosted_group(broker: BrokerProcess, group_id: str) -> HostedPartition | None:
+    """The replica here that a group lives in."""
+    index = broker.groups.partition_of(group_id)
+    hosted = None if index is None else broker.replicas.get(OFFSETS_TOPIC, index)
+    return hosted if isinstance(hosted, HostedPartition) else None
+
+
+def _keys(topics: Iterable[Any]) -> frozenset[tuple[Uuid, int]]:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _tell_holding(broker: BrokerProcess, hosted: HostedPartition, told: HoldingTold) -> None:
+    """Show what a coordinator tells a member, unless it is deposed and does not know it."""
+    broker.look_at_replica(hosted)  # the step that answers is not over
+    if _is_deposed(broker, hosted, told.partition[1]):
+        return
+    broker.world.observer.holding_told(broker.id, told)
+
+
+def _is_deposed(broker: BrokerProcess, hosted: HostedPartition, index: int) -> bool:
+    topic = broker.world.observer.committed_image.topics_by_id.get(hosted.topic_id)
+    return topic is None or topic.partitions[index].leader_epoch > hosted.machine.leader_epoch
 
 
 def _offsets_requested(
@@ -137,9 +220,8 @@ def _offsets_of(
     broker: BrokerProcess, group_id: str
 ) -> Callable[[OffsetFetchResponseGroup], None] | None:
     """Shows a group's offsets with the high watermarks between which they were read."""
-    index = broker.groups.partition_of(group_id)
-    hosted = None if index is None else broker.replicas.get(OFFSETS_TOPIC, index)
-    if hosted is None or isinstance(hosted, ErrorCode):
+    hosted = _hosted_group(broker, group_id)
+    if hosted is None:
         return None
     from_offset = hosted.machine.high_watermark
 
@@ -159,11 +241,79 @@ def _offsets_of(
     return note
 
 
+def _share_fetch_requested(
+    broker: BrokerProcess, request: ShareFetchRequest
+) -> Callable[[ShareFetchResponse], None]:
+    """A member of a share group acquires records."""
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    if request.share_session_epoch <= 0:
+        _returns(broker, Returned(None, group_id, member_id, 0, 0, False))
+    from_ms = broker.clocks.now_ms()
+
+    def note(response: ShareFetchResponse) -> None:
+        for topic in response.responses:
+            for part in topic.partitions:
+                part.records = b"".join(bytes(buffer) for buffer in part.records or ())
+                key = SharePartitionKey(group_id, topic.topic_id, part.partition_index)
+                if part.records:
+                    for one in passed(Place.SERVED, broker.id, key[1:], part.records):
+                        broker.world.observer.batch_passed(one)
+                _show_delivered(broker, key, member_id, part.acquired_records, from_ms)
+
+    return note
+
+
+def _show_delivered(
+    broker: BrokerProcess, key: SharePartitionKey, member_id: str, records: Any, from_ms: int
+) -> None:
+    share = broker.shares.partitions.find(key)
+    if share is None:
+        return
+    for one in records:
+        delivered = Delivered(
+            key,
+            share,
+            member_id,
+            one.first_offset,
+            one.last_offset,
+            one.delivery_count,
+            share.settings.delivery_count_limit,
+            from_ms,
+            broker.clocks.now_ms(),
+            share.settings.record_lock_duration_ms,
+            _is_deposed(broker, share.hosted, key.partition),
+        )
+        broker.world.observer.share_delivered(broker.id, delivered)
+
+
+def _share_acknowledged(
+    broker: BrokerProcess, request: ShareAcknowledgeRequest
+) -> Callable[[Any], None] | None:
+    """A member of a share group says what became of records."""
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    for topic in request.topics:
+        for part in topic.partitions:
+            key = SharePartitionKey(group_id, topic.topic_id, part.partition_index)
+            for one in part.acknowledgement_batches:
+                is_settled = AcknowledgeType.RELEASE not in one.acknowledge_types
+                bounds = one.first_offset, one.last_offset
+                _returns(broker, Returned(key, group_id, member_id, *bounds, is_settled))
+    return None
+
+
+def _returns(broker: BrokerProcess, returned: Returned) -> None:
+    broker.world.observer.share_returned(returned)
+
+
 OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None] | None]]] = {
+    ConsumerGroupHeartbeatRequest: _heartbeat_requested,
     EndTxnRequest: _end_requested,
     FetchRequest: _records_requested,
     InitProducerIdRequest: _id_requested,
+    JoinGroupRequest: _join_requested,
     OffsetFetchRequest: _offsets_requested,
+    ShareAcknowledgeRequest: _share_acknowledged,
+    ShareFetchRequest: _share_fetch_requested,
     SyncGroupRequest: _assignment_requested,
 }
 """By the class of the request; others are not shown."""

@@ -12,8 +12,14 @@ from fencepost.machines.effects import Append, DropPrefix, Machine, Truncate
 from fencepost.machines.fetcher import LeaderRequest
 from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.partition import AlterPartition
+from fencepost.machines.share.state_batch import NO_START_OFFSET, SharePartitionKey
+from fencepost.machines.share_state.records import ShareStateCodec
 from fencepost.machines.transaction.records import TransactionCodec, TransactionRecord
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fencepost.runtime.internal_topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.process import BrokerProcess
@@ -27,6 +33,7 @@ from fencepost.sim.group_oracle import (
 )
 from fencepost.sim.partition_oracle import Place, partition_batch, passed
 from fencepost.sim.ports import SimPorts
+from fencepost.sim.share_oracle import ShareStart
 from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -36,6 +43,7 @@ from fencepost.wire.records.group import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from fencepost.wire.records.share import ShareSnapshotKey, ShareUpdateKey
 
 _GROUP_CODEC: Final = GroupCodec()
 
@@ -65,7 +73,12 @@ def _holding(key: ConsumerGroupCurrentMemberAssignmentKey, value: Message | None
         for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
         for index in topic.partitions
     )
-    return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held)
+    since = {
+        (topic.topic_id, index): epoch
+        for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
+        for index, epoch in zip(topic.partitions, topic.assignment_epochs or (), strict=False)
+    }
+    return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held, since)
 
 
 def records_of(data: Buffer) -> tuple[TransactionRecord, ...]:
@@ -73,6 +86,22 @@ def records_of(data: Buffer) -> tuple[TransactionRecord, ...]:
     rows = read_batch(data, 0, read_header(data))
     decoded = (TransactionCodec.decode(row.key or b"", row.value) for row in rows)
     return tuple(record for record in decoded if record is not None)
+
+
+def starts_of(data: Buffer) -> tuple[ShareStart, ...]:
+    """What a batch of `__share_group_state` says of where share partitions begin."""
+    starts: list[ShareStart] = []
+    for row in read_batch(data, 0, read_header(data)):
+        decoded = ShareStateCodec.decode(row.key or b"", row.value)
+        if decoded is None:
+            continue
+        key, value = decoded
+        assert isinstance(key, ShareSnapshotKey | ShareUpdateKey), "no other type is known"
+        share = SharePartitionKey(key.group_id, key.topic_id, key.partition)
+        start_offset = None if value is None else getattr(value, "start_offset", None)
+        if start_offset != NO_START_OFFSET or isinstance(key, ShareSnapshotKey):
+            starts.append(ShareStart(share, start_offset))
+    return tuple(starts)
 
 
 class BrokerPorts(SimPorts):
@@ -113,6 +142,8 @@ class BrokerPorts(SimPorts):
             elif hosted.topic == TRANSACTIONS_TOPIC:
                 records = records_of(batch.data)
                 observer.oracle.transactions.appended(partition, appended, records)
+            elif hosted.topic == SHARE_STATE_TOPIC:
+                observer.oracle.shares.appended(partition, appended, starts_of(batch.data))
             observer.replica_appended(self._node.id, partition, appended)
         known.on_their_way = 0
         return end_offset

@@ -33,6 +33,11 @@ class BrokerProcess(Process, Protocol):
         ...
 
     @property
+    def shares(self) -> Any:
+        """What it has for share groups."""
+        ...
+
+    @property
     def followers(self) -> Any:
         """What fetches for the replicas that follow."""
         ...

@@ -46,9 +46,16 @@ from fencepost.runtime.requests.parts import (
     bind_parts,
 )
 from fencepost.runtime.requests.produce import produce
+from fencepost.runtime.requests.share_acknowledge import share_acknowledge
+from fencepost.runtime.requests.share_checks import ShareParts
+from fencepost.runtime.requests.share_fetch import share_fetch
+from fencepost.runtime.requests.share_group_heartbeat import share_group_heartbeat
+from fencepost.runtime.requests.share_group_state import share_group_state
 from fencepost.runtime.requests.sync_group import sync_group
 from fencepost.runtime.requests.txn_offset_commit import txn_offset_commit
 from fencepost.runtime.requests.write_txn_markers import write_txn_markers
+from fencepost.runtime.share_sessions import ShareSessionHost
+from fencepost.runtime.share_states import APIS as SHARE_STATE_APIS, ShareStateCoordinators
 from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
@@ -72,12 +79,25 @@ from fencepost.wire.api.offset_commit import OffsetCommitRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequest
 from fencepost.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from fencepost.wire.api.produce import ProduceRequest
+from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from fencepost.wire.api.share_fetch import ShareFetchRequest
+from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
 from fencepost.wire.message import Message
 
 T = TypeVar("T")
+
+SHARE_FETCH_BYTES: Final = 1 << 20
+
+
+def _share_fetch(
+    context: ArrivedRequest, request: ShareFetchRequest, *, parts: ShareParts
+) -> Pieces[Message | None]:
+    """As `broker/apis` binds it: a session belongs to a connection."""
+    return share_fetch(context, request, context.source_id, SHARE_FETCH_BYTES, parts=parts)
+
 
 HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
     AddOffsetsToTxnRequest: add_offsets_to_txn,
@@ -98,6 +118,10 @@ HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
     SyncGroupRequest: sync_group,
     TxnOffsetCommitRequest: txn_offset_commit,
     WriteTxnMarkersRequest: write_txn_markers,
+    ShareAcknowledgeRequest: share_acknowledge,
+    ShareFetchRequest: _share_fetch,
+    ShareGroupHeartbeatRequest: share_group_heartbeat,
+    **dict.fromkeys(SHARE_STATE_APIS, share_group_state),
 }
 """What is decided in `runtime.requests`."""
 
@@ -122,7 +146,7 @@ class BrokerRequests:
             FetchPolicy: NoFetchPolicy(),
             GroupCoordinators: broker.groups,
             InternalTopicCreation: _NoTopicCreation(),
-            LogReads: _ReadsAtOnce(),
+            LogReads: ReadsAtOnce(),
             MarkerWriter: broker.transactions.markers,
             PartitionAccess: PartitionAccess(access, broker.replicas),
             ProducerIds: broker.producer_ids,
@@ -130,11 +154,13 @@ class BrokerRequests:
             TransactionCoordinators: broker.transactions.coordinators,
             TransactionalCommits: broker.transactions.commits,
             TransactionalWrites: broker.transactions.writes,
+            ShareSessionHost: broker.shares.sessions,
+            ShareStateCoordinators: broker.shares.states,
             WorkClock: _NoWork(),
         }
         self._handlers = {kind: bind_parts(one, parts) for kind, one in HANDLERS.items()}
 
-    def serve(self, request: Message, reply: Reply, api_version: int) -> None:
+    def serve(self, request: Message, reply: Reply, api_version: int, source_id: int) -> None:
         """Answer a request, now or later. KeyError for one that brokers do not serve here."""
         kind = type(request)
         observe = OBSERVED.get(kind)
@@ -145,7 +171,7 @@ class BrokerRequests:
                 note(response)
             reply(response)
 
-        context = ArrivedRequest(kind.__name__, api_version, post, self._lane)
+        context = ArrivedRequest(kind.__name__, api_version, post, self._lane, source_id)
         answer = self._handlers[kind](context, _received(request))
         self._appends.settle()
         context.decided(answer)
@@ -171,7 +197,7 @@ class _NoTopicCreation:
         """Leave it to a client."""
 
 
-class _ReadsAtOnce:
+class ReadsAtOnce:
     """`LogReads`: a disk of a world does not keep its reader waiting."""
 
     def read(self, work: Callable[[], T], /) -> Pieces[T]:

@@ -16,8 +16,15 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.cleaned_batches import LogLook
-from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    HoldingSaid,
+    HoldingTold,
+    OffsetKey,
+    OffsetsTold,
+)
 from fencepost.sim.oracle import NodeView, Oracle
 from fencepost.sim.partition_oracle import (
     BrokerBegun,
@@ -27,6 +34,7 @@ from fencepost.sim.partition_oracle import (
     Passed,
     ReplicaView,
 )
+from fencepost.sim.share_oracle import Delivered, Returned
 from fencepost.sim.transaction_oracle import Decided, Marked, ReadCommitted
 
 
@@ -182,6 +190,12 @@ class Check:
     def assignment_told(self, oracle: Oracle, broker_id: int, told: AssignmentTold) -> None:
         """A broker answers what a member of a group is assigned."""
 
+    def holding_said(self, oracle: Oracle, said: HoldingSaid) -> None:
+        """A member of a consumer group says what it owns."""
+
+    def holding_told(self, oracle: Oracle, broker_id: int, told: HoldingTold) -> None:
+        """A broker, not deposed, answers in which epoch a member is, and what it is to own."""
+
     # -- transactions --------------------------------------------------------------------------
 
     def marked(self, oracle: Oracle, marked: Marked) -> None:
@@ -192,6 +206,19 @@ class Check:
 
     def read_committed(self, oracle: Oracle, read: ReadCommitted) -> None:
         """A consumer of committed data has read a stretch of a partition."""
+
+    # -- share groups --------------------------------------------------------------------------
+
+    def share_delivered(self, oracle: Oracle, broker_id: int, delivered: Delivered) -> None:
+        """A broker answers which records a member of a share group has acquired."""
+
+    def share_returned(self, oracle: Oracle, returned: Returned) -> None:
+        """A member of a share group holds records no longer, by a request that has arrived."""
+
+    def share_acknowledged(
+        self, oracle: Oracle, key: SharePartitionKey, first: int, last: int
+    ) -> None:
+        """A member of a share group hears that records are settled."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""

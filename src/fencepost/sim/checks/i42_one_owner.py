@@ -1,7 +1,8 @@
 """I42: a generation of a group has one assignment, and no partition has two owners in it.
 
 A member of an older generation may still believe that a partition is its own; what it commits is
-refused (I43).
+refused (I43). A member that speaks the classic protocol in a consumer group may be given more in
+the same generation, which is its member epoch: what it is told there is I45's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class OneOwner(Check):
         self._told: dict[tuple[PartitionKey, str, int], dict[str, AssignmentTold]] = {}
 
     def assignment_told(self, oracle: Oracle, broker_id: int, told: AssignmentTold) -> None:
+        if oracle.groups.is_consumer_group(told.partition, told.group_id):
+            return
         generation = self._told.setdefault((told.partition, told.group_id, told.generation), {})
         for other in generation.values():
             is_same = other.member_id == told.member_id

@@ -1,7 +1,8 @@
 """I44: in the log of a consumer group a partition has one holder, and member epochs never fall.
 
 No offset is committed for a partition that another member holds. What a member has to give up it
-still holds: it is no other's until the member has said so.
+still holds: it is no other's until the member has said so. The epoch in which a partition was given
+to a member does not fall either, and is none that the member has not come to.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ class OneHolder(Check):
             return
         if before is not None and before.epoch is not None and write.epoch < before.epoch:
             self._refuse(write, f"is in epoch {write.epoch} behind {before.epoch}")
+        fallen = [key for key, epoch in write.since.items() if epoch > write.epoch]
+        if before is not None:
+            kept = before.since.keys() & write.since.keys()
+            fallen += [key for key in kept if write.since[key] < before.since[key]]
+        if fallen:
+            self._refuse(write, f"has another assignment epoch of {sorted(fallen)}")
         for other in members.values():
             shared = other.held & write.held
             if shared:

@@ -1,7 +1,8 @@
 """A member of a consumer group (KIP-848): it gives up and takes over partitions, and commits.
 
-It does what a consumer with `group.protocol=consumer` does. It says what it owns with every
-heartbeat, gives up at once what it is told to, and says everything after an answer that was lost.
+It does what a consumer with `group.protocol=consumer` does, and asks what is committed. It says
+what it owns with every heartbeat, gives up at once what it is told to, and says everything after an
+answer that was lost.
 It subscribes to the topics that it knows of, so that members do not always agree.
 What it commits is an offset that no other client ever commits, so that the observer knows of each
 committed offset whose it is. It leaves until it has heard that it has left, and is another member
@@ -23,12 +24,19 @@ from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
+from fencepost.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 GROUP_ID: Final = "epoch-members"
 REBALANCE_TIMEOUT_MS: Final = 3_000
 LEAVES_ONE_IN: Final = 16
+RESTS_AT_MOST: Final = 24
+"""Turns, less one."""
 _IS_OUT: Final = frozenset(
     {
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -36,9 +44,7 @@ _IS_OUT: Final = frozenset(
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-_COMMIT_REFUSED: Final = frozenset(
-    {*_IS_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSUPPORTED_VERSION}
-)
+_REFUSED: Final = frozenset({*_IS_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSUPPORTED_VERSION})
 
 
 class EpochMember(GroupClient):
@@ -51,11 +57,13 @@ class EpochMember(GroupClient):
         self.owned: frozenset[PartitionKey] = frozenset()
         self.joined = 0
         self.committed = 0
+        self.fetched = 0
         self._waits = False
         self._leaves = False
         self._says_all = True
         self._subscribed: list[str] = []
         self._commits = 0
+        self._rests = 0
 
     @property
     def member_id(self) -> str:
@@ -83,15 +91,18 @@ class EpochMember(GroupClient):
             self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
         elif self._leaves:
             self.leave()
+        elif self._rests and not self.is_closing:
+            self._rests -= 1
         elif self.epoch == 0 or self.is_closing:
             self.heartbeat()
         elif self.lane.pick(LEAVES_ONE_IN) == LEAVES_ONE_IN - 1:
             self._leaves = True
             self.owned = frozenset()
             self.leave()
-        elif self.lane.pick(2) and self.owned:
+        elif (drawn := self.lane.pick(3)) and self.owned:
             owned = sorted(self.owned)
-            self.commit(owned[self.lane.pick(len(owned))])
+            ask = self.commit if drawn == 1 else self.fetch
+            ask(owned[self.lane.pick(len(owned))])
         else:
             self.heartbeat()
 
@@ -151,11 +162,17 @@ class EpochMember(GroupClient):
             if error is ErrorCode.NONE or error in _IS_OUT:
                 self._leaves = False
                 self.lives += 1
+                self._rests = self._drawn_rest()
                 self._is_out()
             elif error not in RETRIABLE:
                 raise Violation("unforeseen", f"member {self.id}: leaving answered {error.name}")
 
         self._ask(request, heard)
+
+    def _drawn_rest(self) -> int:
+        """How many turns it stays out: long enough, now and then, for the group to be one of
+        classic members only, if there are any."""
+        return self.lane.pick(RESTS_AT_MOST) if self.world.options.mixed_members else 0
 
     def commit(self, partition: PartitionKey) -> None:
         """Commit an offset for a partition that it owns, in its epoch."""
@@ -174,10 +191,36 @@ class EpochMember(GroupClient):
             if code is ErrorCode.NONE:
                 self.committed += 1
                 self.world.observer.offset_acknowledged(offsets, key, offset)
-            elif code not in _COMMIT_REFUSED and code not in RETRIABLE:
+            elif code not in _REFUSED and code not in RETRIABLE:
                 raise Violation("unforeseen", f"member {self.id}: commit answered {code.name}")
 
         self._ask(request, told)
+
+    def fetch(self, partition: PartitionKey) -> None:
+        """Ask, as a member, what is committed for a partition that it owns; the observer looks at
+        the answer."""
+        topic = self.name_of(partition)
+        if topic is None:
+            return
+        named = OffsetFetchRequestTopics(
+            name=topic, topic_id=partition[0], partition_indexes=[partition[1]]
+        )
+        group = OffsetFetchRequestGroup(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            topics=[named],
+        )
+
+        def told(response: Any, error: ErrorCode) -> None:
+            (one,) = response.groups
+            code = ErrorCode(one.error_code or one.topics[0].partitions[0].error_code)
+            if code is ErrorCode.NONE:
+                self.fetched += 1
+            elif code not in _REFUSED and code not in RETRIABLE:
+                raise Violation("unforeseen", f"member {self.id}: fetch answered {code.name}")
+
+        self._ask(OffsetFetchRequest(groups=[group]), told)
 
     def _ask(self, request: Message, then: Callable[[Any, ErrorCode], None]) -> None:
         """Ask the coordinator; `then` hears of an answer, and of none it is forgotten."""

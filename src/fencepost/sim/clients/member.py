@@ -30,6 +30,7 @@ from fencepost.wire.records.consumer import (
     decode_prefixed,
     encode_prefixed,
 )
+from fencepost.wire.types import Uuid
 
 GROUP_ID: Final = "members"
 SESSION_TIMEOUT_MS: Final = 3_000
@@ -53,8 +54,8 @@ Answered = Callable[[Any, ErrorCode], None]
 class Member(GroupClient):
     """See the module docstring."""
 
-    def __init__(self, world: Surroundings, client_id: int) -> None:
-        super().__init__(world, client_id, GROUP_ID)
+    def __init__(self, world: Surroundings, client_id: int, group_id: str = GROUP_ID) -> None:
+        super().__init__(world, client_id, group_id)
         self.member_id = ""
         self.generation = -1
         """The one that it has its partitions in; -1 while it has none."""
@@ -107,9 +108,13 @@ class Member(GroupClient):
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             member_id=self.member_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=SUBSCRIPTION)],
+            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=self.subscription())],
         )
         self._ask(request, self._joined)
+
+    def subscription(self) -> bytes:
+        """What it says that it reads; a coordinator of classic groups does not look into it."""
+        return SUBSCRIPTION
 
     def _joined(self, response: Any, error: ErrorCode) -> None:
         if error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -191,7 +196,7 @@ class Member(GroupClient):
         self._commits += 1
         offset = self._commits * 100 + self.id % 100
         key = OffsetKey(self.group_id, *partition)
-        self.world.observer.oracle.groups.sent(OffsetWrite(key, offset), self.generation)
+        self.note_sent(OffsetWrite(key, offset), topic.topic_id)
         request = self.commit_request(
             (topic.topic_id, partition[1]), topic.name, offset, self.member_id, self.generation
         )
@@ -204,6 +209,10 @@ class Member(GroupClient):
             self._refused("commit", code)
 
         self._ask(request, told)
+
+    def note_sent(self, write: OffsetWrite, topic_id: Uuid) -> None:
+        """Tell the observer that it is about to commit this."""
+        self.world.observer.oracle.groups.sent(write, self.generation)
 
     # -- asking ------------------------------------------------------------------------------
 

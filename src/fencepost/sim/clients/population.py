@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.epoch_member import EpochMember
 from fencepost.sim.clients.member import Member
+from fencepost.sim.clients.mixed_member import MixedMember
 from fencepost.sim.clients.producer import Producer
+from fencepost.sim.clients.share_consumer import ShareConsumer
 from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
@@ -22,7 +25,7 @@ LEADER_ONLY = 1
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
     without a group's members, then the members of a group, then who deletes; then those that
-    produce in transactions, and the members of a consumer group (KIP-848)."""
+    produce in transactions, and the members of a consumer group (KIP-848), classic ones last."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -33,6 +36,8 @@ class BrokerClients:
         self.deleters: list[Deleter] = []
         self.transactors: list[Transactor] = []
         self.epoch_members: list[EpochMember] = []
+        self.mixed_members: list[MixedMember] = []
+        self.share_consumers: list[ShareConsumer] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -51,8 +56,12 @@ class BrokerClients:
                 self.deleters.append(Deleter(world, id_))
             elif len(self.transactors) < options.transactors:
                 self.transactors.append(self._transactor(id_))
-            else:
+            elif len(self.epoch_members) < options.epoch_members:
                 self.epoch_members.append(EpochMember(world, id_))
+            elif len(self.mixed_members) < options.mixed_members:
+                self.mixed_members.append(MixedMember(world, id_))
+            else:
+                self.share_consumers.append(ShareConsumer(world, id_))
 
     def _transactor(self, client_id: int) -> Transactor:
         """The even ones know KIP-890; one of them may have the transactional id of another."""
@@ -72,6 +81,7 @@ class BrokerClients:
         """Every client."""
         groups = [*self.committers, *self.members]
         others = [*self.deleters, *self.transactors, *self.epoch_members]
+        others += [*self.mixed_members, *self.share_consumers]
         return [*self.producers, *self.consumers, *groups, *others]
 
     def begin(self) -> None:
@@ -114,9 +124,9 @@ class BrokerClients:
             registered = image.brokers.get(id_)
             if registered is None or not registered.is_active:
                 return f"broker {id_} is not unfenced"
-        busy: list[Producer | Committer | Member | Transactor | EpochMember]
+        busy: list[Producer | Committer | Member | Transactor | EpochMember | ShareConsumer]
         busy = [*self.producers, *self.committers, *self.members, *self.transactors]
-        busy += self.epoch_members
+        busy += [*self.epoch_members, *self.mixed_members, *self.share_consumers]
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
@@ -140,11 +150,26 @@ class BrokerClients:
         if not self.epoch_members:
             return None
         epochs = {member.epoch for member in self.epoch_members}
+        epochs |= {member.generation for member in self.mixed_members}
         if len(epochs) > 1:
             return f"members of the consumer group are in epochs {sorted(epochs)}"
         owned = [key for member in self.epoch_members for key in member.owned]
+        owned += [key for member in self.mixed_members for key in member.owned_keys()]
         if sorted(owned) != sorted(self.partitions()):
             return f"members of the consumer group own {len(owned)} of {len(self.partitions())}"
+        return None
+
+    def _trouble_of_share_group(self, key: PartitionKey, end_offset: int) -> str | None:
+        """The share group is done with all records."""
+        if not self.share_consumers:
+            return None
+        image = self._world.observer.committed_image.topics_by_id[key[0]].partitions[key[1]]
+        shares = self._world.brokers[image.leader].shares.partitions
+        share = shares.find(SharePartitionKey(self.share_consumers[0].group_id, *key))
+        machine = None if share is None else share.machine
+        start_offset = 0 if machine is None else machine.start_offset
+        if start_offset < end_offset:
+            return f"the share group is done with {start_offset} of {end_offset}"
         return None
 
     def _trouble_of(self, key: PartitionKey) -> str | None:
@@ -166,6 +191,8 @@ class BrokerClients:
             read = 0 if position is None else position.offset
             if read != leader.high_watermark:
                 return f"client {consumer.id} has read to {read} of {leader.high_watermark}"
+        if key in self.partitions():
+            return self._trouble_of_share_group(key, leader.high_watermark)
         return None
 
     def check_promises(self) -> None:

@@ -43,9 +43,7 @@ public final class NodeProcess {
     private static final long START_LIMIT_S = 60;
     private static final int STARTS_MAX = 20;
     private static final String APPLIED = "kafka_server_brokermetadatametrics_last_applied_record_offset ";
-    /** The features that Fencepost has, and the newest level of each. */
-    private static final Map<String, Integer> FEATURES = Map.of("metadata.version", 30,
-        "kraft.version", 1, "eligible.leader.replicas.version", 1, "transaction.version", 2);
+    private static final String PERSISTER = "group.share.persister.class.name";
 
     private final SharedServer shared;
     private final KafkaConfig config;
@@ -221,10 +219,11 @@ public final class NodeProcess {
         if (starts > 0 || bootstrap == null) {
             return;
         }
+        Map<String, Integer> levels = newestLevels();
         List<ApiMessageAndVersion> records = new ArrayList<>();
         for (ApiMessageAndVersion record : bootstrap.records()) {
             if (record.message() instanceof FeatureLevelRecord feature) {
-                Integer newest = FEATURES.get(feature.name());
+                Integer newest = levels.get(feature.name());
                 if (newest == null) {
                     continue;
                 }
@@ -240,8 +239,19 @@ public final class NodeProcess {
             .writeBinaryFile(BootstrapMetadata.fromRecords(records, "test"));
     }
 
+    /** The features that Fencepost has, and the newest level of each. */
+    private static Map<String, Integer> newestLevels() throws IOException {
+        return offered("features").stream().map(line -> line.split("="))
+            .collect(Collectors.toMap(pair -> pair[0], pair -> Integer.valueOf(pair[1])));
+    }
+
+    /** The lines of a file that says what Fencepost has. */
+    private static List<String> offered(String file) throws IOException {
+        return Files.readAllLines(Path.of(System.getProperty("fencepost.offered"), file));
+    }
+
     private String properties() throws IOException {
-        Set<String> known = new HashSet<>(Files.readAllLines(Path.of(System.getProperty("fencepost.keys"))));
+        Set<String> known = new HashSet<>(offered("keys"));
         Map<String, String> values = new TreeMap<>();
         config.originals().forEach((key, value) -> {
             // Without a listener that would use them, Kafka looks at none of the secured ones.
@@ -253,6 +263,13 @@ public final class NodeProcess {
         });
         if (!values.containsKey("log.dirs") && !values.containsKey("log.dir")) {
             values.put("log.dirs", config.metadataLogDir());
+        }
+        if (values.getOrDefault(PERSISTER, "default").isEmpty()) {
+            // Kafka's then keeps no state of share groups. Ours always does, here with one replica.
+            values.remove(PERSISTER);
+            values.putIfAbsent("share.coordinator.state.topic.replication.factor", "1");
+            values.putIfAbsent("share.coordinator.state.topic.min.isr", "1");
+            values.putIfAbsent("share.coordinator.state.topic.num.partitions", "1");
         }
         values.remove("broker.id");
         values.remove("unstable.feature.versions.enable");

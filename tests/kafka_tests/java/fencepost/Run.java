@@ -57,7 +57,6 @@ public final class Run implements TestExecutionListener {
             .filters(others)
             .configurationParameter("junit.jupiter.execution.timeout.testable.method.default",
                 System.getProperty("fencepost.test.limit", "150 s"))
-            .configurationParameter("junit.jupiter.extensions.autodetection.enabled", "true")
             .build();
         LauncherFactory.create().execute(request, listener);
         System.exit(0);  // whatever threads a test has left

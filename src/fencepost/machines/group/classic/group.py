@@ -236,9 +236,8 @@ class ClassicGroup:
 
     def elect_joined_leader(self) -> bool:
         """Make sure the leader is a member that has joined; False if no member has."""
-        if self.leader_id is None:
-            return False
-        if self.members[self.leader_id].awaits_join:
+        leader = self.members.get(self.leader_id or "")  # a record may name a leader that is none
+        if leader is not None and leader.awaits_join:
             return True
         for member in self.members.values():
             if member.awaits_join:
@@ -279,6 +278,11 @@ class ClassicGroup:
             return bool(protocol_type) and any(True for _ in names)
         common = self._candidates()
         return protocol_type == self.protocol_type and any(name in common for name in names)
+
+    @property
+    def has_common_protocol(self) -> bool:
+        """Whether there is a protocol that all members support."""
+        return bool(self._candidates())
 
     def select_protocol(self) -> str:
         """The protocol all support that most put first among those."""

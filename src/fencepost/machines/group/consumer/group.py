@@ -142,8 +142,8 @@ class ConsumerGroup:
         """The group epoch for which a target is being computed elsewhere."""
         self.resolving_since_ms: int | None = None
         """When the search for topics of regular expressions began, which is under way elsewhere."""
-        self.last_pass_ms = 0
-        """When the last search was over, in ms of the wall clock."""
+        self.failed_pass_ms = 0
+        """When the last search was over that left out some topics, in ms of the wall clock."""
         self.newest_topics_at = -1
         """The metadata offset up to which topics may have been created that no search has seen."""
 

@@ -86,7 +86,7 @@ def remove_members(
     unused = {
         regex
         for regex, users in regexes.items()
-        if regex in group.regexes and group.regex_users[regex] == users
+        if regex in group.regexes and group.regex_users.get(regex) == users
     }
     decision.records += [(regex_record(group_id, regex, None)) for regex in sorted(unused)]
     changes = [Changed(one, group.members[one], None) for one in member_ids]

@@ -226,7 +226,8 @@ def downgrade(
     joined: tuple[str, Subscription] | None = None,
     rebalance_for: str | None,
 ) -> bool:
-    """Make a consumer group of classic members a classic group; False if a record has no room.
+    """Make a consumer group of classic members a classic group; False if that cannot be: a record
+    has no room, or what the members' records say cannot be of one classic group.
 
     `joined` comes in the place of the member that is gone and has its target; without
     `rebalance_for` (the reason, for the log) members go on with what they have.
@@ -235,14 +236,24 @@ def downgrade(
     classic = ClassicGroup(group_id)
     classic.generation = group.epoch
     targets: dict[str, Partitions] = {}
+    staying: dict[str, Subscription] = {}
     for member_id, said in group.members.items():
         if member_id not in gone:
-            classic.add(_classic_member(member_id, said), CONSUMER_PROTOCOL_TYPE)
+            staying[member_id] = said
             targets[member_id] = group.target_of(member_id)
         elif joined is not None:
             targets[joined[0]] = group.target_of(member_id)
     if joined is not None:
-        classic.add(_classic_member(*joined), CONSUMER_PROTOCOL_TYPE)
+        staying[joined[0]] = joined[1]
+    instance_ids = [said.instance_id for said in staying.values() if said.instance_id is not None]
+    if len(set(instance_ids)) < len(instance_ids):
+        decision.notes.append(f"group {group_id}: has two classic members with one instance id")
+        return False
+    for member_id, said in staying.items():
+        classic.add(_classic_member(member_id, said), CONSUMER_PROTOCOL_TYPE)
+    if not classic.has_common_protocol:
+        decision.notes.append(f"group {group_id}: its classic members have no protocol in common")
+        return False
     protocol = classic.protocol = classic.select_protocol()
     for member_id, member in list(classic.members.items()):
         metadata = member.metadata(protocol)

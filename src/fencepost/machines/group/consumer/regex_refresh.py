@@ -5,6 +5,7 @@ elsewhere: all expressions of the group in one pass over the names in the metada
 time for a group. It begins with a heartbeat when there is a new expression, when topics have been
 created since the last pass, or when that is long ago; and at least ten seconds after the last one.
 The result is kept in records, so that the group means the same topics wherever it is coordinated.
+Where these have gone with the last user of an expression, a new one need not wait, as in Kafka.
 
 Topics that the member whose heartbeat began the pass may not describe are left out. Its permissions
 are looked at where the result arrives, since an authorizer is not for other threads.
@@ -121,10 +122,8 @@ class RegexRefresh:
     def _is_due(self, group: ConsumerGroup, used: set[str], is_new: bool, wall_ms: int) -> bool:
         if group.resolving_since_ms is not None:
             return False
-        refreshed_ms = max(
-            (one.timestamp_ms for one in group.regexes.values()), default=group.last_pass_ms
-        )
-        passed_ms = wall_ms - max(refreshed_ms, group.last_pass_ms)
+        refreshed_ms = max((one.timestamp_ms for one in group.regexes.values()), default=0)
+        passed_ms = wall_ms - max(refreshed_ms, group.failed_pass_ms)
         if 0 <= passed_ms <= REFRESH_PAUSE_MS:
             return False
         seen = max((one.version for one in group.regexes.values()), default=-1)
@@ -167,8 +166,8 @@ class RegexRefresh:
         if group is None:
             return decision
         decision.changes.append(Note(group_id, "resolving_since_ms", None))
-        decision.changes.append(Note(group_id, "last_pass_ms", wall_ms))
         if result.error is not None:
+            decision.changes.append(Note(group_id, "failed_pass_ms", wall_ms))
             decision.notes.append(f"group {group_id}: topics cannot be matched: {result.error!r}")
             return decision
         found: dict[str, frozenset[str]] = {
@@ -183,6 +182,7 @@ class RegexRefresh:
             visible = topics - hidden
             if not self._fits(visible):
                 decision.notes.append(f"group {group_id}: {len(visible)} topics match {regex!r}")
+                decision.changes.append(Note(group_id, "failed_pass_ms", wall_ms))
                 names |= frozenset() if before is None else before.topics
                 continue
             resolved = ResolvedRegex(visible, version, wall_ms)

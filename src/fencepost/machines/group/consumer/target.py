@@ -23,6 +23,7 @@ from fencepost.machines.group.consumer.group import ConsumerGroup, Note
 from fencepost.machines.group.consumer.member import Partitions, Subscription
 from fencepost.machines.group.consumer.records import target_epoch_record, target_record
 from fencepost.machines.group.consumer.timers import assign_work
+from fencepost.machines.group.found_topics import found_topics
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.types import Uuid
@@ -131,8 +132,7 @@ def spec_of(
 
 def existing_topics(image: ClusterImage, names: Iterable[str]) -> dict[Uuid, int]:
     """The ids of those topics that exist, and how many partitions they have."""
-    topics = (image.topics_by_name.get(name) for name in names)
-    return {topic.topic_id: len(topic.partitions) for topic in topics if topic is not None}
+    return {topic.topic_id: len(topic.partitions) for topic in found_topics(image, names)}
 
 
 def cost_of(spec: AssignmentSpec) -> int:

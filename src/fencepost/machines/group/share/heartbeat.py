@@ -19,11 +19,10 @@ A refusal anywhere (`RefusedError`) undoes all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from fencepost.machines.group.caller import Caller
+from fencepost.machines.group.found_topics import found_topics
 from fencepost.machines.group.metadata_hash import group_metadata_hash
 from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
@@ -51,7 +50,6 @@ from fencepost.machines.group.share.records import (
 )
 from fencepost.machines.group.share.state import InitializeStates, NamedPartitions
 from fencepost.machines.group.share.timers import initializing_timer, session_timer
-from fencepost.machines.image import TopicImage
 from fencepost.wire.api.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
@@ -180,7 +178,7 @@ class Heartbeats:
         more_bytes = said.size_bytes(member_id)
         if known is not None:
             more_bytes -= known.size_bytes(member_id)
-        new_topics = _existing(shard, said.topic_names - group.topic_users.keys())
+        new_topics = found_topics(shard.image, said.topic_names - group.topic_users.keys())
         more_bytes += PARTITION_BYTES * sum(len(topic.partitions) for topic in new_topics)
         if more_bytes > 0 and group.counted_bytes + more_bytes > shard.config.max_bytes:
             raise RefusedError(
@@ -245,7 +243,7 @@ class Heartbeats:
     ) -> dict[str, dict[Uuid, frozenset[int]]]:
         shard = self._shard
         names = set().union(*(said.topic_names for said in members.values()))
-        topics = {topic.name: topic for topic in _existing(shard, names)}
+        topics = {topic.name: topic for topic in found_topics(shard.image, names)}
         assignable = {}
         for topic in topics.values():
             initialized = group.states.known(topic.topic_id, with_initializing=False)
@@ -265,7 +263,7 @@ class Heartbeats:
         self, said: Subscription, before: Progress, target_epoch: int, target: Partitions
     ) -> Progress:
         """What the member is told: its target, of the topics that it subscribes to by now."""
-        topic_ids = {topic.topic_id for topic in _existing(self._shard, said.topic_names)}
+        topic_ids = {topic.topic_id for topic in found_topics(self._shard.image, said.topic_names)}
         assigned = {one: indexes for one, indexes in target.items() if one in topic_ids}
         if target_epoch == before.epoch:
             return replace(before, assigned=assigned)
@@ -278,7 +276,7 @@ class Heartbeats:
     ) -> None:
         """Have the state of subscribed partitions begun that has not been, or has been for long."""
         states, begun, starts = group.states, {}, {}
-        for topic in _existing(self._shard, names):
+        for topic in found_topics(self._shard.image, names):
             topic_id, count = topic.topic_id, len(topic.partitions)
             known = states.known(topic_id, with_initializing=not group.is_initializing_late)
             if len(known) < count:
@@ -363,12 +361,6 @@ def _subscribed(group: ShareGroup, before: frozenset[str], after: frozenset[str]
     """The topics of all members, of which one subscribes to those of `after` from now on."""
     users = group.topic_users
     return {name for name, count in users.items() if count > (name in before)} | after
-
-
-def _existing(shard: Shard, names: Iterable[str]) -> list[TopicImage]:
-    """The topics of these names that exist, by name."""
-    by_name = shard.image.topics_by_name
-    return [topic for name in sorted(names) if (topic := by_name.get(name)) is not None]
 
 
 def _unknown_member(group: ShareGroup, member_id: str) -> RefusedError:

@@ -128,6 +128,7 @@ class _Configuration:
         self._subtopologies = list(topology.subtopologies.values())
         self._image = image
         self._decided: dict[str, int] = {}
+        self._fixed: dict[str, int] | None = None
 
     def result(self) -> ConfiguredTopology:
         """See `configure`. _TopicsError."""
@@ -194,7 +195,7 @@ class _Configuration:
         if others:
             count = _same_count(others, others)
         elif fixed:
-            count = _same_count({name: self._known_count_of(name) for name in fixed}, internal)
+            count = _same_count(self._fixed_counts(fixed), internal)
         else:
             count = max(internal.values())
         for name, present in internal.items():
@@ -205,6 +206,16 @@ class _Configuration:
                     f" number of partitions [{count}] of the source topic.",
                 )
         self._decided.update(dict.fromkeys(internal, count))
+
+    def _fixed_counts(self, fixed: Collection[str]) -> Mapping[str, int]:
+        """The partitions of the topics whose number is fixed, one name for each number there is.
+
+        No copartition group changes them: they are looked up for the first that asks.
+        """
+        if self._fixed is None:
+            by_count = {self._known_count_of(name): name for name in fixed}
+            self._fixed = {name: count for count, name in by_count.items()}
+        return self._fixed
 
     def _task_count(self, subtopology: Subtopology) -> int:
         counts = [self._known_count_of(name) for name in source_topics(subtopology)]

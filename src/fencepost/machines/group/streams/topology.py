@@ -32,15 +32,14 @@ class Topology:
     """See the module. Not changed once it is made."""
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
-        """MalformedTopologyError."""
+        """The topology of a record, whatever it says: of two subtopologies of one id the last
+        counts. A record that makes no sense is no reason to lose the other groups' with it."""
         self.epoch = value.epoch
         self.subtopologies: dict[str, Subtopology] = {
             one.subtopology_id: one
             for one in sorted(value.subtopologies, key=lambda one: _order_of(one.subtopology_id))
         }
         """By id, in the order of the ids: "9" before "10"."""
-        if value.epoch < 0 or len(self.subtopologies) < len(value.subtopologies):
-            raise MalformedTopologyError
         self.value = value
 
     @classmethod
@@ -48,7 +47,10 @@ class Topology:
         """The topology in a heartbeat. MalformedTopologyError."""
         subtopologies = [_subtopology(one) for one in topology.subtopologies]
         value = StreamsGroupTopologyValue(epoch=topology.epoch, subtopologies=subtopologies)
-        return cls(value)
+        made = cls(value)
+        if value.epoch < 0 or len(made.subtopologies) < len(subtopologies):
+            raise MalformedTopologyError
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):

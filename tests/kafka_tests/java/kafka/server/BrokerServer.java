@@ -14,6 +14,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.coordinator.group.Group;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.metadata.BrokerState;
@@ -21,6 +22,7 @@ import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.server.BrokerLifecycleManager;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
+import org.apache.kafka.server.common.GroupVersion;
 import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
@@ -139,8 +141,14 @@ public class BrokerServer implements KafkaBroker {
     @Override
     public KafkaApis dataPlaneRequestProcessor() {
         return StandIns.of(KafkaApis.class, Map.of(
-            "metadataCache", call -> metadataCache(), "isConsumerGroupProtocolEnabled", call -> false,
+            "metadataCache", call -> metadataCache(), "isConsumerGroupProtocolEnabled", call -> hasConsumerGroups(),
             "authorizerPlugin", call -> authorizerPlugin()));
+    }
+
+    private boolean hasConsumerGroups() {
+        return config().groupCoordinatorRebalanceProtocols().contains(Group.GroupType.CONSUMER)
+            && metadataCache().currentImage().features().finalizedVersions()
+                .getOrDefault(GroupVersion.FEATURE_NAME, (short) 0) > 0;
     }
 
     @Override
