@@ -328,6 +328,15 @@ def test_a_member_may_say_less_in_a_group_that_has_more_than_it_may() -> None:
     assert more.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_a_topic_that_is_deleted_is_not_described() -> None:
+    world = ShareWorld()
+    world.joined()
+    ((told,),) = [one.assignment.topic_partitions for one in world.describe().members]
+    assert (told.topic_name, told.partitions) == ("t", [0, 1])
+    world.delete_topic("t")
+    assert [one.assignment.topic_partitions for one in world.describe().members] == [[]]
+
+
 def test_a_topic_that_is_created_again_begins_anew() -> None:
     world = ShareWorld()
     epoch = world.joined()

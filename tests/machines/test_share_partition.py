@@ -462,3 +462,16 @@ def test_what_was_acquired_together_is_remembered_by_its_parts() -> None:
     assert [(run.first, run.batch_records) for run in share.machine.runs] == [
         (first, 10) for first in (0, 3, 4, 6, 8)
     ]
+
+
+def test_a_lock_that_runs_out_before_the_others_is_watched_first() -> None:
+    """The group's locks have become shorter since the others were taken."""
+    share = world()
+    share.acquire("a", 10)
+    assert share.timer_ms == LOCK_MS
+    share.machine.limits = ShareLimits(LOCK_MS // 10, max_record_locks=200)
+    share.acquire("b", 10)
+    assert share.timer_ms == LOCK_MS // 10
+    share.pass_time(LOCK_MS // 10)
+    assert share.states[:2] == [(0, 9, "ACQUIRED", 1), (10, 19, "AVAILABLE", 1)]
+    assert share.timer_ms == LOCK_MS

@@ -29,7 +29,7 @@ from fencepost.machines.share_state.coordinator import (
     ShareStateCoordinator,
 )
 from fencepost.machines.share_state.merge import merge_batches
-from fencepost.machines.share_state.records import ShareStateCodec
+from fencepost.machines.share_state.records import ShareStateCodec, after_update, initial_state
 from fencepost.wire.api import (
     delete_share_group_state as deleting,
     initialize_share_group_state as initializing,
@@ -39,6 +39,7 @@ from fencepost.wire.api import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionRecord, TopicRecord
+from fencepost.wire.records.share import ShareUpdateValue
 from fencepost.wire.types import Uuid
 
 TOPIC, OTHER, GONE = (Uuid(name.ljust(16).encode()) for name in ("topic", "other", "gone"))
@@ -467,6 +468,18 @@ def test_a_state_that_begins_again_refuses_the_leaders_that_it_refused_before(
     refused = world.write(state_epoch=2, leader_epoch=4)
     assert refused.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert world.write(state_epoch=2, leader_epoch=5).error_code == 0
+
+
+def test_an_update_may_leave_the_leader_epoch_and_the_start_offset_as_they_are() -> None:
+    """-1 stands for that, in records of Kafka's brokers."""
+    before = initial_state(1, 7, 0, 1_000)
+    before = replace(before, leader_epoch=3, highest_leader_epoch=3)
+    unchanged = ShareUpdateValue(snapshot_epoch=0, leader_epoch=-1, start_offset=-1)
+    after = after_update(before, unchanged, 5)
+    assert (after.leader_epoch, after.start_offset) == (3, 7)
+    other = ShareUpdateValue(snapshot_epoch=0, leader_epoch=4, start_offset=9)
+    after = after_update(before, other, 5)
+    assert (after.leader_epoch, after.start_offset, after.highest_leader_epoch) == (4, 9, 4)
 
 
 def test_deleting_what_is_not_there_is_a_success_without_a_record() -> None:

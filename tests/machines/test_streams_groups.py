@@ -448,6 +448,19 @@ def test_a_task_that_is_being_revoked_may_be_committed_for() -> None:
         )
 
 
+def test_a_task_that_is_being_revoked_may_be_committed_for_since_it_was_given() -> None:
+    world = StreamsWorld()
+    settle(Client(world, "a"), Client(world, "b"))
+    for member in "cd":
+        world.beat(member)
+    world.beat("a", 3, active={"0": [0, 1]}, standby={}, warmup={})
+    current = world.group.current["a"]
+    assert current.member_epoch == 3 and set(current.pending.active.values()) == {2}
+    for partition, error in ((0, NONE), (1, NONE), (2, ErrorCode.STALE_MEMBER_EPOCH)):
+        given = world.commit_error(topic="in", partition=partition, member_id="a", generation=2)
+        assert given is error
+
+
 def test_a_topic_that_the_topology_does_not_read_is_stale_in_an_older_epoch() -> None:
     world = StreamsWorld()
     clients = Client(world, "a"), Client(world, "b")

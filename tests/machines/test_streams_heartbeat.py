@@ -487,6 +487,15 @@ def test_a_shutdown_reaches_every_member_until_the_group_is_empty() -> None:
     assert statuses(world.beat("d")) == []
 
 
+def test_an_empty_group_is_not_shut_down() -> None:
+    world = StreamsWorld()
+    world.beat("a")
+    world.beat("a", -1)
+    assert world.refusal("a", -1, shutdown=True)[0] is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.group.soft.shutdown_member_id is None
+    assert not world.beat("b").status
+
+
 def test_a_member_may_ask_for_the_shutdown_while_it_stays() -> None:
     world = StreamsWorld()
     world.beat("a")

@@ -16,6 +16,7 @@ from fencepost.wire.api import (
     DeleteTopicsRequest,
 )
 from fencepost.wire.api.delete_topics import DeleteTopicState
+from fencepost.wire.api.share_fetch import FetchPartition, FetchTopic
 from fencepost.wire.errors import ErrorCode
 
 from ...waiting import eventually
@@ -300,6 +301,18 @@ def test_one_session_too_many_is_told_after_the_wait(share: Share, a: Member) ->
     eventually(lambda: members[-1].fetch(max_wait_ms=10).error_code == 0)
     for one in members:
         one.close()
+
+
+def test_a_session_names_no_more_partitions_than_are_left(
+    share: Share, a: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert a.fetch(max_wait_ms=0).error_code == 0
+    sessions: Any = share.running.node.broker.late.share_sessions.sessions
+    monkeypatch.setattr(sessions, "_max_partitions", sessions._partitions)
+    rows = [FetchPartition(partition_index=index) for index in (0, 1)]
+    for row, error in zip(rows, (0, ErrorCode.SHARE_SESSION_LIMIT_REACHED), strict=True):
+        named = [FetchTopic(topic_id=share.topic_id, partitions=[row])]
+        assert a.fetch(max_wait_ms=0, topics=named).error_code == error
 
 
 # -- dead letters ----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from fencepost.wire.records.group import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
     TopicPartitions,
+    encode_key,
 )
 
 from ..group_world import compact, replay
@@ -223,6 +224,8 @@ def test_the_record_of_brokers_before_4_1_is_ignored_and_deleted(is_old: bool) -
         world.commit()
         world.restart()
     start = len(world.log)
+    tombstones = [(encode_key(key), None) for key in world.group.record_keys()]
+    assert not replay([*world.log, *tombstones]).groups, "it ends with the group, too"
     world.beat("a", -1)
     assert (-4 in world.kinds(start)) is is_old
     world.restart()

@@ -206,6 +206,9 @@ def test_an_expression_without_users_is_deleted(how: str) -> None:
 def test_an_expression_that_others_use_stays() -> None:
     world = resolved_world()
     enter(world, "b")
+    enter(world, "c")
+    world.beat("c", -1)
+    assert patterns(world) == {"t.*": ["t", "t2"]}
     world.beat("a", 2, regex="")
     assert patterns(world) == {"t.*": ["t", "t2"]}
     world.beat("b", -1)
