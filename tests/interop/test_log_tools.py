@@ -320,6 +320,13 @@ def same_names(value: Any) -> Any:
     return value
 
 
+STATES = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
+)
+"""Of transactions, by their numbers in records."""
+
+
 def is_part(small: Any, large: Any) -> bool:
     """Whether all of `small` is in `large`: Kafka's tool leaves out tags at their defaults."""
     if isinstance(small, dict):
@@ -352,6 +359,9 @@ def test_records_of_coordinators(kafka_dir, capsys, topic, decoder):
                 assert one["value"] is None
                 continue
             wanted = same_names(json.loads(value))
+            if "transactionstatus" in wanted["data"]:  # a name since 4.4
+                state = STATES.index(wanted["data"]["transactionstatus"])
+                wanted["data"]["transactionstatus"] = state
             assert int(wanted["version"]) == one["value"]["version"]
             assert is_part(wanted["data"], told["value"]["body"]), (wanted, told)
             compared += 1
