@@ -20,7 +20,7 @@ SPACES = {
 }
 LARGE_SPACES = {
     "two records and a crash": Bounds(losses=0, expiries=0),
-    "two records, a crash and a lost write": Bounds(expiries=0),
+    "two records that are delivered once, a crash and a lost write": Bounds(limit=1, expiries=0),
     "two crashes": Bounds(ONE_RECORD, crashes=2, losses=2),
 }
 

@@ -34,7 +34,7 @@ class StrongIsr(Check):
         shown = partitions.log(view.broker_id, view.key)
         for broker_id in self._isr.get(view.key, ()):
             log = partitions.logs.get((broker_id, view.key))
-            begin = known if log is None else max(known, log.start_offset)
+            begin = max(known, shown.start_offset, 0 if log is None else log.start_offset)
             wanted = shown.between(begin, view.high_watermark)
             if wanted and (log is None or log.between(begin, view.high_watermark) != wanted):
                 raise Violation(

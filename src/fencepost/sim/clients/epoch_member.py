@@ -149,10 +149,14 @@ class EpochMember(GroupClient):
                     for topic in response.assignment.topic_partitions
                     for index in topic.partitions
                 )
-            owned = " ".join(f"{self.name_of(key)}-{key[1]}" for key in sorted(self.owned))
-            self.on_outcome(f"epoch {self.epoch} owns {owned or 'nothing'}")
+            self.on_outcome(f"epoch {self.epoch} owns {self._owned_in_words()}")
         elif error not in RETRIABLE:
             raise Violation("unforeseen", f"member {self.id}: heartbeat answered {error.name}")
+
+    def _owned_in_words(self) -> str:
+        topics = self.world.observer.committed_image.topics_by_id
+        owned = [(topics[one], index) for one, index in sorted(self.owned) if one in topics]
+        return " ".join(f"{topic.name}-{index}" for topic, index in owned) or "nothing"
 
     def _is_out(self) -> None:
         self.epoch, self.owned, self._says_all = 0, frozenset(), True
