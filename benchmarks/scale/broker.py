@@ -280,7 +280,7 @@ class Broker:
         def arrive() -> None:
             to.core.charge(self._costs.socket_ms)
             request = FetchRequest.decode(data, FETCH_VERSION)
-            context = ArrivedRequest("FetchRequest", FETCH_VERSION, reply, AtOnce())
+            context = ArrivedRequest("FetchRequest", FETCH_VERSION, reply, AtOnce(), self.id)
             context.decided(fetch(context, request, parts=to.fetch_parts))
 
         def reply(response: Message) -> None:

@@ -58,4 +58,6 @@ def test_what_is_decided_in_one_go_has_fewer_elements(node: RunningNode) -> None
 def test_no_handler_of_clients_takes_more_in_one_go() -> None:
     at_once = [route for route in ROUTES.values() if not route.in_pieces]
     assert {"JoinGroup", "SyncGroup", "OffsetCommit", "ListGroups"} <= {r.name for r in at_once}
-    assert [r.name for r in at_once if r.max_elements > WHOLE_REQUEST_ELEMENTS_MAX] == []
+    # Its topics and partitions become sets, 50,000 at most.
+    larger = [r.name for r in at_once if r.max_elements > WHOLE_REQUEST_ELEMENTS_MAX]
+    assert larger == ["ConsumerGroupHeartbeat"]
