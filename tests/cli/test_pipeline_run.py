@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,8 +15,23 @@ from fencepost.cli.main import main
 TIMEOUT_S = 800
 
 
+SPARKS_OWN: Final = "org.apache.spark.scheduler.DAGScheduler.submitMissingTasks"
+"""On the stack when Spark, with none of our code, cannot serialize a stage that it submits. That has
+been seen once, on a busy machine; the next run goes on where that one stopped."""
+
+
 def run_project(place: Path, servers: str) -> None:
-    """One run, as its README says; nothing of it is left running."""
+    """One run, as its README says, or a second one if Spark has failed by itself."""
+    said = run_once(place, servers)
+    if said is not None and SPARKS_OWN in said:
+        said = run_once(place, servers)
+    lines = [] if said is None else said.splitlines()
+    told = [line for line in lines if not line.lstrip().startswith("at ")]
+    assert said is None, "\n".join(told)[-4000:]
+
+
+def run_once(place: Path, servers: str) -> str | None:
+    """What a run that fails says, else None; nothing of it is left running."""
     from fencepost.cli.demo.pipeline import environment
     from fencepost.testing.sessions import stop_session
 
@@ -36,7 +51,7 @@ def run_project(place: Path, servers: str) -> None:
             out, _ = process.communicate(timeout=TIMEOUT_S)
         finally:
             stop_session(process.pid)
-    assert process.returncode == 0, out[-4000:]
+    return out if process.returncode else None
 
 
 def rows(place: Path, table: str) -> list[dict[str, Any]]:

@@ -88,6 +88,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S66",
         faults=("kill", "pause", "partition"),
         in_compaction=True,
+        searched=False,
     ),
     # A producer is forgotten a day after its last batch, whenever its last marker was written.
     "expires-by-data-alone": in_transactions(
