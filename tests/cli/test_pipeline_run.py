@@ -16,8 +16,8 @@ TIMEOUT_S = 800
 
 
 SPARKS_OWN: Final = "org.apache.spark.scheduler.DAGScheduler.submitMissingTasks"
-"""On the stack when Spark, with none of our code, cannot serialize a stage that it submits. That has
-been seen once, on a busy machine; the next run goes on where that one stopped."""
+"""On the stack when Spark, with none of our code, cannot serialize a stage that it submits, as was
+seen once on a busy machine; the next run goes on where that one stopped."""
 
 
 def run_project(place: Path, servers: str) -> None:
