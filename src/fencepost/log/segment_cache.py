@@ -130,7 +130,7 @@ class SegmentCache:
     def close_idle(self) -> None:
         """Close all files that nothing waits for and that can be opened again; any time.
 
-        Whoever holds on to a segment opens it again; indexes stay.
+        A reader that holds on to a segment opens it again; indexes stay.
         """
         for segment in self._used:
             if not segment.is_dirty and not segment.is_pinned:

@@ -415,5 +415,5 @@ def config_text(value: object) -> str:
 def _unfinished(directory: Path, name: str) -> str:
     return (
         f"{name} in {directory} has no server.properties: making the cluster was cut short, or"
-        " somebody took the file away; put it back, or remove the directory and make it again"
+        " the file was taken away; put it back, or remove the directory and make it again"
     )

@@ -1,6 +1,6 @@
 """Patterns that transactional ids are listed by (KIP-1152), in RE2's syntax as with Kafka's RE2/J.
 
-A pattern comes from whoever may list transactions, so it is matched as the expressions of
+A pattern comes from a client that may list transactions, so it is matched as the expressions of
 subscriptions are (`machines/group/consumer/regexes.py`), in less memory. Without google-re2 (extra
 `regex`) there are no patterns, and the version of ListTransactions that has them is not offered.
 """

@@ -16,7 +16,7 @@ there are.
 | that were not asked for, a full one that lacks some     | (its epoch is unknown), for a new one  |
 | topics have ids all of a sudden, or no longer           | the same                               |
 
-`mistakes` counts answers in a row that made us begin again: whoever asks is to take a breath then.
+`mistakes` counts answers in a row that made us begin again: the fetcher is to take a breath then.
 """
 
 from __future__ import annotations

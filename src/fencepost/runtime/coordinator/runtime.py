@@ -12,7 +12,7 @@ may arrive late and in any order:
   partition is gone from this node, it unloads whatever there is (KAFKA-19274);
 * a load for the epoch right behind the one loaded means that nobody else has led between: epochs go
   up by one with every change of the leader. What is loaded goes on in the new epoch (KAFKA-15468).
-  After a larger step somebody else may have led and cut the log, so it is loaded again.
+  After a larger step another broker may have led and cut the log, so it is loaded again.
 """
 
 from __future__ import annotations

@@ -9,18 +9,18 @@ share coordinators have begun the states; the rows of partitions that one refuse
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.group.share.groups import ShareGroups
-from fencepost.machines.group.share.offsets import UNKNOWN_PARTITION, AlterReply
+from fencepost.machines.group.share.offsets import AlterReply
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.requests.permissions import READ_GROUP, READ_TOPIC
-from fencepost.runtime.requests.share_group_heartbeat import has_share_groups
+from fencepost.runtime.requests.share_offset_changes import WORDS, refuse_change
 from fencepost.runtime.share_group_states import Failures
 from fencepost.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -30,15 +30,6 @@ from fencepost.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from fencepost.wire.errors import ErrorCode
-
-WORDS: Final = {
-    ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
-    ErrorCode.INVALID_GROUP_ID: "The configured groupId is invalid.",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UNKNOWN_PARTITION,
-}
-"""What Kafka says of these errors."""
 
 
 def alter_share_group_offsets(
@@ -51,11 +42,7 @@ def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse | None:
     """Have the group's coordinator decide about the topics that the client may read."""
     group_id, image = request.group_id, metadata.image
-    refusal = ErrorCode.UNSUPPORTED_VERSION
-    if has_share_groups(image):
-        refusal = access.refusal(context, READ_GROUP, group_id)
-        if not refusal and not group_id:
-            refusal = ErrorCode.INVALID_GROUP_ID
+    refusal = refuse_change(access, context, image, READ_GROUP, group_id)
     if refusal:
         words = WORDS.get(refusal)
         return AlterShareGroupOffsetsResponse(error_code=int(refusal), error_message=words)

@@ -18,11 +18,10 @@ from fencepost.machines.group.share.offsets import DeleteReply
 from fencepost.machines.group.share.state import DeleteStates
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
-from fencepost.runtime.requests.alter_share_group_offsets import WORDS
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.parts import ClusterMetadata
 from fencepost.runtime.requests.permissions import DELETE_GROUP, READ_TOPIC
-from fencepost.runtime.requests.share_group_heartbeat import has_share_groups
+from fencepost.runtime.requests.share_offset_changes import WORDS, refuse_change
 from fencepost.runtime.share_group_states import Failures
 from fencepost.wire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -42,11 +41,7 @@ def delete_share_group_offsets(
 ) -> DeleteShareGroupOffsetsResponse | None:
     """Have the group's coordinator decide about the topics that the client may read."""
     group_id = request.group_id
-    refusal = ErrorCode.UNSUPPORTED_VERSION
-    if has_share_groups(metadata.image):
-        refusal = access.refusal(context, DELETE_GROUP, group_id)
-        if not refusal and not group_id:
-            refusal = ErrorCode.INVALID_GROUP_ID
+    refusal = refuse_change(access, context, metadata.image, DELETE_GROUP, group_id)
     if refusal:
         words = WORDS.get(refusal)
         return DeleteShareGroupOffsetsResponse(error_code=int(refusal), error_message=words)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey
 from fencepost.sim.oracle import Violation
@@ -68,8 +67,7 @@ class Committer(GroupClient):
             for key in list(self._unread)[:1]:
                 self.fetch(key)
             return
-        if self.offsets_partition() is None:
-            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
+        if not self.has_offsets_topic():
             return
         keys = self.partitions()
         if not keys:

@@ -44,6 +44,13 @@ class GroupClient(Client):
             return None
         return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
 
+    def has_offsets_topic(self) -> bool:
+        """Whether groups have a topic to live in; where it is missing it is created."""
+        if self.offsets_partition() is not None:
+            return True
+        self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
+        return False
+
     def commit_request(
         self, key: PartitionKey, topic: str, offset: int, member_id: str = "", generation: int = -1
     ) -> OffsetCommitRequest:

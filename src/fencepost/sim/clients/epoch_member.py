@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation
@@ -87,11 +86,9 @@ class EpochMember(GroupClient):
 
     def _turn(self) -> None:
         self.begin()
-        if self._waits:
+        if self._waits or not self.has_offsets_topic():
             return
-        if self.offsets_partition() is None:
-            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
-        elif self._leaves:
+        if self._leaves:
             self.leave()
         elif self._rests and not self.is_closing:
             self._rests -= 1

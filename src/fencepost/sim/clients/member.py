@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation
@@ -82,11 +81,9 @@ class Member(GroupClient):
 
     def _turn(self) -> None:
         self.begin()
-        if self._waits:
+        if self._waits or not self.has_offsets_topic():
             return
-        if self.offsets_partition() is None:
-            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
-        elif self.generation < 0:
+        if self.generation < 0:
             self.join()
         elif self.is_closing:
             self.heartbeat()

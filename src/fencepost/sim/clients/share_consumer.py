@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.machines.share.records import AcknowledgeType
 from fencepost.machines.share.state_batch import SharePartitionKey
-from fencepost.runtime.internal_topics import OFFSETS_TOPIC
 from fencepost.sim.calls import ANY_VERSION, Versions
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.oracle import Violation
@@ -120,11 +119,9 @@ class ShareConsumer(GroupClient):
 
     def _turn(self) -> None:
         self.begin()
-        if self._waits:
+        if self._waits or not self.has_offsets_topic():
             return
-        if self.offsets_partition() is None:
-            self.world.workload.create_internal_topic(OFFSETS_TOPIC, 1 + self.lane.pick(2))
-        elif self._leaves:
+        if self._leaves:
             self.leave()
         elif self.epoch == 0 or self.lane.pick(HEARTBEAT_ONE_IN) == 0:
             self.heartbeat()
