@@ -7,7 +7,6 @@ no dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from fencepost.machines.group.settings import ShareSettings
@@ -22,8 +21,8 @@ from fencepost.runtime.share_partitions import SharePartitions
 from fencepost.runtime.share_sessions import ShareSessionHost
 from fencepost.runtime.share_state_client import ShareStateClient
 from fencepost.runtime.share_states import ShareStateCoordinators
+from fencepost.sim.brokers.peers import OnAnswer, Peers
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.wire.message import Message
 
 WRITE_TIMEOUT_MS: Final = 5_000
 STATE_PARTITIONS: Final = 2
@@ -39,8 +38,6 @@ STATES: Final = ShareStateConfig(
     updates_per_snapshot=5, cold_snapshot_interval_ms=10_000, prune_interval_ms=5_000
 )
 """Snapshots are written and the log is pruned while a world lasts."""
-
-OnAnswer = Callable[[Any], None]
 
 
 class ObservedShareStates(ShareStateCoordinators):
@@ -75,7 +72,11 @@ class BrokerShares:
         self.states = ObservedShareStates(broker, kind)
         broker.replicas.watchers.append(self.states)
         self.persister = ShareStateClient(
-            broker.id, ports, lambda: broker.image, self, self._create_topic
+            broker.id,
+            ports,
+            lambda: broker.image,
+            Peers(broker, self._ask_here),
+            self._create_topic,
         )
         self.partitions = SharePartitions(
             broker.timers,
@@ -94,28 +95,9 @@ class BrokerShares:
         self._broker.fetches.moved(hosted, log_end_alone)
         self.partitions.moved(hosted, log_end_alone)
 
-    # -- ShareCoordinatorLink ------------------------------------------------------------------
-
-    def ask_here(self, request: Any, on_response: OnAnswer) -> None:
+    def _ask_here(self, request: Any, on_response: OnAnswer) -> None:
         """Ask the coordinators of this broker."""
         self._lane.begin(self.states.answer(request, on_response))
-
-    def ask(
-        self,
-        node_id: int,
-        request: Message,
-        on_response: OnAnswer,
-        on_failure: Callable[[str], None],
-    ) -> None:
-        """Ask another broker."""
-
-        def done(response: Any, is_refused: bool) -> None:
-            if response is None:
-                on_failure("no answer")
-            else:
-                on_response(response)
-
-        self._broker.world.network.request(self._broker, node_id, request, done)
 
     def _create_topic(self) -> None:
         self._broker.world.workload.create_internal_topic(SHARE_STATE_TOPIC, STATE_PARTITIONS)

@@ -8,8 +8,7 @@ committed in transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from fencepost.machines.coordinator import Decision
 from fencepost.machines.transaction.config import TransactionConfig
@@ -29,10 +28,9 @@ from fencepost.runtime.transactional_commits import TransactionalCommits
 from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TRANSACTION_VERSION, TransactionCoordinators
 from fencepost.runtime.verification import Verifier
+from fencepost.sim.brokers.peers import OnAnswer, Peers
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.sim.calls import ANY_VERSION, Versions
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
-from fencepost.wire.message import Message
 
 WRITE_TIMEOUT_MS: Final = 5_000
 MARKER_TIMEOUT_MS: Final = 2_000
@@ -40,8 +38,6 @@ RETRY_BACKOFF_MS: Final = 20
 RETRY_MAX_MS: Final = 100
 CONFIG: Final = TransactionConfig(timeout_check_ms=1_000)
 """Transactions that last too long are looked for more often than by default."""
-
-OnAnswer = Callable[[Any], None]
 
 
 class BrokerTransactions:
@@ -59,7 +55,7 @@ class BrokerTransactions:
             lambda: broker.image,
             MARKER_TIMEOUT_MS,
         )
-        here = _Peers(broker, lambda request, then: self.markers.write(request, then))
+        here = Peers(broker, lambda request, then: self.markers.write(request, then))
         self.coordinators = TransactionCoordinators(
             broker.id,
             ports,
@@ -73,7 +69,7 @@ class BrokerTransactions:
             broker.id,
             ports,
             lambda: broker.image,
-            _Peers(broker, self._verify_here, (BATCHED_FROM, None)),
+            Peers(broker, self._verify_here, (BATCHED_FROM, None)),
             RETRY_BACKOFF_MS,
             RETRY_MAX_MS,
         )
@@ -102,38 +98,6 @@ class BrokerTransactions:
     def _verify_here(self, request: AddPartitionsToTxnRequest, then: OnAnswer) -> None:
         version, image = AddPartitionsToTxnRequest.max_version, self._broker.image
         self._lane.begin(add_partitions(self.coordinators, image, request, version, then))
-
-
-class _Peers:
-    """`MarkerLeaders` and `CoordinatorLink`: other brokers, and the one that asks."""
-
-    def __init__(
-        self,
-        broker: BrokerProcess,
-        here: Callable[[Any, OnAnswer], None],
-        between: Versions = ANY_VERSION,
-    ) -> None:
-        self._broker = broker
-        self._between = between
-        self.write_here = self.ask_here = here
-
-    def ask(
-        self,
-        node_id: int,
-        request: Message,
-        on_response: OnAnswer,
-        on_failure: Callable[[str], None],
-    ) -> None:
-        """Ask another broker."""
-
-        def done(response: Any, is_refused: bool) -> None:
-            if response is None:
-                on_failure("no answer")
-            else:
-                on_response(response)
-
-        network = self._broker.world.network
-        network.request(self._broker, node_id, request, done, self._between)
 
 
 def _kind(broker: BrokerProcess) -> CoordinatorKind[TransactionCoordinator]:
