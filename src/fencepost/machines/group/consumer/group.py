@@ -39,6 +39,7 @@ from fencepost.machines.group.consumer.timers import (
     session_timer,
     sync_timer,
 )
+from fencepost.machines.group.epoch_records import GroupEpochs
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes
 from fencepost.machines.group.offsets import CommittedOffset
@@ -58,9 +59,6 @@ from fencepost.wire.records.group import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from fencepost.wire.types import Uuid
-
-FIRST_EPOCH: Final = 1
-"""Of a group and of its target, before either has a record."""
 
 OFFSET_EPOCHS_FROM: Final = 9
 """Version of OffsetCommit from which it brings member epochs."""
@@ -102,7 +100,7 @@ class NameSet(NamedTuple):
         return getsizeof(self.names) + sum(map(getsizeof, self.names))
 
 
-class ConsumerGroup:
+class ConsumerGroup(GroupEpochs):
     """See the module docstring; implements `Group`."""
 
     group_type: Final = CONSUMER
@@ -110,16 +108,12 @@ class ConsumerGroup:
     can_become_classic: Final = True
 
     def __init__(self, group_id: str) -> None:
+        super().__init__()
         self.group_id = group_id
         self.members: dict[str, Subscription] = {}
         self.progress: dict[str, Progress] = {}
         self.target: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
-        self.stored_epoch: int | None = None
-        self.metadata_hash = 0
-        self.stored_target_epoch: int | None = None
-        self.target_timestamp_ms = 0
-        """When the target was computed, in ms of the wall clock; 0: the next may be at once."""
         self.has_partition_metadata = False
         """Whether there is a record that brokers of before 4.1 kept instead of the hash."""
         # Sums over members.
@@ -148,16 +142,6 @@ class ConsumerGroup:
         """The metadata offset up to which topics may have been created that no search has seen."""
 
     # What it is
-
-    @property
-    def epoch(self) -> int:
-        """The group epoch: a counter of changes of members, subscriptions and topics."""
-        return FIRST_EPOCH if self.stored_epoch is None else self.stored_epoch
-
-    @property
-    def target_epoch(self) -> int:
-        """The group epoch that the target assignment was computed for."""
-        return FIRST_EPOCH if self.stored_target_epoch is None else self.stored_target_epoch
 
     @property
     def state(self) -> ConsumerGroupState:

@@ -17,7 +17,11 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.coordinator import Decision, TimerName, WorkName
-from fencepost.machines.group.epoch_records import apply_epoch, apply_target_epoch
+from fencepost.machines.group.epoch_records import (
+    GroupEpochs,
+    apply_epoch,
+    apply_target_epoch,
+)
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes
 from fencepost.machines.group.offsets import CommittedOffset
@@ -46,9 +50,6 @@ from fencepost.wire.records.group import (
 )
 from fencepost.wire.types import Uuid
 
-FIRST_EPOCH: Final = 1
-"""Of a group and of its target, before either has a record."""
-
 PARTITION_BYTES: Final = 96
 """Allowance for a partition in a target, a current assignment or the state record."""
 
@@ -65,7 +66,7 @@ class ShareGroupState(Enum):
     """Only said of groups that do not exist."""
 
 
-class ShareGroup:
+class ShareGroup(GroupEpochs):
     """See the module docstring; implements `Group`."""
 
     group_type: Final = SHARE
@@ -73,15 +74,11 @@ class ShareGroup:
     can_become_classic: Final = False
 
     def __init__(self, group_id: str) -> None:
+        super().__init__()
         self.group_id = group_id
         self.members: dict[str, Subscription] = {}
         self.progress: dict[str, Progress] = {}
         self.target: dict[str, Partitions] = {}
-        self.stored_epoch: int | None = None
-        self.metadata_hash = 0
-        self.stored_target_epoch: int | None = None
-        self.target_timestamp_ms = 0
-        """When the target was computed, in ms of the wall clock; 0: the next may be at once."""
         self.stored_state: StatePartitions | None = None
         # Sums over members.
         self.topic_users: dict[str, int] = {}
@@ -91,16 +88,6 @@ class ShareGroup:
         self.is_initializing_late = False
 
     # What it is
-
-    @property
-    def epoch(self) -> int:
-        """The group epoch: a counter of changes of members, subscriptions and topics."""
-        return FIRST_EPOCH if self.stored_epoch is None else self.stored_epoch
-
-    @property
-    def target_epoch(self) -> int:
-        """The group epoch that the target assignment was computed for."""
-        return FIRST_EPOCH if self.stored_target_epoch is None else self.stored_target_epoch
 
     @property
     def states(self) -> StatePartitions:
