@@ -291,13 +291,6 @@ _RECORDS = (
         "log.message.timestamp.after.max.ms",
     ),
     _define(
-        "errors.deadletterqueue.group.enable",
-        _BOOLEAN,
-        False,
-        None,
-        "Whether share groups may write their dead letters to the topic (KIP-1191).",
-    ),
-    _define(
         "compression.type",
         _STRING,
         "producer",
