@@ -12,8 +12,7 @@ from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.fetch_serving import FetchServing
 from fencepost.broker.shares.letter_box import BrokerLetterBox
-from fencepost.machines.group.settings import GroupSettings, ShareSettings
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.group.settings import GroupSettings
 from fencepost.runtime.dead_letters import DeadLetters
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.requests.parts import LogReads
@@ -38,7 +37,7 @@ class ShareServing:
         persister: SharePersister,
         brokers: BrokerChannel,
     ) -> None:
-        self._settings = _SettingsOfGroups(core)
+        settings = GroupSettings(core.settings.get)
         lane = core.ports.scheduler.lane()
         box = BrokerLetterBox(
             core.config,
@@ -57,7 +56,7 @@ class ShareServing:
             replicas,
             reads,
             persister,
-            self._settings.of_group,
+            lambda group_id: settings.share(core.image, group_id),
             letters,
         )
         self.sessions = ShareSessionHost(
@@ -74,23 +73,3 @@ class ShareServing:
     def close(self) -> None:
         """Deliver nothing any more."""
         self.partitions.close()
-
-
-class _SettingsOfGroups:
-    """What holds for share groups, looked up once for each state of the metadata."""
-
-    def __init__(self, core: NodeCore) -> None:
-        self._core = core
-        self._settings = GroupSettings(core.settings.get)
-        self._image: ClusterImage | None = None
-        self._known: dict[str, ShareSettings] = {}
-
-    def of_group(self, group_id: str) -> ShareSettings:
-        """The group's settings."""
-        image = self._core.image
-        if image is not self._image:
-            self._image, self._known = image, {}
-        settings = self._known.get(group_id)
-        if settings is None:
-            settings = self._known[group_id] = self._settings.share(image, group_id)
-        return settings

@@ -10,7 +10,7 @@ The keys are in the comments, without the type that they begin with; defaults ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -86,36 +86,55 @@ _SHARE: Final = _rows(ShareSettings, "share")
 _STREAMS: Final = _rows(StreamsSettings, "streams")
 
 
+S = TypeVar("S", bound=Struct)
+
+
 class GroupSettings:
     """Reads the settings of groups from the image and the broker's configs.
 
-    `broker` gives the value of a broker's config of now; without it they are Kafka's defaults.
+    `broker` gives the value of a broker's config of now; without it they are Kafka's defaults. It
+    changes with the image alone: what was read is kept until that is another one.
     """
 
     def __init__(self, broker: BrokerValue = BROKER_DEFAULTS.__getitem__) -> None:
         self._broker = broker
+        self._image: ClusterImage | None = None
+        self._known: dict[tuple[type[Struct], str | None], Any] = {}
 
     def consumer(self, image: ClusterImage, group_id: str) -> ConsumerSettings:
         """What holds for the consumer group now; it need not exist."""
-        return ConsumerSettings(**self._values(_CONSUMER, image, group_id))
+        return self._settings(ConsumerSettings, _CONSUMER, image, group_id)
 
     def share(self, image: ClusterImage, group_id: str) -> ShareSettings:
         """What holds for the share group now; it need not exist."""
-        return ShareSettings(**self._values(_SHARE, image, group_id))
+        return self._settings(ShareSettings, _SHARE, image, group_id)
 
     def streams(self, image: ClusterImage, group_id: str) -> StreamsSettings:
         """What holds for the streams group now; it need not exist."""
-        return StreamsSettings(**self._values(_STREAMS, image, group_id))
+        return self._settings(StreamsSettings, _STREAMS, image, group_id)
 
     def check(self, texts: Mapping[str, str]) -> None:
         """Whether all configs of a group may be these. ConfigError, with Kafka's answer."""
         check_group_configs(texts, self._broker)
 
-    def _values(
-        self, rows: tuple[tuple[str, GroupConfigDef], ...], image: ClusterImage, group_id: str
-    ) -> dict[str, Any]:
+    def _settings(
+        self,
+        cls: type[S],
+        rows: tuple[tuple[str, GroupConfigDef], ...],
+        image: ClusterImage,
+        group_id: str,
+    ) -> S:
+        if image is not self._image:
+            self._image = image
+            self._known.clear()
         stored = image.configs_of(RESOURCE_GROUP, group_id)
-        return {field: self._value(definition, stored) for field, definition in rows}
+        key = cls, group_id if stored else None  # the same for all groups without configs
+        known = self._known.get(key)
+        if known is None:
+            values = {field: self._value(definition, stored) for field, definition in rows}
+            known = self._known[key] = cls(**values)
+        settings: S = known
+        return settings
 
     def _value(self, definition: GroupConfigDef, stored: Mapping[str, str]) -> Any:
         text = stored.get(definition.name)
