@@ -48,7 +48,7 @@ class Reader:
     def __init__(
         self, listener: Listener, wanted: list[tuple[str, int, int]], max_bytes: int
     ) -> None:
-        self.connection = Connection(listener, "PLAINTEXT")
+        self.connection = Connection(listener, listener.securities["PLAINTEXT"])
         self._transport = LatestTransport()
         self.connection.connection_made(self._transport)
         self._frame = bytearray(frames.fetch_frame(wanted, max_bytes))

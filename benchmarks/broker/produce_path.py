@@ -106,7 +106,9 @@ async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
 
 async def rounds(arguments: argparse.Namespace, listener: Listener) -> list[float]:
     """The same, of a node that is there."""
-    connections = [Connection(listener, "PLAINTEXT") for _ in range(arguments.connections)]
+    connections = [
+        Connection(listener, listener.securities["PLAINTEXT"]) for _ in range(arguments.connections)
+    ]
     for connection in connections:
         connection.connection_made(CountingTransport())
     sent = [

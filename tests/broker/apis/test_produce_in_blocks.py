@@ -24,6 +24,7 @@ from fencepost.broker.net import answers, connection as connections, turn as tur
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT
 from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.log import rolling
 from fencepost.machines.partition.appending import Appending
 from fencepost.machines.session import SessionRules
@@ -124,6 +125,9 @@ class Serving(Served):
         self.appends._soon = self.loop.call_soon
         limits = ConnectionLimits(1 << 20, 1000, 1000, -1)
         self.listener = Listener(self.loop, limits, Prompt())  # type: ignore[arg-type]
+        self.listener.securities["PLAINTEXT"] = ListenerSecurity(
+            "PLAINTEXT", SessionRules(limits.max_frame_bytes)
+        )
         self.listener.after_read = self.appends.read_done
         self.listener.request_metrics = self.metrics
         self.listener.new_context = self.metrics.new_context
@@ -156,7 +160,7 @@ class Serving(Served):
             self._flush_now(key)
 
     def connect(self) -> tuple[Connection, Sink]:
-        connection, sink = Connection(self.listener, "PLAINTEXT"), Sink()
+        connection, sink = Connection(self.listener, self.listener.securities["PLAINTEXT"]), Sink()
         connection.connection_made(sink)
         return connection, sink
 
@@ -584,7 +588,8 @@ def test_what_begins_a_segment_is_taken_by_no_run(both) -> None:
 @needs_kernel
 def test_frames_longer_than_may_be_are_refused_in_runs_too(both) -> None:
     for served in both:
-        served.listener.session_rules = SessionRules(len(request(plain())) - 4)
+        rules = SessionRules(len(request(plain())) - 4)
+        served.listener.securities["PLAINTEXT"] = ListenerSecurity("PLAINTEXT", rules)
         served.connections[0] = served.connect()
     assert served_alike(both, [[(0, request(plain()))], [(0, request(plain()) * 2)]]) == 2
     served_alike(both, [[(0, request(plain()) + request(plain(), plain()))]])

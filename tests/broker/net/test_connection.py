@@ -11,6 +11,7 @@ import pytest
 from fencepost.broker.net import memory_budget
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import Dispatcher
+from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.received import SMALL_FRAME_BYTES
 from fencepost.broker.net.turn import Turn
@@ -52,7 +53,6 @@ class Host:
         self.turn = Turn(lambda begin: None)  # which never ends
         self.connections: list[Connection] = []
         self.memory_budget = MemoryBudget(self.loop, lambda: self.connections, FRAME_BYTES_MAX)
-        self.session_rules = SessionRules(FRAME_BYTES_MAX)
         self.routes = self.new_context = self.context_again = None
         self.scratch = memoryview(bytearray(4 * SMALL_FRAME_BYTES))
         self.work = SimpleNamespace(is_busy=False)
@@ -61,7 +61,7 @@ class Host:
 
     def connect(self) -> Connection:
         host: Any = self
-        made = Connection(host, "PLAINTEXT")
+        made = Connection(host, ListenerSecurity("PLAINTEXT", SessionRules(FRAME_BYTES_MAX)))
         made.connection_made(cast(asyncio.Transport, Transport()))
         self.connections.append(made)
         return made

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.machines.session import (
     USER,
     Authenticated,
@@ -52,7 +53,7 @@ def secured(node: RunningNode, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
             max_session_ms,
             delay_ms,
         )
-        monkeypatch.setattr(listener, "session_rules", rules)
+        monkeypatch.setitem(listener.securities, "PLAINTEXT", ListenerSecurity("PLAINTEXT", rules))
         client = node.connect()
         eventually(lambda: listener.connections, "it is connected")
         (connection,) = listener.connections

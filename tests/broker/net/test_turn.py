@@ -173,7 +173,7 @@ class Peer:
     def __init__(self, running: RunningNode) -> None:
         broker = running.node.broker
         assert broker is not None
-        self.connection = Connection(broker.listener, "PLAINTEXT")
+        self.connection = Connection(broker.listener, broker.listener.securities["PLAINTEXT"])
         self.transport = Taker()
         self.connection.connection_made(self.transport)
         self.unsent = b""

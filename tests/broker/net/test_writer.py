@@ -162,7 +162,10 @@ def test_answers_of_any_size_arrive_over_tls(
 
         async def serve() -> asyncio.Server:
             return await served.thread.loop.create_server(
-                lambda: Connection(served.listener, "SSL"), "127.0.0.1", 0, ssl=server_side
+                lambda: Connection(served.listener, served.listener.securities["PLAINTEXT"]),
+                "127.0.0.1",
+                0,
+                ssl=server_side,
             )
 
         server = served.thread.call(serve)

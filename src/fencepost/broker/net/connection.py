@@ -42,6 +42,7 @@ from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT, Dispatcher
 from fencepost.broker.net.host import Host
+from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.memory_budget import OUTGOING_BYTES_MAX
 from fencepost.broker.net.output import Output
 from fencepost.broker.net.pending_request import PendingRequest
@@ -76,15 +77,15 @@ _LENGTH = Struct(">i")
 class Connection(asyncio.BufferedProtocol):
     """The server's end of one TCP connection."""
 
-    def __init__(self, listener: Host, listener_name: str) -> None:
+    def __init__(self, listener: Host, security: ListenerSecurity) -> None:
         self._listener = listener
         self.routes = listener.routes
-        self.listener_name = listener_name
+        self.listener_name = security.name
         self.client_host = "?"
         self.client_port = 0
         self.closed = self.accepted = self.is_broker = False
         self.last_activity = self.arrived_s = 0.0
-        self._session = Session(listener.session_rules)
+        self._session = Session(security.rules)
         self._transport: Any = None
         self._output: Output
         self._answers: Answers

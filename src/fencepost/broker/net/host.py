@@ -11,7 +11,6 @@ from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import Routes
 from fencepost.broker.net.turn import Turn
-from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
 
 
@@ -20,7 +19,6 @@ class Host(Protocol):
 
     loop: asyncio.AbstractEventLoop
     routes: Routes
-    session_rules: SessionRules
     scratch: memoryview
     """What arrives on any connection is received here."""
     work: Lane

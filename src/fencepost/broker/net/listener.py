@@ -31,11 +31,13 @@ import select
 import socket
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
@@ -87,7 +89,6 @@ class Listener:
         self.limits = limits
         self.count = ConnectionCount() if count is None else count
         self._left_free = left_free
-        self.session_rules = SessionRules(limits.max_frame_bytes)
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.connections: set[Connection] = set()
         self.memory_budget = MemoryBudget(
@@ -110,6 +111,8 @@ class Listener:
         self.work = work
         self.broker_work = work.beside()
         self._per_host: dict[str, int] = {}
+        self.securities: dict[str, ListenerSecurity] = {}
+        """How new connections are secured, by the name of their listener."""
         self.names: list[str] = []
         """Of the endpoints that were bound."""
         self._sockets: list[tuple[str, socket.socket]] = []
@@ -131,6 +134,8 @@ class Listener:
                 port = sockets[0].getsockname()[1]
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
                 self.names.append(endpoint.name)
+                rules = SessionRules(self.limits.max_frame_bytes)
+                self.securities[endpoint.name] = ListenerSecurity(endpoint.name, rules)
         except BindError:
             self.close_sockets()
             raise
@@ -148,13 +153,16 @@ class Listener:
             self.routes = self.routes.each(self.request_metrics.watch)
         for name, sock in self._sockets:
             server = await self.loop.create_server(
-                lambda name=name: Connection(self, name),  # type: ignore[misc]
+                partial(self._connection, name),
                 sock=sock,
                 backlog=min(self.limits.backlog, self.count.backlog),
             )
             self._servers.append(server)
         self._sockets.clear()
         self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
+
+    def _connection(self, name: str) -> Connection:
+        return Connection(self, self.securities[name])
 
     @property
     def is_open(self) -> bool:

@@ -1,8 +1,4 @@
-"""The permissions that requests ask for: operations on resources of a type, with Kafka's codes.
-
-Delegation tokens and users are not among the types of resources yet: the APIs for tokens refuse
-every client before a permission could matter.
-"""
+"""The permissions that requests ask for: operations on resources of a type, with Kafka's codes."""
 
 from __future__ import annotations
 
@@ -28,6 +24,8 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
 
@@ -38,6 +36,8 @@ class ResourceType(IntEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 REFUSALS: Final = {
@@ -45,6 +45,8 @@ REFUSALS: Final = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """The error that a client receives without the permission, by the type of the resource."""
 
@@ -98,3 +100,7 @@ IDEMPOTENT_WRITE: Final = Permission(Operation.IDEMPOTENT_WRITE, ResourceType.CL
 WRITE_TRANSACTIONAL_ID: Final = Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TRANSACTIONAL_ID: Final = Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
 TWO_PHASE_COMMIT: Final = Permission(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)
+
+DESCRIBE_DELEGATION_TOKEN: Final = Permission(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+CREATE_TOKENS: Final = Permission(Operation.CREATE_TOKENS, ResourceType.USER)
+DESCRIBE_TOKENS: Final = Permission(Operation.DESCRIBE_TOKENS, ResourceType.USER)

@@ -18,6 +18,8 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.broker.config.keys import (
+    authorization,
+    delegation_token,
     group,
     log,
     metrics,
@@ -26,8 +28,9 @@ from fencepost.broker.config.keys import (
     quorum,
     remote,
     replication,
-    security,
+    sasl,
     share,
+    tls,
     topic_defaults,
     transaction,
 )
@@ -48,7 +51,10 @@ _AREAS = (
     transaction,
     metrics,
     remote,
-    security,
+    tls,
+    sasl,
+    delegation_token,
+    authorization,
 )
 
 BROKER_CONFIGS: Final[dict[str, BrokerConfigDef]] = {

@@ -1,6 +1,6 @@
-"""Security: TLS, SASL, tokens and authorization, none of which is offered.
+"""SASL, which is not offered.
 
-A key that asks for any of it is refused and not ignored, so that nobody believes a node to be safer
+A key that asks for it is refused and not ignored, so that no operator believes a node to be safer
 than it is. Kafka's defaults may be written out: they ask for nothing.
 """
 
@@ -23,39 +23,9 @@ from fencepost.broker.config.keys.definition import (
     default_only,
 )
 
-_TLS = "TLS is not offered"
 _SASL = "SASL is not offered"
-_TOKENS = "delegation tokens are not offered"
-_AUTHORIZER = "no authorizer is offered"
-_SECURITY = "no security protocol but PLAINTEXT is offered"
 
-_TLS_KEYS = (
-    default_only("ssl.allow.dn.changes", BOOLEAN, False, _TLS),
-    default_only("ssl.allow.san.changes", BOOLEAN, False, _TLS),
-    default_only("ssl.cipher.suites", LIST, (), _TLS, PER_BROKER),
-    default_only("ssl.client.auth", STRING, "none", _TLS, PER_BROKER),
-    default_only("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), _TLS, PER_BROKER),
-    default_only("ssl.endpoint.identification.algorithm", STRING, "https", _TLS, PER_BROKER),
-    default_only("ssl.engine.factory.class", CLASS, None, _TLS, PER_BROKER),
-    default_only("ssl.key.password", PASSWORD, None, _TLS, PER_BROKER),
-    default_only("ssl.keymanager.algorithm", STRING, "SunX509", _TLS, PER_BROKER),
-    default_only("ssl.keystore.certificate.chain", PASSWORD, None, _TLS, PER_BROKER),
-    default_only("ssl.keystore.key", PASSWORD, None, _TLS, PER_BROKER),
-    default_only("ssl.keystore.location", STRING, None, _TLS, PER_BROKER),
-    default_only("ssl.keystore.password", PASSWORD, None, _TLS, PER_BROKER),
-    default_only("ssl.keystore.type", STRING, "JKS", _TLS, PER_BROKER),
-    default_only("ssl.principal.mapping.rules", STRING, "DEFAULT", _TLS),
-    default_only("ssl.protocol", STRING, "TLSv1.3", _TLS, PER_BROKER),
-    default_only("ssl.provider", STRING, None, _TLS, PER_BROKER),
-    default_only("ssl.secure.random.implementation", STRING, None, _TLS, PER_BROKER),
-    default_only("ssl.trustmanager.algorithm", STRING, "PKIX", _TLS, PER_BROKER),
-    default_only("ssl.truststore.certificates", PASSWORD, None, _TLS, PER_BROKER),
-    default_only("ssl.truststore.location", STRING, None, _TLS, PER_BROKER),
-    default_only("ssl.truststore.password", PASSWORD, None, _TLS, PER_BROKER),
-    default_only("ssl.truststore.type", STRING, "JKS", _TLS, PER_BROKER),
-)
-
-_SASL_KEYS = (
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (
     default_only("sasl.client.callback.handler.class", CLASS, None, _SASL),
     default_only("sasl.enabled.mechanisms", LIST, ("GSSAPI",), _SASL, PER_BROKER),
     default_only("sasl.jaas.config", PASSWORD, None, _SASL, PER_BROKER),
@@ -117,25 +87,6 @@ _SASL_KEYS = (
     default_only("sasl.oauthbearer.token.endpoint.url", STRING, None, _SASL),
     default_only("sasl.server.callback.handler.class", CLASS, None, _SASL),
     default_only("sasl.server.max.receive.size", INT, 524_288, _SASL),
-)
-
-_OTHERS = (
-    default_only("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, _TOKENS),
-    default_only("delegation.token.expiry.time.ms", LONG, 86_400_000, _TOKENS),
-    default_only("delegation.token.max.lifetime.ms", LONG, 604_800_000, _TOKENS),
-    default_only("delegation.token.secret.key", PASSWORD, None, _TOKENS),
-    default_only("authorizer.class.name", STRING, "", _AUTHORIZER),
     default_only("connections.max.reauth.ms", LONG, 0, _SASL),
-    default_only(
-        "principal.builder.class",
-        CLASS,
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        _SECURITY,
-        PER_BROKER,
-    ),
-    default_only("security.providers", STRING, None, _SECURITY),
-    default_only("security.inter.broker.protocol", STRING, "PLAINTEXT", _SECURITY),
 )
-
-KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_TLS_KEYS, *_SASL_KEYS, *_OTHERS)
 """See the module."""
