@@ -50,7 +50,7 @@ def handle_describe(
     if request.users:
         named = Counter(user.name for user in request.users)
     else:
-        named = Counter({user: 1 for user in sorted({user for user, _ in credentials})})
+        named = Counter(dict.fromkeys(sorted({user for user, _ in credentials}), 1))
     return DescribeUserScramCredentialsResponse(
         results=[_described(credentials, name, times) for name, times in named.items()]
     )
