@@ -432,7 +432,7 @@ def test_every_kind_of_record_is_understood_or_kept() -> None:
         records.EndTransactionRecord,
         records.AbortTransactionRecord,
     }
-    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *apply._REMOVED_KEYS, *transactions}
+    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *transactions}
     assert known == set(records.RECORD_CLASSES.values())
 
 
