@@ -24,6 +24,7 @@ from fencepost.machines.image import (
     diff,
     persistent as tree,
 )
+from fencepost.machines.image.acls import Acl
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.records.metadata import decode_record, encode_record
@@ -369,7 +370,6 @@ def entity(kind: str, name: str | None) -> records.EntityData:
 def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
     quota = records.ClientQuotaRecord(entity=[entity("user", None)], key="k", value=1.0)
     kept: list[Message] = [
-        records.AccessControlEntryRecord(id=uuid(7), resource_name="t"),
         records.UserScramCredentialRecord(name="u", mechanism=1),
         records.DelegationTokenRecord(token_id="token"),
         quota,
@@ -378,17 +378,31 @@ def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
     image = image_of(*kept)
     assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
     named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 6, "the default user is not one named ''"
-    again = records.AccessControlEntryRecord(id=uuid(7), resource_name="other")
-    assert len(image_of(again, base=image).others) == 5
+    assert len(image_of(named, base=image).others) == 5, "the default user is not one named ''"
+    again = records.UserScramCredentialRecord(name="u", mechanism=1, iterations=9)
+    assert len(image_of(again, base=image).others) == 4
     empty = image_of(
-        records.RemoveAccessControlEntryRecord(id=uuid(7)),
         records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
         records.RemoveDelegationTokenRecord(token_id="token"),
         records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
         base=image,
     )
     assert [type(m).__name__ for m in empty.others.values()] == ["ZkMigrationStateRecord"]
+
+
+def test_an_acl_is_added_and_removed_by_its_id() -> None:
+    record = records.AccessControlEntryRecord(
+        id=uuid(7), resource_type=2, resource_name="t", principal="User:a", operation=3
+    )
+    image = image_of(record)
+    assert image.acls[uuid(7)] == Acl.from_record(record)
+    assert image.acls[uuid(7)].to_record(uuid(7)) == record
+    removal = records.RemoveAccessControlEntryRecord(id=uuid(7))
+    empty = image_of(removal, base=image)
+    assert not empty.acls and not image_of(record, removal).acls
+    for base, removals in ((empty, [removal]), (image, [removal, removal])):
+        with pytest.raises(ReplayError, match="no ACL has the id"):
+            apply_records(base, removals)
 
 
 def test_a_controller_is_registered_replaced_and_removed() -> None:

@@ -29,6 +29,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.model import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -79,6 +80,7 @@ class _Draft:
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._acls: dict[Uuid, Acl | None] = {}
         self._shared: Shared = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
@@ -271,6 +273,16 @@ class _Draft:
         topic = self._image.topics_by_name.get(name)
         return None if topic is None else topic.topic_id
 
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def _add_acl(self, record: records.AccessControlEntryRecord) -> None:
+        self._acls[record.id] = Acl.from_record(record)
+
+    def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
+        if self._acls.get(record.id, self._image.acls.get(record.id)) is None:
+            raise ReplayError(f"no ACL has the id {record.id}")
+        self._acls[record.id] = None
+
     # -- configs, producer ids, and what is not interpreted -----------------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
@@ -335,6 +347,7 @@ class _Draft:
                 {key: MappingProxyType(v) if v else None for key, v in self._configs.items()}
             ),
             next_producer_id=self._next_producer_id,
+            acls=image.acls.update(self._acls),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -369,6 +382,8 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.ClearElrRecord: _Draft._clear_elr,
     records.ConfigRecord: _Draft._set_config,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
+    records.AccessControlEntryRecord: _Draft._add_acl,
+    records.RemoveAccessControlEntryRecord: _Draft._remove_acl,
     records.NoOpRecord: _Draft._ignore,
 }
 """The kinds of records that are interpreted, and the method that knows what they mean."""
@@ -381,7 +396,6 @@ def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
 
 
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.AccessControlEntryRecord: lambda r: ("acl", r.id),
     records.ClientQuotaRecord: _quota_key,
     records.DelegationTokenRecord: lambda r: ("token", r.token_id),
     records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
@@ -390,7 +404,6 @@ _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
 """Kinds that are kept as they are, and what makes two of them about the same thing."""
 
 _REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.RemoveAccessControlEntryRecord: lambda r: ("acl", r.id),
     records.RemoveDelegationTokenRecord: lambda r: ("token", r.token_id),
     records.RemoveUserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
 }

@@ -39,7 +39,7 @@ _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
         (0, 1),
     ),
 }
-_ORDER_OF_OTHERS: Final = ("zk-migration", "quota", "acl", "scram", "token")
+_ORDER_OF_OTHERS: Final = ("zk-migration", "quota", "scram", "token")
 """The kinds of `ClusterImage.others` in the order of the snapshot."""
 
 
@@ -77,6 +77,8 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     yield from others.pop("quota", ())
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
+    for acl_id in sorted(image.acls):
+        yield image.acls[acl_id].to_record(acl_id), 0
     for rest in sorted(others, key=_place):
         yield from others[rest]
 
