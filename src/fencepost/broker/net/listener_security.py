@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from fencepost.broker.config.listener_config import ListenerConfig
+from fencepost.broker.security.server_tls import ServerTls
 from fencepost.machines.session import SecurityProtocol, SessionRules
 
 
@@ -17,6 +18,8 @@ class ListenerSecurity(Struct, frozen=True):
     """The listener's."""
     rules: SessionRules
     """What its sessions go by."""
+    tls: ServerTls | None = None
+    """TLS of its connections; None where its protocol has none."""
 
 
 SecurityOf = Callable[[str], ListenerSecurity]
