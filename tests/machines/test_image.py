@@ -370,21 +370,17 @@ def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
     quota = records.ClientQuotaRecord(entity=[entity("user", None)], key="k", value=1.0)
     kept: list[Message] = [
         records.AccessControlEntryRecord(id=uuid(7), resource_name="t"),
-        records.UserScramCredentialRecord(name="u", mechanism=1),
-        records.DelegationTokenRecord(token_id="token"),
         quota,
         records.ZkMigrationStateRecord(zk_migration_state=0),
     ]
     image = image_of(*kept)
     assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
     named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 6, "the default user is not one named ''"
+    assert len(image_of(named, base=image).others) == 4, "the default user is not one named ''"
     again = records.AccessControlEntryRecord(id=uuid(7), resource_name="other")
-    assert len(image_of(again, base=image).others) == 5
+    assert len(image_of(again, base=image).others) == 3
     empty = image_of(
         records.RemoveAccessControlEntryRecord(id=uuid(7)),
-        records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
-        records.RemoveDelegationTokenRecord(token_id="token"),
         records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
         base=image,
     )

@@ -40,6 +40,8 @@ from fencepost.machines.image.model import (
     Shared,
     TopicImage,
 )
+from fencepost.machines.image.scram import ScramCredential, credential_of_record
+from fencepost.machines.image.tokens import TokenImage, token_of_record
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.types import Uuid
@@ -80,6 +82,8 @@ class _Draft:
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._shared: Shared = {}
+        self._scram: dict[tuple[str, int], ScramCredential | None] = {}
+        self._tokens: dict[str, TokenImage | None] = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
         self._pending: list[Message] | None = None
@@ -271,6 +275,26 @@ class _Draft:
         topic = self._image.topics_by_name.get(name)
         return None if topic is None else topic.topic_id
 
+    # -- users and tokens --------------------------------------------------------------------
+
+    def _set_scram_credential(self, record: records.UserScramCredentialRecord) -> None:
+        self._scram[record.name, record.mechanism] = credential_of_record(record)
+
+    def _remove_scram_credential(self, record: records.RemoveUserScramCredentialRecord) -> None:
+        key = (record.name, record.mechanism)
+        known = self._scram if key in self._scram else self._image.scram
+        if known.get(key) is None:
+            raise ReplayError(f"user {record.name} has no credential of mechanism {key[1]}")
+        self._scram[key] = None
+
+    def _set_token(self, record: records.DelegationTokenRecord) -> None:
+        self._tokens[record.token_id] = token_of_record(record)
+
+    def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
+        # A token that is gone already is none of ReplayError's: Kafka's controller looks at the
+        # committed tokens, and so may remove one twice.
+        self._tokens[record.token_id] = None
+
     # -- configs, producer ids, and what is not interpreted -----------------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
@@ -335,6 +359,8 @@ class _Draft:
                 {key: MappingProxyType(v) if v else None for key, v in self._configs.items()}
             ),
             next_producer_id=self._next_producer_id,
+            scram=image.scram.update(self._scram),
+            tokens=image.tokens.update(self._tokens),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -369,6 +395,10 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.ClearElrRecord: _Draft._clear_elr,
     records.ConfigRecord: _Draft._set_config,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
+    records.UserScramCredentialRecord: _Draft._set_scram_credential,
+    records.RemoveUserScramCredentialRecord: _Draft._remove_scram_credential,
+    records.DelegationTokenRecord: _Draft._set_token,
+    records.RemoveDelegationTokenRecord: _Draft._remove_token,
     records.NoOpRecord: _Draft._ignore,
 }
 """The kinds of records that are interpreted, and the method that knows what they mean."""
@@ -383,15 +413,11 @@ def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
     records.AccessControlEntryRecord: lambda r: ("acl", r.id),
     records.ClientQuotaRecord: _quota_key,
-    records.DelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
 """Kinds that are kept as they are, and what makes two of them about the same thing."""
 
 _REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
     records.RemoveAccessControlEntryRecord: lambda r: ("acl", r.id),
-    records.RemoveDelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.RemoveUserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
 }
 """Kinds that take a kept record away, and the key of the one they take."""
