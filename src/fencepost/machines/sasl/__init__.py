@@ -18,13 +18,12 @@ from fencepost.machines.sasl.credentials import (
 )
 from fencepost.machines.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from fencepost.machines.sasl.plain import PLAIN, PlainServer
-from fencepost.machines.sasl.scram import SCRAM_HASHES, ScramServer
+from fencepost.machines.sasl.scram import ScramLookups, ScramServer
 from fencepost.machines.sasl.steps import Challenge, Done, Failed, SaslServer, SaslStep, Work
 
 __all__ = [
     "OAUTHBEARER",
     "PLAIN",
-    "SCRAM_HASHES",
     "AcceptedToken",
     "Challenge",
     "ClaimRules",
@@ -37,6 +36,7 @@ __all__ = [
     "SaslServer",
     "SaslStep",
     "ScramCredentials",
+    "ScramLookups",
     "ScramServer",
     "TokenCredential",
     "TokenCredentials",

@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from fencepost.machines.image.scram import ScramCredential
+from fencepost.machines.image.scram import ScramCredential, ScramMechanism
 from fencepost.machines.sasl.credentials import ScramCredentials, TokenCredentials
 from fencepost.machines.sasl.scram_messages import (
     ClientFinal,
@@ -29,8 +29,6 @@ from fencepost.machines.sasl.scram_messages import (
 )
 from fencepost.machines.sasl.steps import Challenge, Done, Failed, SaslStep
 
-SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The name of the hash function in `hashlib`, by mechanism."""
 ITERATIONS_MIN: Final = 4096
 TOKEN_EXTENSION: Final = "tokenauth"
 OTHER_IDENTITY: Final = (
@@ -64,9 +62,9 @@ class _Login(Struct, frozen=True):
 class ScramServer:
     """See the module. `nonce` is random, printable ASCII without a comma, and used only once."""
 
-    def __init__(self, mechanism: str, lookups: ScramLookups, nonce: str) -> None:
-        self._mechanism = mechanism
-        self._hash = SCRAM_HASHES[mechanism]
+    def __init__(self, mechanism: ScramMechanism, lookups: ScramLookups, nonce: str) -> None:
+        self._mechanism = mechanism.mechanism_name
+        self._hash = mechanism.hash_name
         self._lookups = lookups
         self._nonce = nonce.encode("ascii")
         self._login: _Login | None = None

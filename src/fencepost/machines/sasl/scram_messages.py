@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from typing import Final
 
@@ -79,13 +80,17 @@ def read_client_first(message: bytes) -> ClientFirst:
 def read_client_final(message: bytes) -> ClientFinal:
     """Read the last message. ScramMessageError."""
     found = _match(_FINAL, message, "client-final-message")
-    try:
-        binding, proof = (
-            base64.b64decode(found[name], validate=True) for name in ("binding", "proof")
-        )
-    except binascii.Error:
-        raise ScramMessageError("the client-final-message has base64 that is none") from None
+    binding, proof = _decoded(found["binding"]), _decoded(found["proof"])
     return ClientFinal(found["signed"], binding, found["nonce"], proof)
+
+
+def _decoded(text: bytes) -> bytes:
+    """Base64 in its one form: no bits are left over."""
+    with contextlib.suppress(binascii.Error):
+        decoded = base64.b64decode(text, validate=True)
+        if base64.b64encode(decoded) == text:
+            return decoded
+    raise ScramMessageError("the client-final-message has base64 that is none")
 
 
 def _match(pattern: re.Pattern[bytes], message: bytes, name: str) -> re.Match[bytes]:
