@@ -38,6 +38,7 @@ from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
@@ -96,6 +97,7 @@ class Listener:
         )
         self.turn = Turn(loop.call_soon)
         self.disconnect_log = DisconnectLog()
+        self.logins = Logins(loop)
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
         self.before_others: Callable[[], None] = lambda: None
@@ -184,6 +186,7 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.memory_budget.close()
+        self.logins.close()
         for connection in list(self.connections):
             connection.disconnect()
         if self.connections:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from fencepost.machines.session import SessionRules
+
+if TYPE_CHECKING:
+    from fencepost.machines.sasl import SaslServer
 
 
 class ListenerSecurity(Struct, frozen=True):
@@ -14,3 +20,6 @@ class ListenerSecurity(Struct, frozen=True):
     """The listener's."""
     rules: SessionRules
     """What its sessions go by."""
+    mechanisms: Mapping[str, Callable[[], SaslServer]] = field(default_factory=dict)
+    """What begins a login, by the name of the mechanism; one for
+    each that `rules` has."""
