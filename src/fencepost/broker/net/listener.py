@@ -37,7 +37,7 @@ from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpo
 from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
 from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
@@ -126,8 +126,13 @@ class Listener:
         self._refused = 0
         self._refusal_logged_at = float("-inf")
 
-    def bind(self, endpoints: list[Endpoint]) -> list[Endpoint]:
-        """Bind every endpoint and say where; nothing is accepted before `start`. BindError."""
+    def bind(
+        self, endpoints: list[Endpoint], security_of: SecurityOf | None = None
+    ) -> list[Endpoint]:
+        """Bind every endpoint and say where; nothing is accepted before `start`. BindError.
+
+        Without `security_of` the listeners are PLAINTEXT.
+        """
         bound: list[Endpoint] = []
         try:
             for endpoint in endpoints:
@@ -136,12 +141,14 @@ class Listener:
                 port = sockets[0].getsockname()[1]
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
                 self.names.append(endpoint.name)
-                rules = SessionRules(self.limits.max_frame_bytes)
-                self.securities[endpoint.name] = ListenerSecurity(endpoint.name, rules)
+                self.securities[endpoint.name] = (security_of or self._plaintext)(endpoint.name)
         except BindError:
             self.close_sockets()
             raise
         return bound
+
+    def _plaintext(self, name: str) -> ListenerSecurity:
+        return ListenerSecurity(name, SessionRules(self.limits.max_frame_bytes))
 
     def watch(self) -> None:
         """Measure requests from now on; to be called before `start`."""

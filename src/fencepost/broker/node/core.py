@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
@@ -14,6 +15,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import with_advice
@@ -96,6 +98,12 @@ class NodeCore:
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch: for timestamps and their age."""
         return self.ports.wall_ms()
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """How the connections of one of this node's listeners are secured."""
+        protocol = self.config.protocol_of(listener)
+        rules = session_rules(protocol, partial(self.settings.for_listener, listener))
+        return ListenerSecurity(listener, rules)
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""
