@@ -55,3 +55,8 @@ class Tokens:
 
     def find(self, token_id: str, mechanism: str) -> TokenCredential | None:
         return self._tokens.get(token_id)
+
+
+def salted(password: str, salt: bytes, rounds: int = 4096) -> bytes:
+    """What a client sends of a password for SCRAM-SHA-256 (KIP-554)."""
+    return hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)

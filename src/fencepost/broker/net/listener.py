@@ -45,6 +45,7 @@ from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.broker.net.turn import Turn
+from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
 
@@ -129,7 +130,8 @@ class Listener:
     def bind(
         self, endpoints: list[Endpoint], security_of: SecurityOf | None = None
     ) -> list[Endpoint]:
-        """Bind every endpoint and say where; nothing is accepted before `start`. BindError.
+        """Bind every endpoint and say where; nothing is accepted before `start`. BindError,
+        or what `security_of` raises.
 
         Without `security_of` the listeners are PLAINTEXT.
         """
@@ -142,7 +144,7 @@ class Listener:
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
                 self.names.append(endpoint.name)
                 self.securities[endpoint.name] = (security_of or self._plaintext)(endpoint.name)
-        except BindError:
+        except (BindError, ConfigError):
             self.close_sockets()
             raise
         return bound
