@@ -32,6 +32,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
@@ -39,16 +40,19 @@ from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.handshakes import Handshakes
 from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_metrics import RequestMetrics
-from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
 from fencepost.broker.net.turn import Turn
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.tls_transport import TlsTransport
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +106,7 @@ class Listener:
         """Of TLS, that are in progress."""
         self._records: memoryview | None = None
         self.disconnect_log = DisconnectLog()
+        self.logins = Logins(loop)
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
         self.before_others: Callable[[], None] = lambda: None
@@ -180,6 +185,9 @@ class Listener:
         connection = Connection(self, security)
         if security.tls is None:
             return connection
+        # What a node without TLS never needs, its start can do without.
+        from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
+
         if self._records is None:
             self._records = memoryview(bytearray(RECORDS_BYTES))
         return TlsTransport(
@@ -211,6 +219,7 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.memory_budget.close()
+        self.logins.close()
         for connection in list(self.connections):
             connection.disconnect()
         if self.connections:

@@ -31,7 +31,7 @@ from fencepost.broker.cluster.broker_lifecycle import RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, draft_to_follow
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
-from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.features import KRAFT_VERSION
 from fencepost.broker.config.file_limit import FileShares
@@ -41,7 +41,6 @@ from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
 from fencepost.broker.storage.storage import Storage, open_storage
-from fencepost.log.configdef import ConfigError
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 
@@ -98,9 +97,7 @@ class Node(NodeCore):
     # -- life ------------------------------------------------------------------------------
 
     async def start(self, on_locked: Callable[[], None] = lambda: None) -> None:
-        """Start everything.
-
-        StartError, BindError, ConfigError, LogError or OSError if that cannot be.
+        """Start everything; StartError, BindError, LogError or OSError if that cannot be.
 
         `on_locked` is called when the log directories are ours and nobody is served yet.
         """
@@ -182,15 +179,18 @@ class Node(NodeCore):
         return Observation(self, self.broker, self.controller)
 
     def _bind(self) -> None:
-        """Bind all sockets, or none. BindError, ConfigError."""
+        """Bind all sockets, or none. BindError; StartError where a listener's configuration cannot
+        be: files that it names, and users that it lacks."""
         try:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.bind()
-        except (BindError, ConfigError):
+        except (BindError, ConfigError) as error:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.listener.close_sockets()
+            if isinstance(error, ConfigError):
+                raise StartError(str(error)) from None
             raise
 
     def _wire(self) -> None:
