@@ -14,6 +14,7 @@ from typing import Any
 from fencepost.broker.cluster.peer_connection import PeerRequest, Unsupported
 from fencepost.broker.cluster.peers import Peers
 from fencepost.client.protocol.versions import VersionRange
+from fencepost.client.security import Security
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, LeaderRequest
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.fetchers import OnOutcome
@@ -32,6 +33,7 @@ class FetchChannel:
         *,
         max_response_bytes: int,
         backoff_ms: int,
+        security: Callable[[], Security] = Security,
     ) -> None:
         self._loop = loop
         self._broker_id = broker_id
@@ -39,6 +41,7 @@ class FetchChannel:
         self._image = image
         self._max_response_bytes = max_response_bytes
         self._backoff_ms = backoff_ms
+        self._security = security
         self._peers: dict[int, Peers] = {}
         self._under_way: dict[tuple[int, int], PeerRequest] = {}
 
@@ -83,5 +86,6 @@ class FetchChannel:
                 f"broker-{self._broker_id}-fetcher-{fetcher}",
                 max_response_bytes=self._max_response_bytes,
                 backoff_ms=self._backoff_ms,
+                security=self._security,
             )
         return peers
