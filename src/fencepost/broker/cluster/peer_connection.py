@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Generator
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fencepost.client.errors import (
     AuthenticationFailed,
@@ -25,17 +25,18 @@ from fencepost.client.errors import (
 from fencepost.client.protocol.framing import FrameReader
 from fencepost.client.protocol.in_flight import InFlightRequests
 from fencepost.client.protocol.negotiation import negotiate
-from fencepost.client.protocol.sasl import authenticate
 from fencepost.client.protocol.versions import (
     KeyedApi,
     ServedVersions,
     VersionRange,
     choose_version,
 )
-from fencepost.client.security import Security
 from fencepost.machines.broker.requests import for_version
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class PeerConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         client_id: str,
         max_response_bytes: int,
-        security: Security,
+        security: Security | None,
         access_token: str | None = None,
     ) -> None:
         self.usable = False
@@ -275,14 +276,20 @@ class PeerConnection(asyncio.Protocol):
 
     def _open(self, access_token: str | None) -> Opening:
         self._versions = yield from negotiate()
-        if not self.security.uses_sasl:
+        return (yield from self._log_in(access_token))
+
+    def _log_in(self, access_token: str | None) -> Opening:
+        if self.security is None or not self.security.uses_sasl:
             return 0
+        # What a node without SASL never needs, its start can do without.
+        from fencepost.client.protocol.sasl import authenticate
+
         return (yield from authenticate(self.security, host=str(self._peer), token=access_token))
 
     def log_in_again(self, access_token: str | None) -> None:
         """The session is about to end: log in again; `on_ready` says when that is done."""
         if not self._lost:
-            self._opening = authenticate(self.security, host=str(self._peer), token=access_token)
+            self._opening = self._log_in(access_token)
             self._begin("no answer to a login")
 
     def _begin(self, late: str) -> None:

@@ -31,7 +31,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fencepost.addresses import address_text
 from fencepost.broker.cluster.peer_connection import (
@@ -42,12 +42,12 @@ from fencepost.broker.cluster.peer_connection import (
     PeerRequest,
 )
 from fencepost.client.errors import ClientError
-from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER
 from fencepost.client.protocol.versions import KeyedApi, VersionRange
-from fencepost.client.security import Security
-from fencepost.client.tokens import access_token
 from fencepost.machines.backoff import backoff_ms
 from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +82,10 @@ class Peers:
         *,
         max_response_bytes: int,
         backoff_ms: int,
-        security: Callable[[], Security] = Security,
+        security: Callable[[], Security | None] = lambda: None,
     ) -> None:
-        """`security` says how the next connection is secured. It may read files."""
+        """`security` says how the next connection is secured; None for not at all. It may read
+        files."""
         self.loop = loop
         self.security = security
         self.client_id = client_id
@@ -294,7 +295,7 @@ class _Peer:
                     security,
                     await self._access_token(security),
                 )
-                tls = security.tls_context() if security.uses_tls else None
+                tls = security.tls_context() if security and security.uses_tls else None
                 await owner.loop.create_connection(
                     lambda: connection, self._host, self._port, ssl=tls
                 )
@@ -312,10 +313,12 @@ class _Peer:
         else:
             connection.log_in_again(token)
 
-    async def _access_token(self, security: Security) -> str | None:
+    async def _access_token(self, security: Security | None) -> str | None:
         """What OAUTHBEARER logs in with; None for other mechanisms. ClientError."""
-        if not security.uses_sasl or security.mechanism != OAUTHBEARER:
+        if security is None or not security.uses_sasl or security.username is not None:
             return None
+        from fencepost.client.tokens import access_token
+
         return await self.owner.loop.run_in_executor(None, access_token, security)
 
     def _note_failure(self, reason: str, *, is_refused: bool = False) -> None:

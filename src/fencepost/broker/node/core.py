@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.peers import Peers
@@ -21,15 +21,16 @@ from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.storage.storage import Storage
-from fencepost.client.security import Security
 from fencepost.log.errors import with_advice
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.session import SecurityProtocol
-from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.requests.access import Access
+
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -139,9 +140,9 @@ class NodeCore:
         self._check_own_login(listener, protocol)
         return ListenerSecurity(listener, session_rules(protocol, of), mechanisms)
 
-    def peer_security(self, listener: str | None) -> Security:
-        """How connections to other nodes' listeners of this name are secured; None for a lone
-        node's. ConfigError."""
+    def peer_security(self, listener: str | None) -> Security | None:
+        """How connections to other nodes' listeners of this name are secured; None for not at
+        all. ConfigError."""
         try:
             protocol = SecurityProtocol.PLAINTEXT
             if listener is not None:
@@ -150,9 +151,10 @@ class NodeCore:
             allowed = f"a map with {listener}:PROTOCOL in it"
             raise ConfigError(PROTOCOLS_KEY, self.config.get(PROTOCOLS_KEY), allowed) from None
         if listener is None or protocol is SecurityProtocol.PLAINTEXT:
-            return Security()
+            return None
         # What a node without SASL and TLS never needs, its start can do without.
         from fencepost.broker.security.peer_login import peer_login
+        from fencepost.client.security import Security
 
         return peer_login(Security(protocol.name), self.settings, listener)
 
@@ -161,6 +163,7 @@ class NodeCore:
         # What a node without SASL never needs, its start can do without.
         from fencepost.broker.security.mechanisms import sasl_mechanisms
         from fencepost.machines.sasl import ScramLookups
+        from fencepost.runtime.credentials import ImageScramCredentials
 
         users = ImageScramCredentials(lambda: self.image)
         return dict(sasl_mechanisms(of, ScramLookups(users, None, self._login_secret)))

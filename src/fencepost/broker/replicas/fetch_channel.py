@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.cluster.peer_connection import PeerRequest, Unsupported
 from fencepost.broker.cluster.peers import Peers
 from fencepost.client.protocol.versions import VersionRange
-from fencepost.client.security import Security
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, LeaderRequest
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.fetchers import OnOutcome
 from fencepost.runtime.requests.leader_hints import endpoint_of
+
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
 
 
 class FetchChannel:
@@ -33,7 +35,7 @@ class FetchChannel:
         *,
         max_response_bytes: int,
         backoff_ms: int,
-        security: Callable[[], Security] = Security,
+        security: Callable[[], Security | None] = lambda: None,
     ) -> None:
         self._loop = loop
         self._broker_id = broker_id
