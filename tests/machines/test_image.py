@@ -24,6 +24,7 @@ from fencepost.machines.image import (
     diff,
     persistent as tree,
 )
+from fencepost.machines.image.acls import Acl
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.records.metadata import decode_record, encode_record
@@ -369,22 +370,33 @@ def entity(kind: str, name: str | None) -> records.EntityData:
 def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
     quota = records.ClientQuotaRecord(entity=[entity("user", None)], key="k", value=1.0)
     kept: list[Message] = [
-        records.AccessControlEntryRecord(id=uuid(7), resource_name="t"),
         quota,
         records.ZkMigrationStateRecord(zk_migration_state=0),
     ]
     image = image_of(*kept)
     assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
     named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 4, "the default user is not one named ''"
-    again = records.AccessControlEntryRecord(id=uuid(7), resource_name="other")
-    assert len(image_of(again, base=image).others) == 3
+    assert len(image_of(named, base=image).others) == 3, "the default user is not one named ''"
     empty = image_of(
-        records.RemoveAccessControlEntryRecord(id=uuid(7)),
         records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
         base=image,
     )
     assert [type(m).__name__ for m in empty.others.values()] == ["ZkMigrationStateRecord"]
+
+
+def test_an_acl_is_added_and_removed_by_its_id() -> None:
+    record = records.AccessControlEntryRecord(
+        id=uuid(7), resource_type=2, resource_name="t", principal="User:a", operation=3
+    )
+    image = image_of(record)
+    assert image.acls[uuid(7)] == Acl.from_record(record)
+    assert image.acls[uuid(7)].to_record(uuid(7)) == record
+    removal = records.RemoveAccessControlEntryRecord(id=uuid(7))
+    empty = image_of(removal, base=image)
+    assert not empty.acls and not image_of(record, removal).acls
+    for base, removals in ((empty, [removal]), (image, [removal, removal])):
+        with pytest.raises(ReplayError, match="no ACL has the id"):
+            apply_records(base, removals)
 
 
 def test_a_controller_is_registered_replaced_and_removed() -> None:
@@ -420,7 +432,7 @@ def test_every_kind_of_record_is_understood_or_kept() -> None:
         records.EndTransactionRecord,
         records.AbortTransactionRecord,
     }
-    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *apply._REMOVED_KEYS, *transactions}
+    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *transactions}
     assert known == set(records.RECORD_CLASSES.values())
 
 

@@ -32,11 +32,13 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.handshakes import Handshakes
 from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
 from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
@@ -48,6 +50,9 @@ from fencepost.broker.net.turn import Turn
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.tls_transport import TlsTransport
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +102,9 @@ class Listener:
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
         self.turn = Turn(loop.call_soon)
+        self.handshakes = Handshakes(loop)
+        """Of TLS, that are in progress."""
+        self._records: memoryview | None = None
         self.disconnect_log = DisconnectLog()
         self.logins = Logins(loop)
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
@@ -130,9 +138,9 @@ class Listener:
     def bind(
         self, endpoints: list[Endpoint], security_of: SecurityOf | None = None
     ) -> list[Endpoint]:
-        """Bind every endpoint and say where; nothing is accepted before `start`. BindError,
-        or what `security_of` raises.
+        """Bind every endpoint and say where; nothing is accepted before `start`.
 
+        BindError; ConfigError if a listener cannot be secured.
         Without `security_of` the listeners are PLAINTEXT.
         """
         bound: list[Endpoint] = []
@@ -172,8 +180,24 @@ class Listener:
         self._sockets.clear()
         self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
 
-    def _connection(self, name: str) -> Connection:
-        return Connection(self, self.securities[name])
+    def _connection(self, name: str) -> Connection | TlsTransport:
+        security = self.securities[name]
+        connection = Connection(self, security)
+        if security.tls is None:
+            return connection
+        # What a node without TLS never needs, its start can do without.
+        from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
+
+        if self._records is None:
+            self._records = memoryview(bytearray(RECORDS_BYTES))
+        return TlsTransport(
+            connection,
+            security.tls,
+            self.handshakes,
+            self.memory_budget,
+            self._records,
+            self.loop,
+        )
 
     @property
     def is_open(self) -> bool:

@@ -30,6 +30,7 @@ from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.requests.access import Access
 
 if TYPE_CHECKING:
+    from fencepost.broker.security.server_tls import ServerTls
     from fencepost.client.security import Security
 
 log = logging.getLogger(__name__)
@@ -133,12 +134,21 @@ class NodeCore:
         return self.ports.wall_ms()
 
     def security_of(self, listener: str) -> ListenerSecurity:
-        """How the connections of one of this node's listeners are secured. ConfigError."""
+        """How the connections of one of this node's listeners are secured; its files are read.
+
+        ConfigError if they cannot be used.
+        """
         protocol = self.config.protocol_of(listener)
         of = partial(self.settings.for_listener, listener)
         mechanisms = self._mechanisms(of) if protocol.has_sasl else {}
         self._check_own_login(listener, protocol)
-        return ListenerSecurity(listener, session_rules(protocol, of), mechanisms)
+        tls = self._tls(of(None), protocol) if protocol.has_tls else None
+        return ListenerSecurity(listener, session_rules(protocol, of), mechanisms, tls)
+
+    def _tls(self, config: ListenerConfig, protocol: SecurityProtocol) -> ServerTls:
+        from fencepost.broker.security.server_tls import server_tls
+
+        return server_tls(config, protocol)
 
     def peer_security(self, listener: str | None) -> Security | None:
         """How connections to other nodes' listeners of this name are secured; None for not at
@@ -153,10 +163,9 @@ class NodeCore:
         if listener is None or protocol is SecurityProtocol.PLAINTEXT:
             return None
         # What a node without SASL and TLS never needs, its start can do without.
-        from fencepost.broker.security.peer_login import peer_login
-        from fencepost.client.security import Security
+        from fencepost.broker.security.peer_security import peer_security
 
-        return peer_login(Security(protocol.name), self.settings, listener)
+        return peer_security(self.settings, listener)
 
     def _mechanisms(self, of: Callable[[str | None], ListenerConfig]) -> dict[str, Any]:
         """What begins logins by SASL. ConfigError."""

@@ -29,6 +29,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.model import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -81,6 +82,7 @@ class _Draft:
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._acls: dict[Uuid, Acl | None] = {}
         self._shared: Shared = {}
         self._scram: dict[tuple[str, int], ScramCredential | None] = {}
         self._tokens: dict[str, TokenImage | None] = {}
@@ -275,6 +277,16 @@ class _Draft:
         topic = self._image.topics_by_name.get(name)
         return None if topic is None else topic.topic_id
 
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def _add_acl(self, record: records.AccessControlEntryRecord) -> None:
+        self._acls[record.id] = Acl.from_record(record)
+
+    def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
+        if self._acls.get(record.id, self._image.acls.get(record.id)) is None:
+            raise ReplayError(f"no ACL has the id {record.id}")
+        self._acls[record.id] = None
+
     # -- users and tokens --------------------------------------------------------------------
 
     def _set_scram_credential(self, record: records.UserScramCredentialRecord) -> None:
@@ -318,10 +330,6 @@ class _Draft:
         del record  # NoOpRecord: it moved the offset, and that was its purpose
 
     def _keep_other(self, record: Message) -> None:
-        removed = _REMOVED_KEYS.get(type(record))
-        if removed is not None:
-            self._others[removed(record)] = None
-            return
         kept = _KEPT_KEYS.get(type(record))
         key = kept(record) if kept is not None else (type(record).record_id,)
         gone = isinstance(record, records.ClientQuotaRecord) and record.remove
@@ -359,6 +367,7 @@ class _Draft:
                 {key: MappingProxyType(v) if v else None for key, v in self._configs.items()}
             ),
             next_producer_id=self._next_producer_id,
+            acls=image.acls.update(self._acls),
             scram=image.scram.update(self._scram),
             tokens=image.tokens.update(self._tokens),
             others=image.others.update(self._others),
@@ -395,6 +404,8 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.ClearElrRecord: _Draft._clear_elr,
     records.ConfigRecord: _Draft._set_config,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
+    records.AccessControlEntryRecord: _Draft._add_acl,
+    records.RemoveAccessControlEntryRecord: _Draft._remove_acl,
     records.UserScramCredentialRecord: _Draft._set_scram_credential,
     records.RemoveUserScramCredentialRecord: _Draft._remove_scram_credential,
     records.DelegationTokenRecord: _Draft._set_token,
@@ -411,13 +422,7 @@ def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
 
 
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.AccessControlEntryRecord: lambda r: ("acl", r.id),
     records.ClientQuotaRecord: _quota_key,
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
 """Kinds that are kept as they are, and what makes two of them about the same thing."""
-
-_REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.RemoveAccessControlEntryRecord: lambda r: ("acl", r.id),
-}
-"""Kinds that take a kept record away, and the key of the one they take."""

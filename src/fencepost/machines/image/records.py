@@ -79,7 +79,8 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     yield from others.pop("quota", ())
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
-    yield from others.pop("acl", ())
+    for acl_id in sorted(image.acls):
+        yield image.acls[acl_id].to_record(acl_id), 0
     if level >= SCRAM_SINCE:
         yield from scram_records(image.scram)
     if level >= TOKENS_SINCE:
