@@ -271,6 +271,7 @@ class Caller:
     available_bytes = 1 << 26
     at_once_bytes = 1 << 20
     is_broker = False
+    api_name = "Sample"
 
     def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.addresses import AddressError, parse_listener
+from fencepost.broker.config.authorizer import check_authorizer
 from fencepost.broker.config.endpoints import (
     WILDCARDS,
     ConnectionLimits,
@@ -378,6 +379,7 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
+    check_authorizer(get)
     cordoned, dirs = get("cordoned.log.dirs"), get("log.dirs") or get("log.dir")
     for path in cordoned:
         if path != "*" and Path(path) not in map(Path, dirs):

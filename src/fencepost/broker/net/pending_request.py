@@ -193,6 +193,11 @@ class PendingRequest:
         self.connection.session.step(VersionsAnswered())
 
     @property
+    def api_name(self) -> str:
+        """The API by its name in Kafka."""
+        return self.route.name
+
+    @property
     def routes(self) -> Routes:
         """What is served where the request came in, by API key."""
         return self.connection.routes

@@ -201,6 +201,7 @@ class Node(NodeCore):
         self.metadata = self.storage.metadata_host(ports, config, bound)
         # In front of everybody who acts on the image with the configs that are in force then.
         self.metadata.on_image(lambda image, delta: self.settings.apply(image))
+        self._wire_authorizer()
         quorum = self.quorum = QuorumChannel(
             self.controllers,
             ports.driver,
@@ -238,6 +239,19 @@ class Node(NodeCore):
         if self.observation is not None:
             self.observation.wire()
         self._wired = True
+
+    def _wire_authorizer(self) -> None:
+        """Have the authorizer follow the ACLs, and decide about all clients once it has them."""
+        authorizer, metadata = self.authorizer, self.metadata
+        if authorizer is None:
+            return
+
+        def note_loaded() -> None:
+            if 0 < metadata.machine.high_watermark <= metadata.image.offset + 1:
+                authorizer.machine.loaded()
+
+        metadata.on_image(lambda image, delta: authorizer.learn(image))
+        metadata.on_step(note_loaded)
 
     def _is_active_controller(self) -> bool:
         return self.controller is not None and self.controller.host.controller is not None

@@ -45,6 +45,11 @@ class RequestContext(Protocol):
         ...
 
     @property
+    def api_name(self) -> str:
+        """The API by its name in Kafka: `Produce`."""
+        ...
+
+    @property
     def client_id(self) -> str | None:
         """What the client calls itself."""
         ...

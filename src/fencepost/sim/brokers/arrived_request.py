@@ -45,6 +45,7 @@ class ArrivedRequest:
         self.source_id = source_id
         self.api_version = api_version
         self.answered = False
+        self.api_name = name.removesuffix("Request")
         self._name = name
         self._post = post
         self._lane = lane

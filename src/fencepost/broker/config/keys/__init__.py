@@ -93,12 +93,9 @@ REMOVED: Final[frozenset[str]] = frozenset(
 _ENCODER = "no passwords are stored, so this key must go"
 _NO_ZOOKEEPER = "there is no ZooKeeper, as in Kafka 4.x, so this key must go"
 _TIERED = "there is no tiered storage, so this key must go"
-_AUTHORIZER = "no authorizer is offered, so this key must go"
 
 REFUSED: Final[tuple[tuple[str, str], ...]] = (
     ("password.encoder.", _ENCODER),
-    ("super.users", _AUTHORIZER),
-    ("allow.everyone.if.no.acl.found", _AUTHORIZER),
     ("rlmm.config.", _TIERED),
     ("rsm.config.", _TIERED),
     ("zookeeper.", _NO_ZOOKEEPER),
