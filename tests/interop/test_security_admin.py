@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.acls import (
-    CLUSTER_NAME,
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourceType,
-)
+from fencepost.client.acls import CLUSTER_NAME, AclBinding, AclBindingFilter
 from fencepost.client.admin import Admin
 from fencepost.client.aio import AsyncAdmin, AsyncCluster
 from fencepost.client.client_quotas import ClientQuotaEntity, ClientQuotaFilter, QuotaMatch
@@ -25,10 +17,11 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.errors import AuthenticationFailed, BrokerError
 from fencepost.client.scram_users import (
     ScramCredentialInfo,
-    ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from fencepost.machines.image.acls import AclOperation, AclResource, Pattern, PermissionType
+from fencepost.machines.image.scram import ScramMechanism
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import eventually
@@ -104,21 +97,21 @@ def logs_in(servers: str, **more: str) -> bool:
 
 
 def test_acls_are_added_found_and_removed(admin: Admin):
-    literal = AclBinding(ResourceType.TOPIC, "orders", "User:ada", AclOperation.READ)
+    literal = AclBinding(AclResource.TOPIC, "orders", "User:ada", AclOperation.READ)
     prefixed = AclBinding(
-        ResourceType.TOPIC,
+        AclResource.TOPIC,
         "ord",
         "User:*",
         AclOperation.ALL,
-        PatternType.PREFIXED,
+        Pattern.PREFIXED,
         "10.0.0.1",
-        AclPermissionType.DENY,
+        PermissionType.DENY,
     )
-    cluster = AclBinding(ResourceType.CLUSTER, CLUSTER_NAME, "User:ada", AclOperation.DESCRIBE)
+    cluster = AclBinding(AclResource.CLUSTER, CLUSTER_NAME, "User:ada", AclOperation.DESCRIBE)
     admin.create_acls([literal, prefixed, cluster])
     admin.create_acls([literal])  # once more is no mistake
     eventually(lambda: admin.describe_acls() == sorted([literal, prefixed, cluster]))
-    matching = AclBindingFilter(ResourceType.TOPIC, "orders", pattern_type=PatternType.MATCH)
+    matching = AclBindingFilter(AclResource.TOPIC, "orders", pattern_type=Pattern.MATCH)
     assert admin.describe_acls(matching) == sorted([literal, prefixed])
     assert admin.describe_acls(AclBindingFilter(principal="User:nobody")) == []
     removed = admin.delete_acls([matching, AclBindingFilter.of(literal)])
@@ -128,7 +121,7 @@ def test_acls_are_added_found_and_removed(admin: Admin):
 
 
 def test_a_refused_acl_is_named_and_the_others_are_added(admin: Admin):
-    good = AclBinding(ResourceType.GROUP, "billing", "User:ada", AclOperation.READ)
+    good = AclBinding(AclResource.GROUP, "billing", "User:ada", AclOperation.READ)
     bad = good._replace(principal="ada")
     with pytest.raises(BrokerError, match=r"ada may READ group billing.*") as refused:
         admin.create_acls([bad, good])
@@ -138,8 +131,8 @@ def test_a_refused_acl_is_named_and_the_others_are_added(admin: Admin):
 
 
 def test_without_permission_everything_is_refused(eve: Admin):
-    acl = AclBinding(ResourceType.GROUP, "billing", "User:ada", AclOperation.READ)
-    user = UserScramCredentialDeletion("ada", ScramMechanism.SCRAM_SHA_256)
+    acl = AclBinding(AclResource.GROUP, "billing", "User:ada", AclOperation.READ)
+    user = UserScramCredentialDeletion("ada", ScramMechanism.SHA_256)
     quota = {ClientQuotaEntity.of({"user": "eve"}): {"producer_byte_rate": None}}
     asks: list[Callable[[], Any]] = [
         eve.describe_acls,
@@ -157,7 +150,7 @@ def test_without_permission_everything_is_refused(eve: Admin):
         assert refused.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-@pytest.mark.parametrize("mechanism", [ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
+@pytest.mark.parametrize("mechanism", [ScramMechanism.SHA_256, ScramMechanism.SHA_512])
 def test_a_user_logs_in_with_the_password_that_was_set(
     admin: Admin, servers: str, mechanism: ScramMechanism
 ):
@@ -167,7 +160,7 @@ def test_a_user_logs_in_with_the_password_that_was_set(
     admin.alter_user_scram_credentials([user])
     found = [ScramCredentialInfo(mechanism, 4096)]
     eventually(lambda: admin.describe_user_scram_credentials([name]) == {name: found})
-    by_scram = {"sasl.mechanism": mechanism.sasl_name, "sasl.username": name}
+    by_scram = {"sasl.mechanism": mechanism.mechanism_name, "sasl.username": name}
     assert logs_in(servers, **by_scram, **{"sasl.password": "of ada, ünicode"})
     assert not logs_in(servers, **by_scram, **{"sasl.password": "of eve"})
     gone = UserScramCredentialDeletion(name, mechanism)
@@ -234,7 +227,7 @@ def test_a_token_is_made_logs_in_is_renewed_and_ends(admin: Admin, servers: str)
 
 
 def test_the_asyncio_face_says_the_same(servers: str):
-    acl = AclBinding(ResourceType.USER, "ada", "User:bob", AclOperation.CREATE_TOKENS)
+    acl = AclBinding(AclResource.USER, "ada", "User:bob", AclOperation.CREATE_TOKENS)
 
     async def look() -> None:
         async with AsyncCluster(config=config(servers)) as cluster:

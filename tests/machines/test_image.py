@@ -370,20 +370,14 @@ def entity(kind: str, name: str | None) -> records.EntityData:
 def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
     quota = records.ClientQuotaRecord(entity=[entity("user", None)], key="k", value=1.0)
     kept: list[Message] = [
-        records.UserScramCredentialRecord(name="u", mechanism=1),
-        records.DelegationTokenRecord(token_id="token"),
         quota,
         records.ZkMigrationStateRecord(zk_migration_state=0),
     ]
     image = image_of(*kept)
     assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
     named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 5, "the default user is not one named ''"
-    again = records.UserScramCredentialRecord(name="u", mechanism=1, iterations=9)
-    assert len(image_of(again, base=image).others) == 4
+    assert len(image_of(named, base=image).others) == 3, "the default user is not one named ''"
     empty = image_of(
-        records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
-        records.RemoveDelegationTokenRecord(token_id="token"),
         records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
         base=image,
     )
@@ -438,7 +432,7 @@ def test_every_kind_of_record_is_understood_or_kept() -> None:
         records.EndTransactionRecord,
         records.AbortTransactionRecord,
     }
-    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *apply._REMOVED_KEYS, *transactions}
+    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *transactions}
     assert known == set(records.RECORD_CLASSES.values())
 
 

@@ -11,7 +11,6 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from fencepost.client import asking
@@ -19,6 +18,7 @@ from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError
 from fencepost.client.refusals import Refusals, passing, raise_refusal
+from fencepost.machines.image.scram import ScramMechanism
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -35,32 +35,6 @@ ITERATIONS_MAX: Final = 16384
 """What Kafka's controller takes."""
 DEFAULT_ITERATIONS: Final = 8192
 SALT_BYTES: Final = 24
-
-
-class ScramMechanism(IntEnum):
-    """The kinds of credentials; a user may have one of each."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def sasl_name(self) -> str:
-        """`SCRAM-SHA-256`, as listeners and clients name it."""
-        return self.name.replace("_", "-")
-
-    @property
-    def hash_name(self) -> str:
-        """`sha256`, as hashlib names it."""
-        return {1: "sha256", 2: "sha512"}[self]
-
-    @classmethod
-    def of(cls, sasl_name: str) -> ScramMechanism:
-        """The mechanism of a name such as `SCRAM-SHA-256`. ValueError."""
-        for one in (cls.SCRAM_SHA_256, cls.SCRAM_SHA_512):
-            if one.sasl_name == sasl_name.upper():
-                return one
-        raise ValueError(f"{sasl_name!r} is no SCRAM mechanism: SCRAM-SHA-256 or SCRAM-SHA-512")
 
 
 class ScramCredentialInfo(NamedTuple):
@@ -120,11 +94,9 @@ def describing_scram_users(
             continue
         raise_refusal(result, f"user {result.user} cannot be described")
         found[result.user] = sorted(
-            ScramCredentialInfo(
-                ScramMechanism(one.mechanism) if one.mechanism in (1, 2) else ScramMechanism(0),
-                one.iterations,
-            )
+            ScramCredentialInfo(ScramMechanism(one.mechanism), one.iterations)
             for one in result.credential_infos
+            if any(one.mechanism == known for known in ScramMechanism)
         )
     return dict(sorted(found.items()))
 

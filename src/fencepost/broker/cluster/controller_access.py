@@ -43,6 +43,7 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
@@ -70,6 +71,7 @@ from fencepost.wire.message import Message
 WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
     AlterPartitionReassignmentsRequest: ALTER_CLUSTER,
+    AlterUserScramCredentialsRequest: ALTER_CLUSTER,
     ElectLeadersRequest: ALTER_CLUSTER,
     RemoveRaftVoterRequest: ALTER_CLUSTER,
     UnregisterBrokerRequest: ALTER_CLUSTER,

@@ -24,6 +24,7 @@ from fencepost.wire.api import response_class
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
@@ -337,6 +338,9 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     ListPartitionReassignmentsRequest: lambda c, request, _: c.decide_list_partition_reassignments(
         request
     ),
+    AlterUserScramCredentialsRequest: lambda c, request, _: c.decide_alter_scram_credentials(
+        request
+    ),
     ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
     AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
     IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
@@ -350,6 +354,7 @@ OF_USERS: frozenset[type[Message]] = frozenset(
         DeleteTopicsRequest,
         CreatePartitionsRequest,
         AlterPartitionReassignmentsRequest,
+        AlterUserScramCredentialsRequest,
         ElectLeadersRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,

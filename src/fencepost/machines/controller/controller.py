@@ -38,6 +38,7 @@ from fencepost.machines.controller import (
     features,
     min_isr,
     reassignments,
+    scram_users,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -60,6 +61,7 @@ from fencepost.wire.api.allocate_producer_ids import (
 from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -443,6 +445,13 @@ class Controller:
         results, records = configs.decide_config_replacements(self.image, self._config, request)
         reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
+
+    # -- users ---------------------------------------------------------------------------------
+
+    def decide_alter_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision:
+        """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
+        reply, records = scram_users.alter_scram_credentials(self.image, request)
+        return Decision(records, reply)
 
     # -- partitions and producer ids -----------------------------------------------------------
 

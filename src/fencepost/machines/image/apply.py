@@ -41,6 +41,8 @@ from fencepost.machines.image.model import (
     Shared,
     TopicImage,
 )
+from fencepost.machines.image.scram import ScramCredential, credential_of_record
+from fencepost.machines.image.tokens import TokenImage, token_of_record
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.types import Uuid
@@ -82,6 +84,8 @@ class _Draft:
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._acls: dict[Uuid, Acl | None] = {}
         self._shared: Shared = {}
+        self._scram: dict[tuple[str, int], ScramCredential | None] = {}
+        self._tokens: dict[str, TokenImage | None] = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
         self._pending: list[Message] | None = None
@@ -283,6 +287,26 @@ class _Draft:
             raise ReplayError(f"no ACL has the id {record.id}")
         self._acls[record.id] = None
 
+    # -- users and tokens --------------------------------------------------------------------
+
+    def _set_scram_credential(self, record: records.UserScramCredentialRecord) -> None:
+        self._scram[record.name, record.mechanism] = credential_of_record(record)
+
+    def _remove_scram_credential(self, record: records.RemoveUserScramCredentialRecord) -> None:
+        key = (record.name, record.mechanism)
+        known = self._scram if key in self._scram else self._image.scram
+        if known.get(key) is None:
+            raise ReplayError(f"user {record.name} has no credential of mechanism {key[1]}")
+        self._scram[key] = None
+
+    def _set_token(self, record: records.DelegationTokenRecord) -> None:
+        self._tokens[record.token_id] = token_of_record(record)
+
+    def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
+        # A token that is gone already is none of ReplayError's: Kafka's controller looks at the
+        # committed tokens, and so may remove one twice.
+        self._tokens[record.token_id] = None
+
     # -- configs, producer ids, and what is not interpreted -----------------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
@@ -306,10 +330,6 @@ class _Draft:
         del record  # NoOpRecord: it moved the offset, and that was its purpose
 
     def _keep_other(self, record: Message) -> None:
-        removed = _REMOVED_KEYS.get(type(record))
-        if removed is not None:
-            self._others[removed(record)] = None
-            return
         kept = _KEPT_KEYS.get(type(record))
         key = kept(record) if kept is not None else (type(record).record_id,)
         gone = isinstance(record, records.ClientQuotaRecord) and record.remove
@@ -348,6 +368,8 @@ class _Draft:
             ),
             next_producer_id=self._next_producer_id,
             acls=image.acls.update(self._acls),
+            scram=image.scram.update(self._scram),
+            tokens=image.tokens.update(self._tokens),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -384,6 +406,10 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
     records.AccessControlEntryRecord: _Draft._add_acl,
     records.RemoveAccessControlEntryRecord: _Draft._remove_acl,
+    records.UserScramCredentialRecord: _Draft._set_scram_credential,
+    records.RemoveUserScramCredentialRecord: _Draft._remove_scram_credential,
+    records.DelegationTokenRecord: _Draft._set_token,
+    records.RemoveDelegationTokenRecord: _Draft._remove_token,
     records.NoOpRecord: _Draft._ignore,
 }
 """The kinds of records that are interpreted, and the method that knows what they mean."""
@@ -397,14 +423,6 @@ def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
 
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
     records.ClientQuotaRecord: _quota_key,
-    records.DelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
 """Kinds that are kept as they are, and what makes two of them about the same thing."""
-
-_REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.RemoveDelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.RemoveUserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
-}
-"""Kinds that take a kept record away, and the key of the one they take."""
