@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from fencepost.machines.image.acls import WILDCARD
 
 RANGE: Final = "/"
-_IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,3})", re.ASCII)
-_PREFIX = re.compile(r"\d{1,3}", re.ASCII)
+_IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _IPV4_BITS: Final = 32
 _IPV6_BITS: Final = 128
 _OCTET_MAX: Final = 255
@@ -73,7 +73,8 @@ def client_host(text: str) -> ClientHost:
 
 
 def parsed_range(text: str) -> Range:
-    """The range of an ACL's host that has a slash. ValueError, with what is wrong with it."""
+    """The range of an ACL's host that has a slash. ValueError, with what is wrong with it in the
+    words that Kafka's answer has."""
     if ":" in text:
         return _parsed_ipv6(text)
     match = _IPV4.fullmatch(text)
@@ -88,17 +89,24 @@ def parsed_range(text: str) -> Range:
 
 
 def _parsed_ipv6(text: str) -> Range:
-    address, _, length = text.partition(RANGE)
+    address, _, written = text.partition(RANGE)
+    if _INTEGER.fullmatch(written) is None:
+        raise ValueError(f"Could not parse [{text}] - invalid prefix length")
+    length = int(written)
+    if not 0 <= length <= _IPV6_BITS:
+        raise ValueError(
+            f"Could not parse [{text}] - prefix length must be between 0 and {_IPV6_BITS}"
+        )
     try:
-        number = int(IPv6Address(address))
+        parsed = IPv6Address(address)
     except AddressValueError:
-        raise ValueError(f"Could not parse [{text}]") from None
-    if "%" in address or _PREFIX.fullmatch(length) is None:
-        raise ValueError(f"Could not parse [{text}]")
-    if int(length) > _IPV6_BITS:
-        raise ValueError(f"Value [{int(length)}] not in range [0,{_IPV6_BITS}]")
-    shift = _IPV6_BITS - int(length)
-    return Range(_IPV6_BITS, shift, number >> shift)
+        raise ValueError(f"Could not parse [{address}]") from None
+    if parsed.scope_id is not None:
+        raise ValueError(f"Could not parse [{address}] - a range has no zone")
+    if parsed.ipv4_mapped is not None:
+        raise ValueError(f"Could not parse [{address}] - not an IPv6 address")
+    shift = _IPV6_BITS - length
+    return Range(_IPV6_BITS, shift, int(parsed) >> shift)
 
 
 def host_of_acl(text: str) -> str | Range | None:

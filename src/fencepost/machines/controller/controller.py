@@ -19,7 +19,7 @@ shell, and so does the time.
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
 `topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
-change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`.
+change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`, `acls.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from fencepost.machines.controller import (
+    acls,
     alter_partition,
     brokers,
     configs,
@@ -77,9 +78,11 @@ from fencepost.wire.api.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from fencepost.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
 from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
@@ -492,6 +495,18 @@ class Controller:
         """Remove expired tokens; reply: how many. As many as `TOKENS_PER_SWEEP` say that there may
         be more to remove."""
         return tokens.sweep_tokens(self.image, self._config.tokens, wall_ms)
+
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
+        """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
+        results, records = acls.create_acls(self.image, request, new_ids)
+        return Decision(records, CreateAclsResponse(results=results))
+
+    def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:
+        """Remove the ACLs that filters match; reply DeleteAclsResponse."""
+        results, records = acls.delete_acls(self.image, request)
+        return Decision(records, DeleteAclsResponse(filter_results=results))
 
     # -- partitions and producer ids -----------------------------------------------------------
 

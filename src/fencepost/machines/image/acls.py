@@ -72,12 +72,18 @@ class AclResource(IntEnum):
     USER = 7
 
 
+UNKNOWN: Final = "UNKNOWN"
+"""The name of a code that means nothing."""
+
+
+def is_known(codes: type[IntEnum], code: int) -> bool:
+    """Whether the code means something."""
+    return code > 0 and code in codes._value2member_map_
+
+
 def name_of(codes: type[IntEnum], code: int) -> str:
-    """The code's name in Kafka's tools and logs; UNKNOWN for one that there is not."""
-    try:
-        return codes(code).name
-    except ValueError:
-        return "UNKNOWN"
+    """The code's name in Kafka's tools and logs."""
+    return codes(code).name if is_known(codes, code) else UNKNOWN
 
 
 class Acl(Struct, frozen=True, order=True):
