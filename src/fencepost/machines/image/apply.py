@@ -40,6 +40,7 @@ from fencepost.machines.image.model import (
     Shared,
     TopicImage,
 )
+from fencepost.machines.image.quotas import QuotaEntity, changed, entity_of
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.types import Uuid
@@ -79,6 +80,7 @@ class _Draft:
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._shared: Shared = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
@@ -271,7 +273,7 @@ class _Draft:
         topic = self._image.topics_by_name.get(name)
         return None if topic is None else topic.topic_id
 
-    # -- configs, producer ids, and what is not interpreted -----------------------------------
+    # -- configs, quotas, producer ids, and what is not interpreted ---------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
@@ -282,6 +284,13 @@ class _Draft:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
+
+    def _set_quota(self, record: records.ClientQuotaRecord) -> None:
+        entity = entity_of(record.entity)
+        values = self._quotas.get(entity)
+        if values is None:
+            values = self._image.quotas.get(entity, {})
+        self._quotas[entity] = changed(values, record)
 
     def _give_out_producer_ids(self, record: records.ProducerIdsRecord) -> None:
         if record.next_producer_id <= self._next_producer_id:
@@ -300,8 +309,7 @@ class _Draft:
             return
         kept = _KEPT_KEYS.get(type(record))
         key = kept(record) if kept is not None else (type(record).record_id,)
-        gone = isinstance(record, records.ClientQuotaRecord) and record.remove
-        self._others[key] = None if gone else record
+        self._others[key] = record
 
     # -- the new image -------------------------------------------------------------------------
 
@@ -335,6 +343,7 @@ class _Draft:
                 {key: MappingProxyType(v) if v else None for key, v in self._configs.items()}
             ),
             next_producer_id=self._next_producer_id,
+            quotas=image.quotas.update({key: v or None for key, v in self._quotas.items()}),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -368,21 +377,15 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.PartitionChangeRecord: _Draft._change_partition,
     records.ClearElrRecord: _Draft._clear_elr,
     records.ConfigRecord: _Draft._set_config,
+    records.ClientQuotaRecord: _Draft._set_quota,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
     records.NoOpRecord: _Draft._ignore,
 }
 """The kinds of records that are interpreted, and the method that knows what they mean."""
 
 
-def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
-    entity = tuple(sorted((e.entity_type, e.entity_name or "") for e in record.entity))
-    named = tuple(sorted(e.entity_type for e in record.entity if e.entity_name is not None))
-    return ("quota", entity, named, record.key)
-
-
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
     records.AccessControlEntryRecord: lambda r: ("acl", r.id),
-    records.ClientQuotaRecord: _quota_key,
     records.DelegationTokenRecord: lambda r: ("token", r.token_id),
     records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.image.quotas import Quotas
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import PartitionChangeRecord, PartitionRecord
 from fencepost.wire.types import Uuid
@@ -226,8 +227,9 @@ class ClusterImage(Struct, frozen=True):
     """All that the metadata log says up to `offset`.
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
-    resource name). `others` holds the records of kinds that no machine interprets yet (ACLs,
-    quotas, credentials, tokens), keyed so that a later record replaces or removes an earlier one.
+    resource name), `quotas` by entity. `others` holds the records of kinds that no machine
+    interprets yet (ACLs, credentials, tokens), keyed so that a later record replaces or removes an
+    earlier one.
     `pending` are the records of a metadata transaction that has begun and not ended: they are part
     of the log but not yet of the cluster (KIP-868).
     """
@@ -243,6 +245,7 @@ class ClusterImage(Struct, frozen=True):
         default_factory=PersistentMap
     )
     next_producer_id: int = 0
+    quotas: Quotas = field(default_factory=PersistentMap)
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
 

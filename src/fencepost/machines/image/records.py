@@ -23,6 +23,7 @@ from fencepost.machines.image.model import (
     PartitionImage,
     TopicImage,
 )
+from fencepost.machines.image.quotas import quota_records
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 
@@ -39,7 +40,7 @@ _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
         (0, 1),
     ),
 }
-_ORDER_OF_OTHERS: Final = ("zk-migration", "quota", "acl", "scram", "token")
+_ORDER_OF_OTHERS: Final = ("zk-migration", "acl", "scram", "token")
 """The kinds of `ClusterImage.others` in the order of the snapshot."""
 
 
@@ -74,7 +75,8 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     for kind, resource in sorted(image.configs):
         for name, value in sorted(image.configs[kind, resource].items()):
             yield _config_record(kind, resource, name, value), 0
-    yield from others.pop("quota", ())
+    for quota in quota_records(image.quotas):
+        yield quota, 0
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
     for rest in sorted(others, key=_place):
