@@ -40,7 +40,7 @@ from fencepost.machines.share.state_batch import (
     batches_to,
 )
 from fencepost.machines.share_state.config import ShareStateConfig
-from fencepost.machines.share_state.merge import merge_batches
+from fencepost.machines.share_state.merge import merge_batches, merge_into
 from fencepost.machines.share_state.records import (
     ShareState,
     ShareStateRecord,
@@ -365,9 +365,9 @@ class ShareStateCoordinator:
         if any(one.first_offset > one.last_offset for one in asked.state_batches):
             return REVERSED_BATCH
         if len(before.batches) + len(asked.state_batches) > STATE_BATCHES_MAX:
-            batches = (*before.batches, *batches_from(asked.state_batches))
+            written = batches_from(asked.state_batches)
             start_offset = max(asked.start_offset, before.start_offset)
-            if len(merge_batches(batches, start_offset)) > STATE_BATCHES_MAX:
+            if len(merge_into(before.batches, written, start_offset)) > STATE_BATCHES_MAX:
                 return TOO_MANY_BATCHES
         return None
 
@@ -403,7 +403,7 @@ class ShareStateCoordinator:
         whole = replace(
             after,
             snapshot_epoch=after.next_snapshot_epoch,
-            batches=merge_batches((*after.batches, *written), start_offset),
+            batches=merge_into(after.batches, written, start_offset),
             create_ms=wall_ms,
             write_ms=wall_ms,
         )
