@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.share.state_batch import (
+    STATE_BATCHES_MAX,
     SharePartitionKey,
     StateBatch,
     parse_share_partition_key,
@@ -24,7 +25,6 @@ from fencepost.machines.share_state.config import ShareStateConfig
 from fencepost.machines.share_state.coordinator import (
     COLD_TIMER,
     PRUNE_TIMER,
-    STATE_BATCHES_MAX,
     Decision,
     PruneLog,
     ShareStateCoordinator,

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from fencepost.machines.coordinator import Decision as CoordinatorDecision, TimerName, UndoLog
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.share.state_batch import (
+    STATE_BATCHES_MAX,
     SharePartitionKey,
     StateBatch,
     batches_from,
@@ -71,9 +72,6 @@ Decision = CoordinatorDecision[ShareStateRecord]
 
 COLD_TIMER: Final[TimerName] = ("cold",)
 PRUNE_TIMER: Final[TimerName] = ("prune",)
-STATE_BATCHES_MAX: Final = 50_000
-"""Batches of one share partition: about as many as fit in a snapshot. Leaders have 10,000 records
-in delivery at most, but for those of one large record batch."""
 DEFAULT_BATCH_BYTES_MAX: Final = 1024 * 1024 + 12
 """Kafka's default of `max.message.bytes`."""
 
