@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.machines.session import Principal, Session, SessionState, VersionsAnswered
+from fencepost.machines.session import (
+    Principal,
+    SecurityProtocol,
+    Session,
+    SessionState,
+    VersionsAnswered,
+)
 from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
@@ -48,6 +54,11 @@ class Replier(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener the client came in by."""
+        ...
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
         ...
 
     @property
@@ -177,6 +188,11 @@ class PendingRequest:
     def listener_name(self) -> str:
         """The listener the client came in by: its endpoints are the ones to tell it."""
         return self.connection.listener_name
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
+        return self.connection.security_protocol
 
     @property
     def login(self) -> LoginSteps | None:
