@@ -53,6 +53,7 @@ AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+FIRST_CREATE_TOKEN_WITH_REQUESTER = 3
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """What a user's request may come to in the metadata log, as Kafka has it: it is one batch there,
 and the other nodes have to take it as a whole."""
@@ -240,6 +241,8 @@ class ControllerService:
         if decide_for is not None:
             assert client is not None, "tokens belong to clients"
             requester, wall_ms = client.principal, self._wall_ms()
+            if api_version < FIRST_CREATE_TOKEN_WITH_REQUESTER:
+                on_reply = _without_requester(on_reply)
             self._host.submit(lambda c: decide_for(c, request, requester, wall_ms), on_reply)
             return
         decide = _DECISIONS[type(request)]
@@ -261,6 +264,18 @@ class ControllerService:
             on_reply(error, response)
 
         return filled
+
+
+def _without_requester(on_reply: OnReply) -> OnReply:
+    """An older answer to CreateDelegationToken does not say who has asked."""
+
+    def answered(error: ErrorCode, response: Any) -> None:
+        if isinstance(response, CreateDelegationTokenResponse):
+            response.token_requester_principal_type = ""
+            response.token_requester_principal_name = ""
+        on_reply(error, response)
+
+    return answered
 
 
 class FeatureUpdate:
