@@ -46,6 +46,7 @@ from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 
 if TYPE_CHECKING:
     from fencepost.broker.node.observation import Observation
+    from fencepost.broker.security.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ class Node(NodeCore):
         self._thread_id = threading.get_ident()
         self._storage: Storage | None = None
         self._wired = False
+        self.audit_log: AuditLog | None = None
+        """What clients did, and were refused; None where that is not wanted."""
         self.broker = BrokerPart(self) if config.is_broker else None
         self.controller = ControllerPart(self) if config.is_controller else None
         self.housekeeping = Housekeeping(self, self.broker)
@@ -101,6 +104,7 @@ class Node(NodeCore):
 
         `on_locked` is called when the log directories are ours and nobody is served yet.
         """
+        self._audit()
         self._bind()
         if self.observation is not None and self.config.metrics_listener is not None:
             await self.observation.start(self.config.metrics_listener)
@@ -134,6 +138,8 @@ class Node(NodeCore):
         finally:
             if self.observation is not None:
                 self.observation.close()
+            if self.audit_log is not None:
+                self.audit_log.close()
 
     async def _stop(self) -> bool:
         hands_over = self._wired and self.broker is not None and self.broker.can_hand_over
@@ -177,6 +183,23 @@ class Node(NodeCore):
         from fencepost.broker.node.observation import Observation
 
         return Observation(self, self.broker, self.controller)
+
+    def _audit(self) -> None:
+        """Open the audit log, if one is wanted. StartError: a node that is to be audited does not
+        run without."""
+        if self.config.get("fencepost.audit.log.path") is None:
+            return
+        from fencepost.broker.security.audit_log import open_audit_log
+
+        try:
+            audit_log = self.audit_log = open_audit_log(self.config.get, self.wall_ms)
+        except OSError as error:
+            raise StartError(f"the audit log cannot be opened: {error}") from error
+        if self.authorizer is not None:
+            self.authorizer.sink = audit_log
+        for part in (self.broker, self.controller):
+            if part is not None:
+                part.listener.logins.sink = audit_log
 
     def _bind(self) -> None:
         """Bind all sockets, or none. BindError; StartError where a listener's configuration cannot

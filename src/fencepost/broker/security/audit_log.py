@@ -28,13 +28,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from fencepost.broker.security.audit_file import RotatedFile
 from fencepost.broker.security.audit_rate import OTHERS, AuditRate, Kind
-from fencepost.runtime.requests.audit import AuditEvent
+from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
 
 log = logging.getLogger(__name__)
 
@@ -43,22 +43,6 @@ BATCH_MAX: Final = 1_000
 TEXT_MAX: Final = 1_024
 WAKE_EVERY_S: Final = 5.0
 """So long after the end of a minute its counts may come, if nothing else happens."""
-
-
-class LoginEvent(NamedTuple):
-    """A login that has ended, well or not."""
-
-    time_ms: int
-    """The wall clock, in milliseconds since 1970."""
-    principal: str | None
-    """`Type:name`; None where the login failed, for a name that a stranger gives shows nothing."""
-    host: str
-    listener: str
-    mechanism: str
-    """Of SASL; `TLS` for a client's certificate."""
-    succeeded: bool
-    reason: str = ""
-    """Why it failed, as the broker's own log says it: without a password or a token."""
 
 
 _Item = AuditEvent | LoginEvent | dict[Kind, int] | int
@@ -189,18 +173,15 @@ class AuditLog:
                 )
 
 
-def open_audit_log(
-    path: Path,
-    wall_ms: Callable[[], int],
-    *,
-    max_bytes: int,
-    files_max: int,
-    events_per_minute: int,
-    tells_allowed: bool,
-) -> AuditLog:
-    """An audit log that has started. OSError."""
-    file = RotatedFile(path, max_bytes, files_max)
-    made = AuditLog(file, AuditRate(events_per_minute), wall_ms, tells_allowed=tells_allowed)
+def open_audit_log(get: Callable[[str], Any], wall_ms: Callable[[], int]) -> AuditLog | None:
+    """The audit log of a node with these configs, started; None if none is wanted. OSError."""
+    path = get("fencepost.audit.log.path")
+    if path is None:
+        return None
+    max_bytes = get("fencepost.audit.log.max.bytes")
+    file = RotatedFile(Path(path), max_bytes, get("fencepost.audit.log.files.max"))
+    rate = AuditRate(get("fencepost.audit.log.events.per.minute"))
+    made = AuditLog(file, rate, wall_ms, tells_allowed=get("fencepost.audit.log.allowed"))
     made.start()
     return made
 
