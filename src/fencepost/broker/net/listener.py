@@ -30,7 +30,7 @@ import logging
 import select
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -166,19 +166,29 @@ class Listener:
         self.new_context = metrics.new_context
         self.context_again = metrics.context_again
 
-    async def start(self) -> None:
-        """Accept connections."""
+    async def start(
+        self, early: Collection[str] = (), ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Accept connections: on the listeners that are `early` at once, on the others as soon as
+        `ready` is."""
         if self.request_metrics is not None:
             self.routes = self.routes.each(self.request_metrics.watch)
-        for name, sock in self._sockets:
+        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
+        if ready is not None:
+            await self._accept(lambda name: name in early)
+            await ready()
+        await self._accept(lambda name: True)
+
+    async def _accept(self, is_due: Callable[[str], bool]) -> None:
+        due = [one for one in self._sockets if is_due(one[0])]
+        self._sockets = [one for one in self._sockets if one not in due]
+        for name, sock in due:
             server = await self.loop.create_server(
                 partial(self._connection, name),
                 sock=sock,
                 backlog=min(self.limits.backlog, self.count.backlog),
             )
             self._servers.append(server)
-        self._sockets.clear()
-        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
 
     def _connection(self, name: str) -> Connection | TlsTransport:
         security = self.securities[name]

@@ -248,7 +248,8 @@ class BrokerPart:
             self._parts(),
             unstable=bool(self._core.config.get("unstable.api.versions.enable")),
         )
-        await self.listener.start()
+        core = self._core
+        await self.listener.start(core.config.early_start_listeners, core.access_ready)
 
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""

@@ -69,6 +69,7 @@ class ControllerPart:
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self._is_voter = False
+        self._late_start: asyncio.Task[None] | None = None
         self._probe: ListenerProbe | None = None
         get = core.settings.get
         self.listener = Listener(
@@ -152,7 +153,12 @@ class ControllerPart:
         self.listener.routes = routes = served_routes(CONTROLLER, parts)
         for key, draft in draft_routes(self._core.config.get(DRAFT_KEY)).items():
             routes[key] = bind_route(draft, parts)
-        await self.listener.start()
+        early = self._core.config.early_start_listeners
+        started = self.listener.start(early, self._core.access_ready)
+        if early >= set(self.listener.names):
+            await started
+        else:  # the quorum may need the other controllers' listeners before it knows
+            self._late_start = self._core.loop.create_task(started)
 
     def _parts(self) -> Parts:
         """What handlers of the quorum's and forwarded requests may ask for."""
@@ -188,6 +194,8 @@ class ControllerPart:
 
     async def close(self) -> None:
         """Close the connections of the quorum."""
+        if self._late_start is not None:
+            self._late_start.cancel()
         if self._probe is not None:
             self.probes.close()
             self._probe.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,6 +73,9 @@ class NodeCore:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
+        self.access_ready: Callable[[], Awaitable[None]] | None = None
+        """Waits until it is known what clients may do; None where that is known from the start.
+        Listeners that are not `early.start.listeners` serve nobody before."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
         self._login_secret = secrets.token_bytes(32)
