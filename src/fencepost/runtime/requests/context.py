@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from fencepost.machines.session import Principal
+from fencepost.machines.session import Principal, SecurityProtocol
 from fencepost.runtime import cooperative
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -47,6 +47,11 @@ class RequestContext(Protocol):
     @property
     def api_name(self) -> str:
         """The API by its name in Kafka: `Produce`."""
+        ...
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
         ...
 
     @property
