@@ -13,15 +13,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from fencepost.broker.cluster.controller_access import permitted_part, without_configs
+from fencepost.broker.cluster.mutation_charges import STRICT_FROM, MutationCharge
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.decision import FREE, Charge
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.machines.quota import MutationQuota
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.requests.access import Access, Client
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api import response_class
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
@@ -130,7 +135,8 @@ class ControllerService:
     """Serves controller requests by their class; `now_ms` is the node's clock.
 
     `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
-    has the quorum machine answer what is about the quorum itself.
+    has the quorum machine answer what is about the quorum itself. Clients are charged `mutations`
+    for partitions that change, if there are such quotas.
     """
 
     def __init__(
@@ -141,7 +147,9 @@ class ControllerService:
         ask_quorum: AskQuorum,
         quorum: Quorum,
         access: Access,
+        mutations: MutationQuota | None = None,
     ) -> None:
+        self._mutations = mutations
         self._host = host
         self._access = access
         self._now_ms = now_ms
@@ -165,7 +173,7 @@ class ControllerService:
         request: Message,
         on_reply: OnReply,
         api_version: int = NEWEST,
-        client: Client | None = None,
+        client: RequestContext | None = None,
     ) -> None:
         """Decide over `request`; call back when that is committed, perhaps at once.
 
@@ -174,13 +182,22 @@ class ControllerService:
         controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave the request no
         time. Raises KeyError for a request that no controller serves.
         """
+        charge: Charge = FREE
+        if client is not None and self._mutations and type(request) in STRICT_FROM:
+            charged = MutationCharge(self._mutations, client, request, self._now_ms)
+            charge, on_reply = charged, _throttling(charged, on_reply)
         if client is not None and self._access.authorizer is not None:
-            self._serve_permitted(request, on_reply, api_version, client)
+            self._serve_permitted(request, on_reply, api_version, client, charge)
         else:
-            self._decide(request, on_reply, api_version)
+            self._decide(request, on_reply, api_version, charge)
 
     def _serve_permitted(
-        self, request: Message, on_reply: OnReply, api_version: int, client: Client
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int,
+        client: Client,
+        charge: Charge,
     ) -> None:
         controller = self._host.controller
         if controller is None:
@@ -202,9 +219,11 @@ class ControllerService:
                 permitted.complete(response)
             on_reply(error, response)
 
-        self._decide(permitted.request, on_decided, api_version)
+        self._decide(permitted.request, on_decided, api_version, charge)
 
-    def _decide(self, request: Message, on_reply: OnReply, api_version: int) -> None:
+    def _decide(
+        self, request: Message, on_reply: OnReply, api_version: int, charge: Charge
+    ) -> None:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
@@ -214,7 +233,8 @@ class ControllerService:
         if isinstance(request, UpdateFeaturesRequest):
             FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
             return
-        decide = _DECISIONS[type(request)]
+        charged = _CHARGED.get(type(request))
+        decide = _DECISIONS[type(request)] if charged is None else charged(charge)
         if (
             isinstance(request, CreateTopicsRequest)
             and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
@@ -233,6 +253,14 @@ class ControllerService:
             on_reply(error, response)
 
         return filled
+
+
+def _throttling(charge: MutationCharge, on_reply: OnReply) -> OnReply:
+    def replied(error: ErrorCode, response: Any) -> None:
+        charge.throttle()
+        on_reply(error, response)
+
+    return replied
 
 
 class FeatureUpdate:
@@ -324,13 +352,6 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
     UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
-    CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
-        request, new_topic_ids(), placement_start()
-    ),
-    DeleteTopicsRequest: lambda c, request, _: c.decide_delete_topics(request),
-    CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
-        request, placement_start()
-    ),
     AlterPartitionReassignmentsRequest: lambda c, request, _: (
         c.decide_alter_partition_reassignments(request)
     ),
@@ -338,11 +359,27 @@ _DECISIONS: dict[type[Message], DecideOn] = {
         request
     ),
     ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
+    AlterClientQuotasRequest: lambda c, request, _: c.decide_alter_client_quotas(request),
     AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
     IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
         request
     ),
 }
+
+_CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
+    CreateTopicsRequest: lambda charge: (
+        lambda c, request, _: c.decide_create_topics(
+            request, new_topic_ids(), placement_start(), charge
+        )
+    ),
+    DeleteTopicsRequest: lambda charge: (
+        lambda c, request, _: c.decide_delete_topics(request, charge)
+    ),
+    CreatePartitionsRequest: lambda charge: (
+        lambda c, request, _: c.decide_create_partitions(request, placement_start(), charge)
+    ),
+}
+"""Those that clients are charged for, with what charges them."""
 
 OF_USERS: frozenset[type[Message]] = frozenset(
     {
@@ -351,6 +388,7 @@ OF_USERS: frozenset[type[Message]] = frozenset(
         CreatePartitionsRequest,
         AlterPartitionReassignmentsRequest,
         ElectLeadersRequest,
+        AlterClientQuotasRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
     }

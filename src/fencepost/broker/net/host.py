@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
@@ -27,6 +28,7 @@ class Host(Protocol):
     memory_budget: MemoryBudget
     turn: Turn
     disconnect_log: DisconnectLog
+    quotas: QuotaGate
     new_context: Callable[..., PendingRequest]
     """Makes the context of a request."""
     context_again: Callable[..., PendingRequest]

@@ -35,6 +35,7 @@ from functools import partial
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.listener_security import ListenerSecurity
@@ -96,6 +97,8 @@ class Listener:
         )
         self.turn = Turn(loop.call_soon)
         self.disconnect_log = DisconnectLog()
+        self.quotas = NO_QUOTAS
+        """What requests are charged to; to be given before `start`."""
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
         self.before_others: Callable[[], None] = lambda: None

@@ -26,6 +26,7 @@ from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import BROKER, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.late_parts import HandlerParts, LateParts
+from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
@@ -94,6 +95,9 @@ class BrokerPart:
             count=core.connection_count,
             left_free=core.connection_count.most // 8 if core.config.is_controller else 0,
         )
+        self.quotas = NodeQuotas(get, core.now_ms)
+        """What clients are held to."""
+        self.listener.quotas = self.quotas.gate
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
         self._has_caught_up = False
@@ -159,6 +163,7 @@ class BrokerPart:
         self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
         self.replicas.on_placed = lambda placed: self.lifecycle.replicas_placed(placed)
         core.metadata.on_image(self._image_changed)
+        core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self.forwarder = Forwarder(core.channel)
         self.topic_creation = AutoTopicCreation(config, core.channel, core.now_ms)
         self.lifecycle = LifecycleHandle(config, core.storage, ports.driver, core.registrations)
@@ -241,6 +246,7 @@ class BrokerPart:
         if self._core.storage.has_copies():
             self.moves.resume()
         self.compactor.start()
+        self.quotas.image_changed(self._core.image)
         self.listener.routes = served_routes(
             BROKER,
             self._parts(),

@@ -31,6 +31,7 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
 from fencepost.machines.driver import Driver
@@ -76,6 +77,9 @@ class ControllerPart:
             core.ports.scheduler.lane(),
             count=core.connection_count,
         )
+        self.quotas = NodeQuotas(get, core.now_ms)
+        """What clients are held to that change partitions."""
+        self.listener.quotas = self.quotas.gate
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
@@ -113,7 +117,9 @@ class ControllerPart:
             ),
             core.metadata.machine,
             core.access,
+            self.quotas.quotas.mutations,
         )
+        core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
             core.ports,
