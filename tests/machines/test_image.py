@@ -24,6 +24,7 @@ from fencepost.machines.image import (
     diff,
     persistent as tree,
 )
+from fencepost.machines.image.acls import Acl
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.records.metadata import decode_record, encode_record
@@ -366,24 +367,11 @@ def entity(kind: str, name: str | None) -> records.EntityData:
     return records.EntityData(entity_type=kind, entity_name=name)
 
 
-def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
-    kept: list[Message] = [
-        records.AccessControlEntryRecord(id=uuid(7), resource_name="t"),
-        records.UserScramCredentialRecord(name="u", mechanism=1),
-        records.DelegationTokenRecord(token_id="token"),
-        records.ZkMigrationStateRecord(zk_migration_state=0),
-    ]
-    image = image_of(*kept)
-    assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
-    again = records.AccessControlEntryRecord(id=uuid(7), resource_name="other")
-    assert len(image_of(again, base=image).others) == 4
-    empty = image_of(
-        records.RemoveAccessControlEntryRecord(id=uuid(7)),
-        records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
-        records.RemoveDelegationTokenRecord(token_id="token"),
-        base=image,
-    )
-    assert [type(m).__name__ for m in empty.others.values()] == ["ZkMigrationStateRecord"]
+def test_what_is_not_interpreted_is_kept() -> None:
+    kept = records.ZkMigrationStateRecord(zk_migration_state=0)
+    assert list(image_of(kept).others.values()) == [kept]
+    later = records.ZkMigrationStateRecord(zk_migration_state=1)
+    assert list(image_of(kept, later).others.values()) == [later]
 
 
 def quota(key: str, value: float | None, *parts: records.EntityData) -> records.ClientQuotaRecord:
@@ -412,6 +400,21 @@ def test_quotas_are_set_replaced_and_removed_by_entity_and_key() -> None:
     )
     assert dict(after.quotas) == {both: {"k": 5.0, "other": 3.0}, (("user", ""),): {"k": 4.0}}
     assert image.quotas[both]["k"] == 2.0, "the old image is untouched"
+
+
+def test_an_acl_is_added_and_removed_by_its_id() -> None:
+    record = records.AccessControlEntryRecord(
+        id=uuid(7), resource_type=2, resource_name="t", principal="User:a", operation=3
+    )
+    image = image_of(record)
+    assert image.acls[uuid(7)] == Acl.from_record(record)
+    assert image.acls[uuid(7)].to_record(uuid(7)) == record
+    removal = records.RemoveAccessControlEntryRecord(id=uuid(7))
+    empty = image_of(removal, base=image)
+    assert not empty.acls and not image_of(record, removal).acls
+    for base, removals in ((empty, [removal]), (image, [removal, removal])):
+        with pytest.raises(ReplayError, match="no ACL has the id"):
+            apply_records(base, removals)
 
 
 def test_a_controller_is_registered_replaced_and_removed() -> None:
@@ -447,7 +450,7 @@ def test_every_kind_of_record_is_understood_or_kept() -> None:
         records.EndTransactionRecord,
         records.AbortTransactionRecord,
     }
-    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *apply._REMOVED_KEYS, *transactions}
+    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *transactions}
     assert known == set(records.RECORD_CLASSES.values())
 
 

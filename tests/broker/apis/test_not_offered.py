@@ -11,7 +11,6 @@ from fencepost.broker.apis import list_config_resources
 from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.runtime.requests.access import Access
-from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.list_config_resources import ListConfigResourcesRequest
@@ -20,7 +19,7 @@ from fencepost.wire.types import Uuid
 
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
-from ..not_offered import CASES, by_user, credential
+from ..not_offered import CASES, by_user
 from ..topic_requests import make_topic
 
 
@@ -34,15 +33,6 @@ def test_what_is_not_offered_is_answered_as_by_kafka_without_it(
 ) -> None:
     for version in versions:
         assert by_user(client.ask(request_, version)) == by_user(answer)
-
-
-def test_each_user_that_would_be_created_is_refused(client: Client) -> None:
-    request = AlterUserScramCredentialsRequest(
-        deletions=[], upsertions=[credential("ada"), credential("ada", 2), credential("bob")]
-    )
-    results = client.ask(request, 0).results
-    assert [(one.user, one.error_code) for one in results] == [("ada", 35), ("bob", 35)]
-    assert all("not offered" in one.error_message for one in results)
 
 
 @pytest.mark.parametrize(

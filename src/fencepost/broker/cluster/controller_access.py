@@ -44,10 +44,12 @@ from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+from fencepost.wire.api.create_acls import CreateAclsRequest
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopicResult,
@@ -57,6 +59,7 @@ from fencepost.wire.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
@@ -72,6 +75,9 @@ WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
     AlterClientQuotasRequest: ALTER_CLUSTER_CONFIGS,
     AlterPartitionReassignmentsRequest: ALTER_CLUSTER,
+    AlterUserScramCredentialsRequest: ALTER_CLUSTER,
+    CreateAclsRequest: ALTER_CLUSTER,
+    DeleteAclsRequest: ALTER_CLUSTER,
     ElectLeadersRequest: ALTER_CLUSTER,
     RemoveRaftVoterRequest: ALTER_CLUSTER,
     UnregisterBrokerRequest: ALTER_CLUSTER,

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from fencepost.broker.cluster.acl_requests import without_authorizer
 from fencepost.broker.cluster.controller_access import permitted_part, without_configs
 from fencepost.broker.cluster.mutation_charges import STRICT_FROM, MutationCharge
 from fencepost.machines.controller import Controller, Decision
@@ -29,8 +30,11 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from fencepost.wire.api.create_acls import CreateAclsRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
@@ -77,8 +81,8 @@ TIMED = (
 """The requests whose `timeout_ms` Kafka's controllers heed."""
 
 
-def new_topic_ids() -> Iterator[Uuid]:
-    """Ids no topic has had, without end."""
+def new_ids() -> Iterator[Uuid]:
+    """Ids that no topic and no ACL has had, without end."""
     while True:
         yield Uuid.random()
 
@@ -186,7 +190,11 @@ class ControllerService:
         if client is not None and self._mutations and type(request) in STRICT_FROM:
             charged = MutationCharge(self._mutations, client, request, self._now_ms)
             charge, on_reply = charged, _throttling(charged, on_reply)
-        if client is not None and self._access.authorizer is not None:
+        is_open = self._access.authorizer is None
+        refused = without_authorizer(request) if is_open else None
+        if refused is not None:
+            on_reply(ErrorCode.NONE, refused)
+        elif client is not None and not is_open:
             self._serve_permitted(request, on_reply, api_version, client, charge)
         else:
             self._decide(request, on_reply, api_version, charge)
@@ -352,10 +360,15 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
     UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
+    CreateAclsRequest: lambda c, request, _: c.decide_create_acls(request, new_ids()),
+    DeleteAclsRequest: lambda c, request, _: c.decide_delete_acls(request),
     AlterPartitionReassignmentsRequest: lambda c, request, _: (
         c.decide_alter_partition_reassignments(request)
     ),
     ListPartitionReassignmentsRequest: lambda c, request, _: c.decide_list_partition_reassignments(
+        request
+    ),
+    AlterUserScramCredentialsRequest: lambda c, request, _: c.decide_alter_scram_credentials(
         request
     ),
     ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
@@ -368,9 +381,7 @@ _DECISIONS: dict[type[Message], DecideOn] = {
 
 _CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
     CreateTopicsRequest: lambda charge: (
-        lambda c, request, _: c.decide_create_topics(
-            request, new_topic_ids(), placement_start(), charge
-        )
+        lambda c, request, _: c.decide_create_topics(request, new_ids(), placement_start(), charge)
     ),
     DeleteTopicsRequest: lambda charge: (
         lambda c, request, _: c.decide_delete_topics(request, charge)
@@ -383,10 +394,13 @@ _CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
 
 OF_USERS: frozenset[type[Message]] = frozenset(
     {
+        CreateAclsRequest,
         CreateTopicsRequest,
+        DeleteAclsRequest,
         DeleteTopicsRequest,
         CreatePartitionsRequest,
         AlterPartitionReassignmentsRequest,
+        AlterUserScramCredentialsRequest,
         ElectLeadersRequest,
         AlterClientQuotasRequest,
         AlterConfigsRequest,

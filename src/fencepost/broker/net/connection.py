@@ -9,8 +9,9 @@ Out. Every request has a place among the `answers`, in the order of arrival; tho
 come go to the `output`.
 
 Session. A session (`machines.session`) says how large a frame may be, which requests are let
-through, and who the client is. Listeners are PLAINTEXT, so it is READY from the start, is asked
-nothing further, and the client is ANONYMOUS.
+through, and who the client is. On a PLAINTEXT listener it is READY from the start, is asked nothing
+further, and the client is ANONYMOUS. Where there is TLS, `tls_transport` is between this and the
+socket, and says when the handshake is over.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -39,7 +40,12 @@ from time import perf_counter
 from typing import Any
 
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
-from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
+from fencepost.broker.net.disconnect_log import (
+    MIN_FRAME_BYTES,
+    explain_length,
+    explain_plain,
+    explain_tls,
+)
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT, Dispatcher
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.listener_security import ListenerSecurity
@@ -62,6 +68,8 @@ from fencepost.machines.session import (
     RequestArrived,
     Session,
     SessionReaction,
+    TlsEstablished,
+    TlsFailed,
 )
 from fencepost.runtime.requests.context import QUANTUM_BYTES
 
@@ -260,6 +268,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- the session -----------------------------------------------------------------------
 
+    @property
+    def waits_s(self) -> float:
+        """See `TlsConnection`."""
+        return self._waits_until - self._listener.loop.time()
+
+    def tls_established(self, principal: Principal) -> None:
+        """See `TlsConnection`."""
+        self.last_activity = self._listener.loop.time()
+        self._session.step(TlsEstablished(principal))
+
+    def tls_failed(self, reason: str, is_plain: bool = False) -> None:
+        """See `TlsConnection`."""
+        if self.closed:
+            return
+        self._session.step(TlsFailed(reason))
+        log = self._listener.disconnect_log
+        if is_plain:
+            log.note_once(self, self.client_host, explain_plain(self.listener_name))
+        else:
+            log.note(self, reason)
+        self.disconnect()
+
     def admit(self, context: PendingRequest) -> bool:
         """See `DispatchingConnection`."""
         reaction = self._session.step(RequestArrived(context.route.api_key, self._now_ms()))
@@ -374,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
             (size_bytes,) = _LENGTH.unpack_from(view, start)
             if size_bytes < MIN_FRAME_BYTES or size_bytes > session.frame_bytes_max:
                 first_bytes = bytes(view[start : min(end, start + 16)])
-                self.close(explain_length(size_bytes, session.frame_bytes_max, first_bytes))
+                self._refuse_frame(size_bytes, first_bytes)
                 return end
             frame_end = start + 4 + size_bytes
             if frame_end > end:
@@ -389,6 +419,14 @@ class Connection(asyncio.BufferedProtocol):
         if now - began > COUNTED_S:
             self._turn.spend_s(now - began)
         return start
+
+    def _refuse_frame(self, size_bytes: int, first_bytes: bytes) -> None:
+        """Disconnect a client that sends what is no request."""
+        if hint := explain_tls(first_bytes, self.listener_name):
+            self._listener.disconnect_log.note_once(self, self.client_host, hint)
+            self.disconnect()
+        else:
+            self.close(explain_length(size_bytes, self._session.frame_bytes_max, first_bytes))
 
     def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
         """Whether a long frame is to be decoded later, because others are at work already."""

@@ -38,13 +38,16 @@ from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.handshakes import Handshakes
+from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_metrics import RequestMetrics
+from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
 from fencepost.broker.net.turn import Turn
+from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
 
@@ -96,6 +99,9 @@ class Listener:
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
         self.turn = Turn(loop.call_soon)
+        self.handshakes = Handshakes(loop)
+        """Of TLS, that are in progress."""
+        self._records: memoryview | None = None
         self.disconnect_log = DisconnectLog()
         self.quotas = NO_QUOTAS
         """What requests are charged to; to be given before `start`."""
@@ -127,8 +133,14 @@ class Listener:
         self._refused = 0
         self._refusal_logged_at = float("-inf")
 
-    def bind(self, endpoints: list[Endpoint]) -> list[Endpoint]:
-        """Bind every endpoint and say where; nothing is accepted before `start`. BindError."""
+    def bind(
+        self, endpoints: list[Endpoint], security_of: SecurityOf | None = None
+    ) -> list[Endpoint]:
+        """Bind every endpoint and say where; nothing is accepted before `start`.
+
+        BindError; ConfigError if a listener cannot be secured.
+        Without `security_of` the listeners are PLAINTEXT.
+        """
         bound: list[Endpoint] = []
         try:
             for endpoint in endpoints:
@@ -137,12 +149,14 @@ class Listener:
                 port = sockets[0].getsockname()[1]
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
                 self.names.append(endpoint.name)
-                rules = SessionRules(self.limits.max_frame_bytes)
-                self.securities[endpoint.name] = ListenerSecurity(endpoint.name, rules)
-        except BindError:
+                self.securities[endpoint.name] = (security_of or self._plaintext)(endpoint.name)
+        except (BindError, ConfigError):
             self.close_sockets()
             raise
         return bound
+
+    def _plaintext(self, name: str) -> ListenerSecurity:
+        return ListenerSecurity(name, SessionRules(self.limits.max_frame_bytes))
 
     def watch(self) -> None:
         """Measure requests from now on; to be called before `start`."""
@@ -164,8 +178,21 @@ class Listener:
         self._sockets.clear()
         self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
 
-    def _connection(self, name: str) -> Connection:
-        return Connection(self, self.securities[name])
+    def _connection(self, name: str) -> Connection | TlsTransport:
+        security = self.securities[name]
+        connection = Connection(self, security)
+        if security.tls is None:
+            return connection
+        if self._records is None:
+            self._records = memoryview(bytearray(RECORDS_BYTES))
+        return TlsTransport(
+            connection,
+            security.tls,
+            self.handshakes,
+            self.memory_budget,
+            self._records,
+            self.loop,
+        )
 
     @property
     def is_open(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
@@ -14,7 +15,9 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
 from fencepost.broker.net.log_limit import ClientWarnings
+from fencepost.broker.security.server_tls import server_tls
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import with_advice
 from fencepost.machines.driver import Driver
@@ -96,6 +99,18 @@ class NodeCore:
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch: for timestamps and their age."""
         return self.ports.wall_ms()
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """How the connections of one of this node's listeners are secured; its key files are read.
+
+        ConfigError if they cannot be used.
+        """
+        protocol = self.config.protocol_of(listener)
+        rules = session_rules(protocol, partial(self.settings.for_listener, listener))
+        tls = (
+            server_tls(self.settings.for_listener(listener), protocol) if protocol.has_tls else None
+        )
+        return ListenerSecurity(listener, rules, tls)
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.endpoints import BindError
 from fencepost.broker.config.file_limit import (
     FileLimitError,
@@ -119,7 +119,7 @@ async def _serve(
         _watch_parent(loop, node.request_stop, stop_with_parent or os.getppid())
     try:
         await _start(node, ready_file)
-    except (BindError, StartError, LogError, OSError) as error:
+    except (BindError, ConfigError, StartError, LogError, OSError) as error:
         log.error("cannot start: %s", with_advice(in_words(error)))
         await node.stop()
         return 1

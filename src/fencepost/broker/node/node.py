@@ -41,6 +41,7 @@ from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
 from fencepost.broker.storage.storage import Storage, open_storage
+from fencepost.log.configdef import ConfigError
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 
@@ -97,7 +98,9 @@ class Node(NodeCore):
     # -- life ------------------------------------------------------------------------------
 
     async def start(self, on_locked: Callable[[], None] = lambda: None) -> None:
-        """Start everything; StartError, BindError, LogError or OSError if that cannot be.
+        """Start everything.
+
+        StartError, BindError, ConfigError, LogError or OSError if that cannot be.
 
         `on_locked` is called when the log directories are ours and nobody is served yet.
         """
@@ -179,12 +182,12 @@ class Node(NodeCore):
         return Observation(self, self.broker, self.controller)
 
     def _bind(self) -> None:
-        """Bind all sockets, or none. BindError."""
+        """Bind all sockets, or none. BindError, ConfigError."""
         try:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.bind()
-        except BindError:
+        except (BindError, ConfigError):
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.listener.close_sockets()

@@ -19,7 +19,7 @@ shell, and so does the time.
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
 `topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
-change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`,
+change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`, `acls.py`,
 `quotas.py`.
 """
 
@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from fencepost.machines.controller import (
+    acls,
     alter_partition,
     brokers,
     configs,
@@ -40,6 +41,7 @@ from fencepost.machines.controller import (
     min_isr,
     quotas,
     reassignments,
+    scram_users,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -66,6 +68,7 @@ from fencepost.wire.api.alter_client_quotas import (
 from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -79,8 +82,10 @@ from fencepost.wire.api.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from fencepost.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
 from fencepost.wire.api.incremental_alter_configs import (
@@ -459,6 +464,25 @@ class Controller:
         results, records = configs.decide_config_replacements(self.image, self._config, request)
         reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
+
+    # -- users ---------------------------------------------------------------------------------
+
+    def decide_alter_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision:
+        """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
+        reply, records = scram_users.alter_scram_credentials(self.image, request)
+        return Decision(records, reply)
+
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
+        """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
+        results, records = acls.create_acls(self.image, request, new_ids)
+        return Decision(records, CreateAclsResponse(results=results))
+
+    def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:
+        """Remove the ACLs that filters match; reply DeleteAclsResponse."""
+        results, records = acls.delete_acls(self.image, request)
+        return Decision(records, DeleteAclsResponse(filter_results=results))
 
     # -- partitions and producer ids -----------------------------------------------------------
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.model import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -41,6 +42,8 @@ from fencepost.machines.image.model import (
     TopicImage,
 )
 from fencepost.machines.image.quotas import QuotaEntity, changed, entity_of
+from fencepost.machines.image.scram import ScramCredential, credential_of_record
+from fencepost.machines.image.tokens import TokenImage, token_of_record
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.types import Uuid
@@ -81,7 +84,10 @@ class _Draft:
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self._acls: dict[Uuid, Acl | None] = {}
         self._shared: Shared = {}
+        self._scram: dict[tuple[str, int], ScramCredential | None] = {}
+        self._tokens: dict[str, TokenImage | None] = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
         self._pending: list[Message] | None = None
@@ -273,6 +279,36 @@ class _Draft:
         topic = self._image.topics_by_name.get(name)
         return None if topic is None else topic.topic_id
 
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def _add_acl(self, record: records.AccessControlEntryRecord) -> None:
+        self._acls[record.id] = Acl.from_record(record)
+
+    def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
+        if self._acls.get(record.id, self._image.acls.get(record.id)) is None:
+            raise ReplayError(f"no ACL has the id {record.id}")
+        self._acls[record.id] = None
+
+    # -- users and tokens --------------------------------------------------------------------
+
+    def _set_scram_credential(self, record: records.UserScramCredentialRecord) -> None:
+        self._scram[record.name, record.mechanism] = credential_of_record(record)
+
+    def _remove_scram_credential(self, record: records.RemoveUserScramCredentialRecord) -> None:
+        key = (record.name, record.mechanism)
+        known = self._scram if key in self._scram else self._image.scram
+        if known.get(key) is None:
+            raise ReplayError(f"user {record.name} has no credential of mechanism {key[1]}")
+        self._scram[key] = None
+
+    def _set_token(self, record: records.DelegationTokenRecord) -> None:
+        self._tokens[record.token_id] = token_of_record(record)
+
+    def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
+        # A token that is gone already is none of ReplayError's: Kafka's controller looks at the
+        # committed tokens, and so may remove one twice.
+        self._tokens[record.token_id] = None
+
     # -- configs, quotas, producer ids, and what is not interpreted ---------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
@@ -303,10 +339,6 @@ class _Draft:
         del record  # NoOpRecord: it moved the offset, and that was its purpose
 
     def _keep_other(self, record: Message) -> None:
-        removed = _REMOVED_KEYS.get(type(record))
-        if removed is not None:
-            self._others[removed(record)] = None
-            return
         kept = _KEPT_KEYS.get(type(record))
         key = kept(record) if kept is not None else (type(record).record_id,)
         self._others[key] = record
@@ -344,6 +376,9 @@ class _Draft:
             ),
             next_producer_id=self._next_producer_id,
             quotas=image.quotas.update({key: v or None for key, v in self._quotas.items()}),
+            acls=image.acls.update(self._acls),
+            scram=image.scram.update(self._scram),
+            tokens=image.tokens.update(self._tokens),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -379,22 +414,18 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.ConfigRecord: _Draft._set_config,
     records.ClientQuotaRecord: _Draft._set_quota,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
+    records.AccessControlEntryRecord: _Draft._add_acl,
+    records.RemoveAccessControlEntryRecord: _Draft._remove_acl,
+    records.UserScramCredentialRecord: _Draft._set_scram_credential,
+    records.RemoveUserScramCredentialRecord: _Draft._remove_scram_credential,
+    records.DelegationTokenRecord: _Draft._set_token,
+    records.RemoveDelegationTokenRecord: _Draft._remove_token,
     records.NoOpRecord: _Draft._ignore,
 }
 """The kinds of records that are interpreted, and the method that knows what they mean."""
 
 
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.AccessControlEntryRecord: lambda r: ("acl", r.id),
-    records.DelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
 """Kinds that are kept as they are, and what makes two of them about the same thing."""
-
-_REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.RemoveAccessControlEntryRecord: lambda r: ("acl", r.id),
-    records.RemoveDelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.RemoveUserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
-}
-"""Kinds that take a kept record away, and the key of the one they take."""

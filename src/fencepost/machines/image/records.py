@@ -17,6 +17,8 @@ from typing import Final
 from fencepost.machines.image.model import (
     DIRECTORIES_SINCE,
     METADATA_VERSION,
+    SCRAM_SINCE,
+    TOKENS_SINCE,
     BrokerImage,
     ClusterImage,
     ControllerImage,
@@ -24,6 +26,8 @@ from fencepost.machines.image.model import (
     TopicImage,
 )
 from fencepost.machines.image.quotas import quota_records
+from fencepost.machines.image.scram import scram_records
+from fencepost.machines.image.tokens import token_records
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 
@@ -40,8 +44,6 @@ _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
         (0, 1),
     ),
 }
-_ORDER_OF_OTHERS: Final = ("zk-migration", "acl", "scram", "token")
-"""The kinds of `ClusterImage.others` in the order of the snapshot."""
 
 
 def image_values(image: ClusterImage) -> Iterator[bytes]:
@@ -79,7 +81,13 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
         yield quota, 0
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
-    for rest in sorted(others, key=_place):
+    for acl_id in sorted(image.acls):
+        yield image.acls[acl_id].to_record(acl_id), 0
+    if level >= SCRAM_SINCE:
+        yield from scram_records(image.scram)
+    if level >= TOKENS_SINCE:
+        yield from token_records(image.tokens)
+    for rest in sorted(others, key=repr):
         yield from others[rest]
 
 
@@ -220,8 +228,3 @@ def _others_by_kind(image: ClusterImage) -> dict[object, list[tuple[Message, int
         record = image.others[key]
         found.setdefault(key[0], []).append((record, type(record).max_version))
     return found
-
-
-def _place(kind: object) -> tuple[int, str]:
-    known = _ORDER_OF_OTHERS.index(kind) if kind in _ORDER_OF_OTHERS else len(_ORDER_OF_OTHERS)
-    return known, repr(kind)
