@@ -19,7 +19,7 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.streams_topics import StreamsTopics
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
-from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
@@ -90,14 +90,15 @@ class BrokerPart:
         get = core.settings.get
         self.listener = Listener(
             core.loop,
-            connection_limits(get),
+            self._limits(),
             core.ports.scheduler.lane(),
             count=core.connection_count,
             left_free=core.connection_count.most // 8 if core.config.is_controller else 0,
         )
-        self.quotas = NodeQuotas(get, core.now_ms)
+        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
         """What clients are held to."""
-        self.listener.quotas = self.quotas.gate
+        if len(core.config.listeners) > 1:
+            self.listener.gate.protected = core.config.inter_broker_listener
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
         self._has_caught_up = False
@@ -138,7 +139,12 @@ class BrokerPart:
         self.bound = self.listener.bind(self._core.config.listeners, self._core.security_of)
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._core.settings.get)
+        self.listener.limits = self._limits()
+
+    def _limits(self) -> ConnectionLimits:
+        core = self._core
+        names = [endpoint.name for endpoint in core.config.listeners]
+        return connection_limits(core.settings.get, map(core.settings.for_listener, names))
 
     def wire(self) -> None:
         """Make the parts and tell them of each other."""
