@@ -65,7 +65,7 @@ def consumer_group_heartbeat(
     if mistake := _mistake(context, request):
         return _refused(ErrorCode.INVALID_REQUEST, mistake)
     member = _Member(context.principal, context.client_host)
-    suffix = groups.new_member_suffix()
+    suffix = "" if request.member_id else groups.new_member_suffix()
 
     def may_describe(topic: str) -> bool:
         return access.allows(member, DESCRIBE_TOPIC, topic, quiet=True)
