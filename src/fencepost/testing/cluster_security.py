@@ -194,7 +194,7 @@ class ClusterSecurity:
                 _write_private(self._directory / f"{user}.properties", text)
 
     def properties_of(self, node_id: int, is_broker: bool, others: Iterable[str]) -> dict[str, str]:
-        """Broker configs of a node; `others` are the cluster's listeners that clients do not use."""
+        """Broker configs of a node; `others` are the cluster's other listeners."""
         names = [CLIENT_LISTENER, *others]
         entries = {
             "listener.security.protocol.map": ",".join(f"{name}:{self.protocol}" for name in names),
