@@ -95,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Host, security: ListenerSecurity) -> None:
         self._listener = listener
+        self.quotas = listener.quotas
         self.routes = listener.routes
         self.listener_name = security.name
         self.security_protocol = security.rules.protocol

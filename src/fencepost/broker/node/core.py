@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,10 +73,13 @@ class NodeCore:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
+        self.access_ready: Callable[[], Awaitable[None]] | None = None
+        """Waits until it is known what clients may do; None where that is known from the start.
+        Listeners that are not `early.start.listeners` serve nobody before."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
         self._login_secret = secrets.token_bytes(32)
-        """What salts of users that do not exist are made of."""
+        """What salts of users that do not exist are made of, where nodes share no secret."""
         self.files = share_files(config, file_limit()) if files is None else files
         self.connection_count = self.files.connection_count()
         self.failure: str | None = None
@@ -186,10 +189,13 @@ class NodeCore:
         # What a node without SASL never needs, its start can do without.
         from fencepost.broker.security.mechanisms import sasl_mechanisms
         from fencepost.machines.sasl import ScramLookups
-        from fencepost.runtime.credentials import ImageScramCredentials
+        from fencepost.runtime.credentials import ImageScramCredentials, ImageTokenCredentials
 
         users = ImageScramCredentials(lambda: self.image)
-        return dict(sasl_mechanisms(of, ScramLookups(users, None, self._login_secret)))
+        tokens = ImageTokenCredentials(lambda: self.image, self.config.token_secret, self.wall_ms)
+        shared = self.config.get("delegation.token.secret.key")
+        secret = shared.encode() if shared else self._login_secret
+        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, secret)))
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

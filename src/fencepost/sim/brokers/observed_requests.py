@@ -129,7 +129,7 @@ def _assignment_requested(
             (topic.topic_id, index),
             request.group_id,
             request.generation_id,
-            request.member_id,
+            request.group_instance_id or request.member_id,
             frozenset(assigned_in(response.assignment)),
         )
         broker.world.observer.assignment_told(broker.id, told)
@@ -151,9 +151,13 @@ def _heartbeat_requested(
 ) -> Callable[[ConsumerGroupHeartbeatResponse], None] | None:
     """A member of a consumer group heartbeats."""
     hosted = _hosted_group(broker, request.group_id)
-    if hosted is None or request.member_epoch < 0:
+    if hosted is None:
         return None
     place, group_id = key_of(hosted), request.group_id
+    if request.member_epoch < 0:
+        leaves = HoldingSaid(place, group_id, request.member_id, frozenset())
+        broker.world.observer.holding_said(leaves)
+        return None
     if request.topic_partitions is not None:
         said = HoldingSaid(place, group_id, request.member_id, _keys(request.topic_partitions))
         broker.world.observer.holding_said(said)
@@ -174,8 +178,9 @@ def _join_requested(
 ) -> Callable[[JoinGroupResponse], None] | None:
     """A member joins, and owns nothing meanwhile."""
     hosted = _hosted_group(broker, request.group_id)
-    if hosted is not None and request.member_id:
-        said = HoldingSaid(key_of(hosted), request.group_id, request.member_id, frozenset())
+    name = request.group_instance_id or request.member_id
+    if hosted is not None and name:
+        said = HoldingSaid(key_of(hosted), request.group_id, name, frozenset())
         broker.world.observer.holding_said(said)
     return None
 
