@@ -77,7 +77,14 @@ class LoginCluster:
         for node in self.nodes.values():
             subprocess.run(
                 [
-                    *(sys.executable, "-m", "fencepost.cli.main", "format", "--cluster-id", CLUSTER_ID),
+                    *(
+                        sys.executable,
+                        "-m",
+                        "fencepost.cli.main",
+                        "format",
+                        "--cluster-id",
+                        CLUSTER_ID,
+                    ),
                     *("--config", str(node.config_path)),
                     *("--add-scram", "SCRAM-SHA-256=[name=brokers,password=b]"),
                     *("--add-scram", "SCRAM-SHA-512=[name=ada,password=ada-password]"),
