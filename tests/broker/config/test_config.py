@@ -240,7 +240,6 @@ def test_names_that_kafka_reads_in_any_case(policy):
         ("ssl.keystore.password", "", "it must be left out: TLS is not offered"),
         ("sasl.enabled.mechanisms", "PLAIN", "it must be GSSAPI: SASL is not offered"),
         ("connections.max.reauth.ms", "1", "it must be 0: SASL is not offered"),
-        ("delegation.token.secret.key", "hush", "it must be left out: delegation tokens"),
         ("config.providers", "file", "it must be left out: Java classes"),
         ("client.quota.callback.class", "a.Class", "it must be left out: Java classes"),
         ("remote.log.storage.system.enable", "true", "it must be false: there is no tiered"),

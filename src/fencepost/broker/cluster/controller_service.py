@@ -18,6 +18,7 @@ from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.machines.session import Principal
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.requests.access import Access, Client
@@ -27,15 +28,18 @@ from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.create_acls import CreateAclsRequest
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -80,6 +84,11 @@ def new_ids() -> Iterator[Uuid]:
     """Ids that no topic and no ACL has had, without end."""
     while True:
         yield Uuid.random()
+
+
+def new_token_id() -> str:
+    """An id that no delegation token has had."""
+    return str(Uuid.random())
 
 
 def placement_start() -> int:
@@ -131,7 +140,8 @@ class Quorum(Protocol):
 
 
 class ControllerService:
-    """Serves controller requests by their class; `now_ms` is the node's clock.
+    """Serves controller requests by their class; `now_ms` is the node's clock, `wall_ms` that of
+    the world, in milliseconds since 1970.
 
     `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
     has the quorum machine answer what is about the quorum itself.
@@ -145,8 +155,10 @@ class ControllerService:
         ask_quorum: AskQuorum,
         quorum: Quorum,
         access: Access,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._host = host
+        self._wall_ms = wall_ms
         self._access = access
         self._now_ms = now_ms
         self._fill_in_configs = fill_in_configs
@@ -185,7 +197,7 @@ class ControllerService:
         elif client is not None and not is_open:
             self._serve_permitted(request, on_reply, api_version, client)
         else:
-            self._decide(request, on_reply, api_version)
+            self._decide(request, on_reply, api_version, client)
 
     def _serve_permitted(
         self, request: Message, on_reply: OnReply, api_version: int, client: Client
@@ -210,9 +222,11 @@ class ControllerService:
                 permitted.complete(response)
             on_reply(error, response)
 
-        self._decide(permitted.request, on_decided, api_version)
+        self._decide(permitted.request, on_decided, api_version, client)
 
-    def _decide(self, request: Message, on_reply: OnReply, api_version: int) -> None:
+    def _decide(
+        self, request: Message, on_reply: OnReply, api_version: int, client: Client | None
+    ) -> None:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
@@ -221,6 +235,12 @@ class ControllerService:
             return
         if isinstance(request, UpdateFeaturesRequest):
             FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
+            return
+        decide_for = _DECISIONS_FOR_CLIENTS.get(type(request))
+        if decide_for is not None:
+            assert client is not None, "tokens belong to clients"
+            requester, wall_ms = client.principal, self._wall_ms()
+            self._host.submit(lambda c: decide_for(c, request, requester, wall_ms), on_reply)
             return
         decide = _DECISIONS[type(request)]
         if (
@@ -356,6 +376,17 @@ _DECISIONS: dict[type[Message], DecideOn] = {
         request
     ),
 }
+
+_DECISIONS_FOR_CLIENTS: dict[
+    type[Message], Callable[[Controller, Any, Principal, int], Decision]
+] = {
+    CreateDelegationTokenRequest: lambda c, request, requester, wall_ms: c.decide_create_token(
+        request, requester, new_token_id(), wall_ms
+    ),
+    RenewDelegationTokenRequest: Controller.decide_renew_token,
+    ExpireDelegationTokenRequest: Controller.decide_expire_token,
+}
+"""Decisions that depend on who the client is, and on the time of the world."""
 
 OF_USERS: frozenset[type[Message]] = frozenset(
     {

@@ -58,6 +58,7 @@ from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, closest
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.properties import read_properties
+from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.session import SecurityProtocol
 
 __all__ = ["BrokerConfig", "ConfigError"]
@@ -204,6 +205,12 @@ class BrokerConfig:
     def is_controller(self) -> bool:
         """Whether this node may vote and decide."""
         return self.quorum.is_controller
+
+    @property
+    def token_secret(self) -> TokenSecret | None:
+        """`delegation.token.secret.key`; None where there are no delegation tokens."""
+        text = self.get("delegation.token.secret.key")
+        return TokenSecret(text) if text else None
 
     @property
     def _is_single_node(self) -> bool:

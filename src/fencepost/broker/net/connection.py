@@ -96,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self.routes = listener.routes
         self.listener_name = security.name
+        self.security_protocol = security.rules.protocol
         self.client_host = "?"
         self.client_port = 0
         self.closed = self.accepted = self.is_broker = False

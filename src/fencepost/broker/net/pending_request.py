@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.machines.session import Principal, Session, SessionState, VersionsAnswered
+from fencepost.machines.session import (
+    Principal,
+    SecurityProtocol,
+    Session,
+    SessionState,
+    VersionsAnswered,
+)
 from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
@@ -48,6 +54,11 @@ class Replier(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener the client came in by."""
+        ...
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
         ...
 
     @property
@@ -191,6 +202,11 @@ class PendingRequest:
     def note_versions_answered(self) -> None:
         """The request is an ApiVersions, and is answered without an error."""
         self.connection.session.step(VersionsAnswered())
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
+        return self.connection.security_protocol
 
     @property
     def routes(self) -> Routes:

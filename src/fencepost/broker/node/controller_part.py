@@ -33,6 +33,7 @@ from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
+from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.driver import Driver
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
@@ -101,6 +102,9 @@ class ControllerPart:
                 preferred_election_ms=get("leader.imbalance.check.interval.seconds") * 1_000
                 if get("auto.leader.rebalance.enable")
                 else 0,
+                token_sweep_ms=get("delegation.token.expiry.check.interval.ms")
+                if core.config.token_secret is not None
+                else 0,
                 max_idle_ms=get("metadata.max.idle.interval.ms"),
             ),
         )
@@ -116,6 +120,7 @@ class ControllerPart:
             ),
             core.metadata.machine,
             core.access,
+            core.wall_ms,
         )
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
@@ -234,6 +239,11 @@ class ControllerPart:
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES
                 },
+                tokens=TokenSettings(
+                    core.config.token_secret,
+                    get("delegation.token.max.lifetime.ms"),
+                    get("delegation.token.expiry.time.ms"),
+                ),
                 first_levels=_FIRST_LEVELS if core.config.formats_itself else BOOTSTRAP_FEATURES,
             ),
             core.now_ms(),

@@ -162,7 +162,7 @@ class Node(NodeCore):
         if self.observation is not None:
             self.observation.close()
         self.metadata.close()
-        self.peers.close()
+        self.close_peers()
         self.ports.close()
         return self.storage.close(
             clean=self.failure is None and self.is_started,
@@ -239,7 +239,7 @@ class Node(NodeCore):
         if self._tls_reload is not None:
             self.metadata.on_image(self._tls_reload.image_changed)
         quorum = self.quorum = QuorumChannel(
-            self.peers,
+            self.controllers,
             ports.driver,
             self.metadata.machine,
             config.quorum.servers,
@@ -256,7 +256,7 @@ class Node(NodeCore):
             self.metadata.machine,
             ports.timers,
             self.now_ms,
-            self.peers,
+            self.controllers,
         )
         # Behind the controller's own: what waits for a leader must find it active.
         self.metadata.on_step(self.channel.note_leader)
@@ -283,7 +283,7 @@ class Node(NodeCore):
         """Stop what there is after a start that did not come far."""
         if self.controller is not None:
             await self.controller.close()
-        self.peers.close()
+        self.close_peers()
         self.ports.close()
         if self._storage is not None:
             self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})

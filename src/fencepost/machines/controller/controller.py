@@ -40,6 +40,7 @@ from fencepost.machines.controller import (
     min_isr,
     reassignments,
     scram_users,
+    tokens,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -55,6 +56,7 @@ from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
 from fencepost.machines.controller.topic_policies import PoliciesInForce
 from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.machines.session.principal import Principal
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -77,16 +79,19 @@ from fencepost.wire.api.controller_registration import (
     ControllerRegistrationResponse,
 )
 from fencepost.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -128,6 +133,8 @@ class Controller:
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
         self._names: CollidingNames | None = None  # until somebody needs them
+        secret = config.tokens.secret
+        self._token_hmacs = None if secret is None else tokens.TokenHmacs(secret)
 
     @classmethod
     def from_image(
@@ -449,7 +456,7 @@ class Controller:
         reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
 
-    # -- users ---------------------------------------------------------------------------------
+    # -- users and tokens ----------------------------------------------------------------------
 
     def decide_alter_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision:
         """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
@@ -467,6 +474,39 @@ class Controller:
         """Remove the ACLs that filters match; reply DeleteAclsResponse."""
         results, records = acls.delete_acls(self.image, request)
         return Decision(records, DeleteAclsResponse(filter_results=results))
+
+    def decide_create_token(
+        self,
+        request: CreateDelegationTokenRequest,
+        requester: Principal,
+        token_id: str,
+        wall_ms: int,
+    ) -> Decision:
+        """Issue a delegation token; reply CreateDelegationTokenResponse."""
+        return tokens.create_token(
+            self.image, self._config.tokens, request, requester, token_id, wall_ms
+        )
+
+    def decide_renew_token(
+        self, request: RenewDelegationTokenRequest, requester: Principal, wall_ms: int
+    ) -> Decision:
+        """Have a token expire later; reply RenewDelegationTokenResponse."""
+        return tokens.renew_token(
+            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
+        )
+
+    def decide_expire_token(
+        self, request: ExpireDelegationTokenRequest, requester: Principal, wall_ms: int
+    ) -> Decision:
+        """Have a token expire at another time; reply ExpireDelegationTokenResponse."""
+        return tokens.expire_token(
+            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
+        )
+
+    def decide_token_sweep(self, wall_ms: int) -> Decision:
+        """Remove expired tokens; reply: how many. As many as `TOKENS_PER_SWEEP` say that there may
+        be more to remove."""
+        return tokens.sweep_tokens(self.image, self._config.tokens, wall_ms)
 
     # -- partitions and producer ids -----------------------------------------------------------
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from msgspec import Struct
-
 from fencepost.machines.image.scram import ScramCredential
+from fencepost.machines.session import Principal
 
 
 class PlainPasswords(Protocol):
@@ -27,14 +26,23 @@ class ScramCredentials(Protocol):
         ...
 
 
-class TokenCredential(Struct, frozen=True):
+class TokenCredential(Protocol):
     """A delegation token, for a login with it."""
 
-    credential: ScramCredential
-    owner: str
-    """The name of the owner, whose login it is. The owner's type is User."""
-    expires_ms: int
-    """In milliseconds since 1970."""
+    @property
+    def credential(self) -> ScramCredential:
+        """What the token's password is held against."""
+        ...
+
+    @property
+    def owner(self) -> Principal:
+        """The owner, whose login it is."""
+        ...
+
+    @property
+    def expires_ms(self) -> int:
+        """In milliseconds since 1970."""
+        ...
 
 
 class TokenCredentials(Protocol):
