@@ -57,6 +57,11 @@ class LoginConnection(Protocol):
         """Whether nothing can be sent any more."""
         ...
 
+    @property
+    def client_host(self) -> str:
+        """The client's address, without port."""
+        ...
+
     def turn_away(
         self,
         context: PendingRequest,
@@ -125,6 +130,7 @@ class Login:
             if self._session.state is SessionState.CLOSING:
                 self.count_refusal(was_ready=False)
             why = f"the SASL mechanism {mechanism[:50]!r} is not enabled"
+            self._tell(None, why)
             self._connection.turn_away(context, reaction, answer, why)
         elif isinstance(reaction, Disconnect):
             self.count_refusal(was_ready=False)
@@ -219,6 +225,7 @@ class Login:
             self._turn_away(context, reaction, text, text)
             return
         self._count_success(context.api_version)
+        self._tell(str(principal))
         self._answer(context, done.token, session.lifetime_ms(now_ms))
 
     def _answer(self, context: PendingRequest, token: bytes, lifetime_ms: int = 0) -> None:
@@ -246,10 +253,15 @@ class Login:
         if isinstance(reaction, Refuse):
             answer = SaslAuthenticateResponse(error_code=int(reaction.error), error_message=text)
         self.count_refusal(was_ready=False)
+        self._tell(None, reason)
         why = f"a login by {self._mechanism} failed: {reason}"
         self._connection.turn_away(context, reaction, answer, why)
 
-    # -- counts ----------------------------------------------------------------------------
+    # -- counts, and the audit log ---------------------------------------------------------
+
+    def _tell(self, principal: str | None, reason: str = "") -> None:
+        host, mechanism = self._connection.client_host, self._mechanism or UNKNOWN
+        self._logins.tell(principal, host, self._security.name, mechanism, reason)
 
     def _count_success(self, version: int) -> None:
         counts, key = self._logins.counts, (self._security.name, self._mechanism)
