@@ -40,6 +40,8 @@ class Security:
     mechanism: str = "PLAIN"
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    token_authenticated: bool = False
+    """Whether SCRAM's user name and password are a delegation token's id and HMAC (KIP-48)."""
     tokens: TokenSource = field(default_factory=TokenSource)
 
     def missing(self) -> str | None:

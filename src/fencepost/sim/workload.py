@@ -284,8 +284,11 @@ class Workload:
             told,
         )
 
-    def create_internal_topic(self, name: str, partitions: int) -> None:
-        """Ask for a topic of coordinators, as a broker does whom a client asks for one."""
+    def create_internal_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Ask for a topic of coordinators, as a broker does whom a client asks for one, or for one
+        of dead letters."""
         options = self._world.options
         for node in self._world.live_controllers():
             if node.leads and node.id not in self.unreachable and not node.is_paused:
@@ -295,7 +298,7 @@ class Workload:
                     partitions,
                     options.replicas,
                     min_isr=options.min_isr,
-                    configs=COMPACTED_SOON if options.compacts else {},
+                    configs=configs or (COMPACTED_SOON if options.compacts else {}),
                 )
                 return
 

@@ -50,6 +50,7 @@ from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsReque
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+from fencepost.wire.api.create_acls import CreateAclsRequest
 from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
@@ -60,6 +61,7 @@ from fencepost.wire.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
@@ -77,6 +79,8 @@ WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
     AlterPartitionReassignmentsRequest: ALTER_CLUSTER,
     AlterUserScramCredentialsRequest: ALTER_CLUSTER,
+    CreateAclsRequest: ALTER_CLUSTER,
+    DeleteAclsRequest: ALTER_CLUSTER,
     ElectLeadersRequest: ALTER_CLUSTER,
     RemoveRaftVoterRequest: ALTER_CLUSTER,
     UnregisterBrokerRequest: ALTER_CLUSTER,

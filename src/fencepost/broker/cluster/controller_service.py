@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from fencepost.broker.cluster.acl_requests import without_authorizer
 from fencepost.broker.cluster.controller_access import permitted_part, without_configs
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
@@ -26,12 +27,14 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from fencepost.wire.api.create_acls import CreateAclsRequest
 from fencepost.wire.api.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
@@ -81,8 +84,8 @@ TIMED = (
 """The requests whose `timeout_ms` Kafka's controllers heed."""
 
 
-def new_topic_ids() -> Iterator[Uuid]:
-    """Ids no topic has had, without end."""
+def new_ids() -> Iterator[Uuid]:
+    """Ids that no topic and no ACL has had, without end."""
     while True:
         yield Uuid.random()
 
@@ -191,7 +194,11 @@ class ControllerService:
         controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave the request no
         time. Raises KeyError for a request that no controller serves.
         """
-        if client is not None and self._access.authorizer is not None:
+        is_open = self._access.authorizer is None
+        refused = without_authorizer(request) if is_open else None
+        if refused is not None:
+            on_reply(ErrorCode.NONE, refused)
+        elif client is not None and not is_open:
             self._serve_permitted(request, on_reply, api_version, client)
         else:
             self._decide(request, on_reply, api_version, client)
@@ -364,9 +371,11 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
     UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
     CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
-        request, new_topic_ids(), placement_start()
+        request, new_ids(), placement_start()
     ),
     DeleteTopicsRequest: lambda c, request, _: c.decide_delete_topics(request),
+    CreateAclsRequest: lambda c, request, _: c.decide_create_acls(request, new_ids()),
+    DeleteAclsRequest: lambda c, request, _: c.decide_delete_acls(request),
     CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
         request, placement_start()
     ),
@@ -399,7 +408,9 @@ _DECISIONS_FOR_CLIENTS: dict[
 
 OF_USERS: frozenset[type[Message]] = frozenset(
     {
+        CreateAclsRequest,
         CreateTopicsRequest,
+        DeleteAclsRequest,
         DeleteTopicsRequest,
         CreatePartitionsRequest,
         AlterPartitionReassignmentsRequest,

@@ -9,8 +9,8 @@ Out. Every request has a place among the `answers`, in the order of arrival; tho
 come go to the `output`.
 
 Session. A session (`machines.session`) says how large a frame may be, which requests are let
-through, and who the client is. Listeners are PLAINTEXT, so it is READY from the start, is asked
-nothing further, and the client is ANONYMOUS.
+through, and who the client is. On a PLAINTEXT listener it is READY from the start, is asked nothing
+further, and the client is ANONYMOUS. On one with SASL there is a `login`.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -34,9 +34,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from struct import Struct
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
@@ -62,8 +63,14 @@ from fencepost.machines.session import (
     RequestArrived,
     Session,
     SessionReaction,
+    SessionState,
 )
+from fencepost.machines.session.machine import SASL_AUTHENTICATE_KEY
 from fencepost.runtime.requests.context import QUANTUM_BYTES
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.login import Login
 
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 BUFFERED_HIGH_WATER_BYTES = 16 * 1024 * 1024
@@ -86,7 +93,13 @@ class Connection(asyncio.BufferedProtocol):
         self.client_port = 0
         self.closed = self.accepted = self.is_broker = False
         self.last_activity = self.arrived_s = 0.0
-        self._session = Session(security.rules)
+        self._session = session = Session(security.rules)
+        self.login: Login | None = None
+        if security.rules.protocol.has_sasl:
+            # What a node without SASL never needs, its start can do without.
+            from fencepost.broker.net.login import Login
+
+            self.login = Login(self, security, session, listener.logins)
         self._transport: Any = None
         self._output: Output
         self._answers: Answers
@@ -199,6 +212,11 @@ class Connection(asyncio.BufferedProtocol):
         return not self._answers.waiting and not self._output
 
     @property
+    def session(self) -> Session:
+        """See `Replier`."""
+        return self._session
+
+    @property
     def principal(self) -> Principal:
         """Who the client is."""
         return self._session.principal
@@ -262,40 +280,54 @@ class Connection(asyncio.BufferedProtocol):
 
     def admit(self, context: PendingRequest) -> bool:
         """See `DispatchingConnection`."""
+        was_ready = self._session.state is SessionState.READY
         reaction = self._session.step(RequestArrived(context.route.api_key, self._now_ms()))
         if isinstance(reaction, Proceed):
             return True
         self._answers.add(context)
-        self._turn_away(context, reaction)
+        if self.login is not None:
+            self.login.count_refusal(was_ready=was_ready)
+        self.turn_away(context, reaction)
         return False
 
-    def _turn_away(self, context: PendingRequest, reaction: SessionReaction) -> None:
-        """Refuse a request, or disconnect its client; after a delay, in which nothing is read, so
-        that a client cannot try passwords fast."""
+    def turn_away(
+        self,
+        context: PendingRequest,
+        reaction: SessionReaction,
+        answer: Message | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """See `LoginConnection`. After a delay, in which nothing is read, so that a client cannot
+        try passwords fast."""
         delay_ms = 0
         if isinstance(reaction, Refuse | Disconnect):
             delay_ms = reaction.delay_ms or 0
+        finish = partial(self._finish_turning_away, context, reaction, answer, reason)
         if delay_ms:
-            self.wait(delay_ms / 1000)
-            self._failure_delay = self._listener.loop.call_later(
-                delay_ms / 1000, lambda: self._end_delay(context, reaction)
-            )
-        elif not self.closed:
-            self._finish_turning_away(context, reaction)
+            self._failure_delay = self._listener.loop.call_later(delay_ms / 1000, finish)
+        else:
+            finish()
 
-    def _end_delay(self, context: PendingRequest, reaction: SessionReaction) -> None:
-        if not self.closed:
-            self._finish_turning_away(context, reaction)
-
-    def _finish_turning_away(self, context: PendingRequest, reaction: SessionReaction) -> None:
+    def _finish_turning_away(
+        self,
+        context: PendingRequest,
+        reaction: SessionReaction,
+        answer: Message | None,
+        reason: str | None,
+    ) -> None:
+        if self.closed:
+            return
         if isinstance(reaction, Refuse):
-            context.fail(reaction.error)
+            if answer is None:
+                context.fail(reaction.error)
+            else:
+                context.reply(answer)
             if reaction.delay_ms is None:
                 return
             self._answers.drain()
             reaction = self._session.step(DelayElapsed())
         if isinstance(reaction, Disconnect):
-            self.close(reaction.reason)
+            self.close(reason or reaction.reason)
 
     # -- in --------------------------------------------------------------------------------
 
@@ -372,9 +404,9 @@ class Connection(asyncio.BufferedProtocol):
                 now = perf_counter()
                 continue
             (size_bytes,) = _LENGTH.unpack_from(view, start)
-            if size_bytes < MIN_FRAME_BYTES or size_bytes > session.frame_bytes_max:
-                first_bytes = bytes(view[start : min(end, start + 16)])
-                self.close(explain_length(size_bytes, session.frame_bytes_max, first_bytes))
+            least_bytes = 0 if session.reads_tokens else MIN_FRAME_BYTES
+            if size_bytes < least_bytes or size_bytes > session.frame_bytes_max:
+                self._close_for_length(size_bytes, bytes(view[start : min(end, start + 16)]))
                 return end
             frame_end = start + 4 + size_bytes
             if frame_end > end:
@@ -382,7 +414,10 @@ class Connection(asyncio.BufferedProtocol):
             if size_bytes > SMALL_FRAME_BYTES and self._must_wait_its_turn(view, start + 4):
                 self._stalled = True
                 break
-            dispatcher.dispatch(view[start + 4 : frame_end])
+            if session.reads_tokens:
+                self._take_token(bytes(view[start + 4 : frame_end]))
+            else:
+                dispatcher.dispatch(view[start + 4 : frame_end])
             if self.closed:
                 return end
             start, now = frame_end, perf_counter()
@@ -390,12 +425,27 @@ class Connection(asyncio.BufferedProtocol):
             self._turn.spend_s(now - began)
         return start
 
+    def _close_for_length(self, size_bytes: int, first_bytes: bytes) -> None:
+        session = self._session
+        key = "sasl.server.max.receive.size"
+        if session.state is SessionState.READY:
+            key = "socket.request.max.bytes"
+        self.close(explain_length(size_bytes, session.frame_bytes_max, first_bytes, key))
+
+    def _take_token(self, token: bytes) -> None:
+        """A frame is a token of the login, without a header."""
+        assert self.login is not None, "a session without a login reads no tokens"
+        route = self.routes[SASL_AUTHENTICATE_KEY]
+        context = self._listener.new_context(self, route, 0, 0, None, len(token))
+        self._answers.add(context)
+        self.login.take_token(context, token)
+
     def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
         """Whether a long frame is to be decoded later, because others are at work already."""
         if self._has_turn or not self._listener.work.is_busy:
             self._has_turn = False
             return False
-        if self._dispatcher.is_opaque(view, start):
+        if self._session.reads_tokens or self._dispatcher.is_opaque(view, start):
             return False
         self._waits_for_turn = True
         self._listener.work.later(self._turn_came)
@@ -415,6 +465,8 @@ class Connection(asyncio.BufferedProtocol):
             output.is_paused
             or self._dispatcher.at_work
             or self._wait is not None
+            or self._failure_delay is not None
+            or (self.login is not None and self.login.at_work)
             or self._waits_for_turn
             or self._waits_to_receive
             or len(answers.waiting) >= MAX_REQUESTS_IN_FLIGHT

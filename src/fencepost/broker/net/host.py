@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import Routes
@@ -27,6 +28,7 @@ class Host(Protocol):
     memory_budget: MemoryBudget
     turn: Turn
     disconnect_log: DisconnectLog
+    logins: Logins
     new_context: Callable[..., PendingRequest]
     """Makes the context of a request."""
     context_again: Callable[..., PendingRequest]

@@ -37,13 +37,15 @@ from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpo
 from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.broker.net.turn import Turn
+from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
 
@@ -96,6 +98,7 @@ class Listener:
         )
         self.turn = Turn(loop.call_soon)
         self.disconnect_log = DisconnectLog()
+        self.logins = Logins(loop)
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
         self.before_others: Callable[[], None] = lambda: None
@@ -124,8 +127,14 @@ class Listener:
         self._refused = 0
         self._refusal_logged_at = float("-inf")
 
-    def bind(self, endpoints: list[Endpoint]) -> list[Endpoint]:
-        """Bind every endpoint and say where; nothing is accepted before `start`. BindError."""
+    def bind(
+        self, endpoints: list[Endpoint], security_of: SecurityOf | None = None
+    ) -> list[Endpoint]:
+        """Bind every endpoint and say where; nothing is accepted before `start`. BindError,
+        or what `security_of` raises.
+
+        Without `security_of` the listeners are PLAINTEXT.
+        """
         bound: list[Endpoint] = []
         try:
             for endpoint in endpoints:
@@ -134,12 +143,14 @@ class Listener:
                 port = sockets[0].getsockname()[1]
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
                 self.names.append(endpoint.name)
-                rules = SessionRules(self.limits.max_frame_bytes)
-                self.securities[endpoint.name] = ListenerSecurity(endpoint.name, rules)
-        except BindError:
+                self.securities[endpoint.name] = (security_of or self._plaintext)(endpoint.name)
+        except (BindError, ConfigError):
             self.close_sockets()
             raise
         return bound
+
+    def _plaintext(self, name: str) -> ListenerSecurity:
+        return ListenerSecurity(name, SessionRules(self.limits.max_frame_bytes))
 
     def watch(self) -> None:
         """Measure requests from now on; to be called before `start`."""
@@ -184,6 +195,7 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.memory_budget.close()
+        self.logins.close()
         for connection in list(self.connections):
             connection.disconnect()
         if self.connections:

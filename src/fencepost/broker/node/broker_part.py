@@ -131,7 +131,7 @@ class BrokerPart:
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        self.bound = self.listener.bind(self._core.config.listeners)
+        self.bound = self.listener.bind(self._core.config.listeners, self._core.security_of)
 
     def _set_limits(self) -> None:
         self.listener.limits = connection_limits(self._core.settings.get)

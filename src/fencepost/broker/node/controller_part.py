@@ -81,7 +81,9 @@ class ControllerPart:
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        self.bound = self.listener.bind(self._core.config.controller_listeners)
+        self.bound = self.listener.bind(
+            self._core.config.controller_listeners, self._core.security_of
+        )
 
     def _set_limits(self) -> None:
         self.listener.limits = connection_limits(self._core.settings.get)
@@ -139,7 +141,7 @@ class ControllerPart:
             broker_id=core.config.node_id,
             cluster_id=core.cluster_id,
             incarnation_id=Uuid.random(),
-            listeners=tuple(registered_listeners(told)),
+            listeners=tuple(registered_listeners(core.config, told)),
             features=supported_features(),
         )
         core.registrations.host_controller(ControllerRegistration(registration))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Hashable
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.peers import Peers
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
+from fencepost.broker.config.listener_config import ListenerConfig
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import with_advice
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.requests.access import Access
@@ -55,6 +60,8 @@ class NodeCore:
         """What clients may do."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
+        self._login_secret = secrets.token_bytes(32)
+        """What salts of users that do not exist are made of."""
         self.files = share_files(config, file_limit()) if files is None else files
         self.connection_count = self.files.connection_count()
         self.failure: str | None = None
@@ -96,6 +103,25 @@ class NodeCore:
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch: for timestamps and their age."""
         return self.ports.wall_ms()
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """How the connections of one of this node's listeners are secured. ConfigError."""
+        protocol = self.config.protocol_of(listener)
+        of = partial(self.settings.for_listener, listener)
+        mechanisms = self._mechanisms(of) if protocol.has_sasl else {}
+        return ListenerSecurity(listener, session_rules(protocol, of), mechanisms)
+
+    def _mechanisms(self, of: Callable[[str | None], ListenerConfig]) -> dict[str, Any]:
+        """What begins logins by SASL. ConfigError."""
+        # What a node without SASL never needs, its start can do without.
+        from fencepost.broker.security.mechanisms import sasl_mechanisms
+        from fencepost.machines.sasl import ScramLookups
+        from fencepost.runtime.token_credentials import ImageTokenCredentials
+
+        users, tokens = ImageScramCredentials(lambda: self.image), None
+        if (secret := self.config.token_secret) is not None:
+            tokens = ImageTokenCredentials(lambda: self.image, secret, self.wall_ms)
+        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, self._login_secret)))
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

@@ -31,7 +31,7 @@ from fencepost.broker.cluster.broker_lifecycle import RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, draft_to_follow
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
-from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.features import KRAFT_VERSION
 from fencepost.broker.config.file_limit import FileShares
@@ -179,15 +179,18 @@ class Node(NodeCore):
         return Observation(self, self.broker, self.controller)
 
     def _bind(self) -> None:
-        """Bind all sockets, or none. BindError."""
+        """Bind all sockets, or none. BindError; StartError where a listener's configuration cannot
+        be: files that it names, and users that it lacks."""
         try:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.bind()
-        except BindError:
+        except (BindError, ConfigError) as error:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.listener.close_sockets()
+            if isinstance(error, ConfigError):
+                raise StartError(str(error)) from None
             raise
 
     def _wire(self) -> None:

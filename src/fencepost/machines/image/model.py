@@ -13,7 +13,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.image.quotas import Quotas
 from fencepost.machines.image.scram import ScramImage
 from fencepost.machines.image.tokens import TokensImage
 from fencepost.wire.message import Message
@@ -234,9 +236,9 @@ class ClusterImage(Struct, frozen=True):
     """All that the metadata log says up to `offset`.
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
-    resource name). `scram` is keyed by (user, number of the mechanism), `tokens` by token id.
-    `others` holds the records of kinds that no machine interprets yet (ACLs, quotas), keyed so that
-    a later record replaces or removes an earlier one.
+    resource name). `acls` are keyed by their ids, `scram` by (user, number of the mechanism),
+    `tokens` by token id, `quotas` by entity. `others` holds the records of kinds that no machine
+    interprets, keyed so that a later record replaces or removes an earlier one.
     `pending` are the records of a metadata transaction that has begun and not ended: they are part
     of the log but not yet of the cluster (KIP-868).
     """
@@ -252,8 +254,10 @@ class ClusterImage(Struct, frozen=True):
         default_factory=PersistentMap
     )
     next_producer_id: int = 0
+    acls: PersistentMap[Uuid, Acl] = field(default_factory=PersistentMap)
     scram: ScramImage = field(default_factory=PersistentMap)
     tokens: TokensImage = field(default_factory=PersistentMap)
+    quotas: Quotas = field(default_factory=PersistentMap)
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
 

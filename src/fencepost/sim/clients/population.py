@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.machines.share.state_batch import SharePartitionKey
+from fencepost.sim.brokers.letters import TOPIC as DEAD_LETTERS
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
@@ -161,9 +162,10 @@ class BrokerClients:
 
     def _trouble_of_share_group(self, key: PartitionKey, end_offset: int) -> str | None:
         """The share group is done with all records."""
-        if not self.share_consumers:
+        topic = self._world.observer.committed_image.topics_by_id[key[0]]
+        if not self.share_consumers or topic.name == DEAD_LETTERS:
             return None
-        image = self._world.observer.committed_image.topics_by_id[key[0]].partitions[key[1]]
+        image = topic.partitions[key[1]]
         shares = self._world.brokers[image.leader].shares.partitions
         share = shares.find(SharePartitionKey(self.share_consumers[0].group_id, *key))
         machine = None if share is None else share.machine

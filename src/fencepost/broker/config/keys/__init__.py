@@ -90,14 +90,12 @@ REMOVED: Final[frozenset[str]] = frozenset(
 )
 """Keys of releases before 4.0 that older files have; they change nothing."""
 
-_PREFIXED = "configs of single listeners are for TLS and SASL, which are not offered"
 _ENCODER = "no passwords are stored, so this key must go"
 _NO_ZOOKEEPER = "there is no ZooKeeper, as in Kafka 4.x, so this key must go"
 _TIERED = "there is no tiered storage, so this key must go"
 _AUTHORIZER = "no authorizer is offered, so this key must go"
 
 REFUSED: Final[tuple[tuple[str, str], ...]] = (
-    ("listener.name.", _PREFIXED),
     ("password.encoder.", _ENCODER),
     ("super.users", _AUTHORIZER),
     ("allow.everyone.if.no.acl.found", _AUTHORIZER),

@@ -29,6 +29,5 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         PER_BROKER,
     ),
     default_only("security.providers", STRING, None, _SECURITY),
-    default_only("security.inter.broker.protocol", STRING, "PLAINTEXT", _SECURITY),
 )
 """See the module."""

@@ -57,6 +57,7 @@ from fencepost.machines.group.consumer.target import (
 )
 from fencepost.machines.group.consumer.timers import rebalance_timer, session_timer
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.consumer_group_heartbeat import (
@@ -224,7 +225,7 @@ class Heartbeats:
         if not is_changed and metadata_hash == group.metadata_hash:
             return group.epoch
         decision.records += epoch_records(group, metadata_hash)
-        return group.epoch + 1
+        return next_epoch(group.epoch)
 
     def reconcile(
         self,
