@@ -268,7 +268,7 @@ def test_what_changes_partitions_is_refused_in_debt(
     with limited.connect() as other:
         second = other.ask(creation("quota-second", 1), 7)
         assert second.topics[0].error_code == THROTTLING_QUOTA_EXCEEDED
-        assert second.topics[0].error_message == "The throttling quota has been exceeded."
+        assert second.topics[0].error_message is None
         assert 280_000 < second.throttle_time_ms < 290_000
         assert is_muted(node, other)
     with limited.connect() as other:
