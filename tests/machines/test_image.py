@@ -367,11 +367,12 @@ def entity(kind: str, name: str | None) -> records.EntityData:
     return records.EntityData(entity_type=kind, entity_name=name)
 
 
-def test_what_is_not_interpreted_is_kept() -> None:
-    kept = records.ZkMigrationStateRecord(zk_migration_state=0)
-    assert list(image_of(kept).others.values()) == [kept]
-    later = records.ZkMigrationStateRecord(zk_migration_state=1)
-    assert list(image_of(kept, later).others.values()) == [later]
+def test_what_is_not_interpreted_is_kept_until_it_is_replaced() -> None:
+    first = records.ZkMigrationStateRecord(zk_migration_state=0)
+    image = image_of(first)
+    assert list(image.others.values()) == [first]
+    again = records.ZkMigrationStateRecord(zk_migration_state=1)
+    assert list(image_of(again, base=image).others.values()) == [again]
 
 
 def quota(key: str, value: float | None, *parts: records.EntityData) -> records.ClientQuotaRecord:

@@ -25,10 +25,13 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A module's class without its package, and its options."""
+    """A module's class, and its options."""
 
     name: str
+    """Without the package."""
     options: dict[str, str] = field(repr=False)
+    class_name: str = ""
+    """With it, as it is written."""
 
 
 def login_module(text: str) -> LoginModule:
@@ -51,7 +54,7 @@ def login_module(text: str) -> LoginModule:
         raise ConfigError(KEY, "...", "must have one login module, and nothing behind its ;")
     if len(words) != 2 or words[1].lower() not in FLAGS:
         raise ConfigError(KEY, "...", 'must be like "Module required name=\\"value\\";"')
-    return LoginModule(words[0].rpartition(".")[2], options)
+    return LoginModule(words[0].rpartition(".")[2], options, words[0])
 
 
 def _unquoted(value: str) -> str:

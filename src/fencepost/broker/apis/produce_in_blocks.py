@@ -47,6 +47,17 @@ def produce_in_blocks(
     return ProduceInBlocks(appends, metadata, partitions)
 
 
+class _Producer:
+    """The client of a run, to ask about."""
+
+    api_name = "Produce"
+
+    def __init__(self, connection: RunConnection) -> None:
+        self.principal = connection.principal
+        self.client_host = connection.client_host
+        self.listener_name = connection.listener_name
+
+
 class ProduceInBlocks:
     """The `RunTaker` of Produce; see the module docstring."""
 
@@ -62,8 +73,9 @@ class ProduceInBlocks:
         self._metadata = metadata
         self._partitions = partitions
         self._connection: RunConnection | None = None
-        self._client: tuple[Principal, str] | None = None
-        """Whose rights the blocks that the kernel remembers have been found with."""
+        self._asked: tuple[Principal, str, object] | None = None
+        """Whose rights, and under which ACLs, the blocks that the kernel remembers have been found
+        with."""
         self._api = api
         self._runs = backend.produce_kernel.ProduceRuns(
             self, appends.open_blocks, self._find, self._behind, ALL_TIMED_UP_TO, TIMED_ONE_IN
@@ -128,19 +140,21 @@ class ProduceInBlocks:
         return int(self._runs.frame_bytes)
 
     def _remember_for(self, connection: RunConnection) -> None:
-        """Forget the blocks that were found for another client: this one may lack its rights. The
-        blocks stay open, and are found again with one question per partition."""
-        client = connection.principal, connection.client_host
-        if client != self._client:
+        """Forget the blocks that were found for another client, or before the ACLs changed: this
+        one may lack the rights. The blocks stay open, and are found again with one question per
+        partition."""
+        asked = connection.principal, connection.client_host, self._partitions.access.version
+        if asked != self._asked:
             self._appends.open_blocks.clear()
-            self._client = client
+            self._asked = asked
 
     def _find(
         self, is_by_id: bool, topic: bytes, index: int, acks: int, timeout_ms: int
     ) -> Any | None:
         """The block for a partition; None if its batches cannot be plain."""
         assert self._connection is not None, "it is called by `take`"
-        hosted = find_partition(self._partitions, self._connection, is_by_id, topic, index)
+        producer = _Producer(self._connection)
+        hosted = find_partition(self._partitions, producer, is_by_id, topic, index)
         if hosted is None or hosted.log.config.produce_rules.codec is not None:
             return None
         return self._appends.block_for(hosted, acks, timeout_ms, self._answer)

@@ -21,6 +21,7 @@ from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.machines.quota import MutationQuota
+from fencepost.machines.session import Principal
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.requests.access import Access, Client
@@ -32,15 +33,21 @@ from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.create_acls import CreateAclsRequest
+from fencepost.wire.api.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -54,6 +61,7 @@ AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+FIRST_CREATE_TOKEN_WITH_REQUESTER = 3
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """What a user's request may come to in the metadata log, as Kafka has it: it is one batch there,
 and the other nodes have to take it as a whole."""
@@ -85,6 +93,11 @@ def new_ids() -> Iterator[Uuid]:
     """Ids that no topic and no ACL has had, without end."""
     while True:
         yield Uuid.random()
+
+
+def new_token_id() -> str:
+    """An id that no delegation token has had."""
+    return str(Uuid.random())
 
 
 def placement_start() -> int:
@@ -136,7 +149,8 @@ class Quorum(Protocol):
 
 
 class ControllerService:
-    """Serves controller requests by their class; `now_ms` is the node's clock.
+    """Serves controller requests by their class; `now_ms` is the node's clock, `wall_ms` that of
+    the world, in milliseconds since 1970.
 
     `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
     has the quorum machine answer what is about the quorum itself. Clients are charged `mutations`
@@ -151,10 +165,12 @@ class ControllerService:
         ask_quorum: AskQuorum,
         quorum: Quorum,
         access: Access,
+        wall_ms: Callable[[], int],
         mutations: MutationQuota | None = None,
     ) -> None:
         self._mutations = mutations
         self._host = host
+        self._wall_ms = wall_ms
         self._access = access
         self._now_ms = now_ms
         self._fill_in_configs = fill_in_configs
@@ -197,7 +213,7 @@ class ControllerService:
         elif client is not None and not is_open:
             self._serve_permitted(request, on_reply, api_version, client, charge)
         else:
-            self._decide(request, on_reply, api_version, charge)
+            self._decide(request, on_reply, api_version, client, charge)
 
     def _serve_permitted(
         self,
@@ -227,10 +243,15 @@ class ControllerService:
                 permitted.complete(response)
             on_reply(error, response)
 
-        self._decide(permitted.request, on_decided, api_version, charge)
+        self._decide(permitted.request, on_decided, api_version, client, charge)
 
     def _decide(
-        self, request: Message, on_reply: OnReply, api_version: int, charge: Charge
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int,
+        client: Client | None,
+        charge: Charge,
     ) -> None:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
@@ -240,6 +261,14 @@ class ControllerService:
             return
         if isinstance(request, UpdateFeaturesRequest):
             FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
+            return
+        decide_for = _DECISIONS_FOR_CLIENTS.get(type(request))
+        if decide_for is not None:
+            assert client is not None, "tokens belong to clients"
+            requester, wall_ms = client.principal, self._wall_ms()
+            if api_version < FIRST_CREATE_TOKEN_WITH_REQUESTER:
+                on_reply = _without_requester(on_reply)
+            self._host.submit(lambda c: decide_for(c, request, requester, wall_ms), on_reply)
             return
         charged = _CHARGED.get(type(request))
         decide = _DECISIONS[type(request)] if charged is None else charged(charge)
@@ -261,6 +290,18 @@ class ControllerService:
             on_reply(error, response)
 
         return filled
+
+
+def _without_requester(on_reply: OnReply) -> OnReply:
+    """An older answer to CreateDelegationToken does not say who has asked."""
+
+    def answered(error: ErrorCode, response: Any) -> None:
+        if isinstance(response, CreateDelegationTokenResponse):
+            response.token_requester_principal_type = ""
+            response.token_requester_principal_name = ""
+        on_reply(error, response)
+
+    return answered
 
 
 def _throttling(charge: MutationCharge, on_reply: OnReply) -> OnReply:
@@ -379,6 +420,16 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     ),
 }
 
+_DECISIONS_FOR_CLIENTS: dict[
+    type[Message], Callable[[Controller, Any, Principal, int], Decision]
+] = {
+    CreateDelegationTokenRequest: lambda c, request, requester, wall_ms: c.decide_create_token(
+        request, requester, new_token_id(), wall_ms
+    ),
+    RenewDelegationTokenRequest: Controller.decide_renew_token,
+    ExpireDelegationTokenRequest: Controller.decide_expire_token,
+}
+"""Decisions that depend on who the client is, and on the time of the world."""
 _CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
     CreateTopicsRequest: lambda charge: (
         lambda c, request, _: c.decide_create_topics(request, new_ids(), placement_start(), charge)

@@ -49,14 +49,17 @@ def explain_plain(listener: str) -> str:
     )
 
 
-def explain_length(size_bytes: int, limit_bytes: int, start: bytes) -> str:
-    """Why a frame cannot have this length, and what its first bytes look like."""
+def explain_length(
+    size_bytes: int, limit_bytes: int, start: bytes, key: str = "socket.request.max.bytes"
+) -> str:
+    """Why a frame cannot have this length, and what its first bytes look like. `key` sets the
+    limit."""
     if size_bytes < 0:
         what = f"the frame length {size_bytes} is negative"
     elif size_bytes < MIN_FRAME_BYTES:
         what = f"a frame of {size_bytes} bytes is too short for a request header"
     else:
-        what = f"a frame of {size_bytes} bytes is over socket.request.max.bytes={limit_bytes}"
+        what = f"a frame of {size_bytes} bytes is over {key}={limit_bytes}"
     return what + explain_bytes(start)
 
 

@@ -23,6 +23,7 @@ from fencepost.broker.net.registry import API_VERSIONS_KEY, Route
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.run_taker import RunConnection, RunSlot
 from fencepost.broker.net.unsupported_version import unsupported_version_response
+from fencepost.machines.authorizer import AuthorizerNotReadyError
 from fencepost.machines.session import Session
 from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
 from fencepost.wire.message import Message
@@ -189,6 +190,8 @@ class Dispatcher:
                 context.reply(answer)
             elif answer is not None:
                 self.at_work = not self._answers.work_on(context, answer, self._work_done)
+        except AuthorizerNotReadyError:
+            context.fail()
         except Exception:
             log.exception(
                 "%s v%d from %s failed", route.name, context.api_version, self._connection

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import Routes
@@ -28,6 +29,7 @@ class Host(Protocol):
     memory_budget: MemoryBudget
     turn: Turn
     disconnect_log: DisconnectLog
+    logins: Logins
     quotas: QuotaGate
     new_context: Callable[..., PendingRequest]
     """Makes the context of a request."""

@@ -29,8 +29,9 @@ import logging
 import select
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
@@ -40,16 +41,19 @@ from fencepost.broker.net.connection_gate import ConnectionGate, Refused
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.handshakes import Handshakes
 from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_metrics import RequestMetrics
-from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
 from fencepost.broker.net.turn import Turn
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.tls_transport import TlsTransport
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +106,7 @@ class Listener:
         """Of TLS, that are in progress."""
         self._records: memoryview | None = None
         self.disconnect_log = DisconnectLog()
+        self.logins = Logins(loop)
         self.quotas = NO_QUOTAS
         """What requests are charged to; to be given before `start`."""
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
@@ -163,25 +168,38 @@ class Listener:
         self.new_context = metrics.new_context
         self.context_again = metrics.context_again
 
-    async def start(self) -> None:
-        """Accept connections."""
+    async def start(
+        self, early: Collection[str] = (), ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Accept connections: on the listeners that are `early` at once, on the others as soon as
+        `ready` is."""
         if self.request_metrics is not None:
             self.routes = self.routes.each(self.request_metrics.watch)
-        for name, sock in self._sockets:
+        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
+        if ready is not None:
+            await self._accept(lambda name: name in early)
+            await ready()
+        await self._accept(lambda name: True)
+
+    async def _accept(self, is_due: Callable[[str], bool]) -> None:
+        due = [one for one in self._sockets if is_due(one[0])]
+        self._sockets = [one for one in self._sockets if one not in due]
+        for name, sock in due:
             server = await self.loop.create_server(
                 partial(self._connection, name),
                 sock=sock,
                 backlog=min(self.limits.backlog, self.count.backlog),
             )
             self._servers.append(server)
-        self._sockets.clear()
-        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
 
     def _connection(self, name: str) -> Connection | TlsTransport:
         security = self.securities[name]
         connection = Connection(self, security)
         if security.tls is None:
             return connection
+        # What a node without TLS never needs, its start can do without.
+        from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
+
         if self._records is None:
             self._records = memoryview(bytearray(RECORDS_BYTES))
         return TlsTransport(
@@ -213,6 +231,7 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.memory_budget.close()
+        self.logins.close()
         for connection in list(self.connections):
             connection.disconnect()
         if self.connections:

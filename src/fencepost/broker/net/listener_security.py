@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fencepost.broker.config.listener_config import ListenerConfig
-from fencepost.broker.security.server_tls import ServerTls
 from fencepost.machines.session import SecurityProtocol, SessionRules
+
+if TYPE_CHECKING:
+    from fencepost.broker.security.server_tls import ServerTls
+    from fencepost.machines.sasl import SaslServer
 
 
 class ListenerSecurity(Struct, frozen=True):
@@ -18,6 +22,8 @@ class ListenerSecurity(Struct, frozen=True):
     """The listener's."""
     rules: SessionRules
     """What its sessions go by."""
+    mechanisms: Mapping[str, Callable[[], SaslServer]] = field(default_factory=dict)
+    """What begins a login, by the name of the mechanism; one for each that `rules` has."""
     tls: ServerTls | None = None
     """TLS of its connections; None where its protocol has none."""
 

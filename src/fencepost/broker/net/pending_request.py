@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.broker.net.client_quotas import Meter, QuotaGate
 from fencepost.broker.net.registry import Route, Routes
 from fencepost.machines.quota.clients import INT_MAX
-from fencepost.machines.session import Principal
+from fencepost.machines.session import (
+    Principal,
+    SecurityProtocol,
+    Session,
+    SessionState,
+    VersionsAnswered,
+)
 from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
@@ -25,6 +31,18 @@ Buffer = bytes | bytearray | memoryview
 MESSAGE_LETTERS_MAX: Final = 1_000
 """What is left of an error message that is too long to be sent."""
 CUT: Final = "..."
+
+
+class LoginSteps(Protocol):
+    """What handlers need of a login by SASL."""
+
+    def shake_hands(self, context: PendingRequest, request: Any) -> None:
+        """Answer the request, which names a mechanism."""
+        ...
+
+    def authenticate(self, context: PendingRequest, request: Any) -> None:
+        """Answer the request, which carries a token."""
+        ...
 
 
 class Replier(Protocol):
@@ -41,8 +59,23 @@ class Replier(Protocol):
         ...
 
     @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
+        ...
+
+    @property
     def principal(self) -> Principal:
         """Who the client is."""
+        ...
+
+    @property
+    def session(self) -> Session:
+        """What its client may do now."""
+        ...
+
+    @property
+    def login(self) -> LoginSteps | None:
+        """The client's login; None where there is none."""
         ...
 
     @property
@@ -162,6 +195,30 @@ class PendingRequest:
     def listener_name(self) -> str:
         """The listener the client came in by: its endpoints are the ones to tell it."""
         return self.connection.listener_name
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
+        return self.connection.security_protocol
+
+    @property
+    def login(self) -> LoginSteps | None:
+        """The client's login by SASL; None on a listener without."""
+        return self.connection.login
+
+    @property
+    def is_before_login(self) -> bool:
+        """Whether the client has to log in first."""
+        return self.connection.session.state is not SessionState.READY
+
+    def note_versions_answered(self) -> None:
+        """The request is an ApiVersions, and is answered without an error."""
+        self.connection.session.step(VersionsAnswered())
+
+    @property
+    def api_name(self) -> str:
+        """The API by its name in Kafka."""
+        return self.route.name
 
     @property
     def routes(self) -> Routes:

@@ -72,6 +72,11 @@ class RunConnection(Protocol):
         ...
 
     @property
+    def listener_name(self) -> str:
+        """The listener that the client came in by."""
+        ...
+
+    @property
     def arrived_s(self) -> float:
         """When the latest bytes arrived, by `time.perf_counter`."""
         ...

@@ -234,6 +234,8 @@ class BrokerPart:
         await self.followed()
         await self.lifecycle.become_unfenced()
         await self.followed()
+        if self._core.authorizer is not None:
+            self._core.authorizer.machine.loaded()
 
     async def followed(self) -> None:
         """Wait until the partitions are as the metadata says that has been applied."""
@@ -258,7 +260,8 @@ class BrokerPart:
             self._parts(),
             unstable=bool(self._core.config.get("unstable.api.versions.enable")),
         )
-        await self.listener.start()
+        core = self._core
+        await self.listener.start(core.config.early_start_listeners, core.access_ready)
 
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""

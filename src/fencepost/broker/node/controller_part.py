@@ -34,6 +34,7 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
+from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.driver import Driver
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
@@ -69,6 +70,7 @@ class ControllerPart:
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self._is_voter = False
+        self._late_start: asyncio.Task[None] | None = None
         self._probe: ListenerProbe | None = None
         get = core.settings.get
         self.listener = Listener(
@@ -108,6 +110,9 @@ class ControllerPart:
                 preferred_election_ms=get("leader.imbalance.check.interval.seconds") * 1_000
                 if get("auto.leader.rebalance.enable")
                 else 0,
+                token_sweep_ms=get("delegation.token.expiry.check.interval.ms")
+                if core.config.token_secret is not None
+                else 0,
                 max_idle_ms=get("metadata.max.idle.interval.ms"),
             ),
         )
@@ -123,6 +128,7 @@ class ControllerPart:
             ),
             core.metadata.machine,
             core.access,
+            core.wall_ms,
             self.quotas.quotas.mutations,
         )
         core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
@@ -157,7 +163,12 @@ class ControllerPart:
         self.listener.routes = routes = served_routes(CONTROLLER, parts)
         for key, draft in draft_routes(self._core.config.get(DRAFT_KEY)).items():
             routes[key] = bind_route(draft, parts)
-        await self.listener.start()
+        early = self._core.config.early_start_listeners
+        started = self.listener.start(early, self._core.access_ready)
+        if early >= set(self.listener.names):
+            await started
+        else:  # the quorum may need the other controllers' listeners before it knows
+            self._late_start = self._core.loop.create_task(started)
 
     def _parts(self) -> Parts:
         """What handlers of the quorum's and forwarded requests may ask for."""
@@ -193,6 +204,8 @@ class ControllerPart:
 
     async def close(self) -> None:
         """Close the connections of the quorum."""
+        if self._late_start is not None:
+            self._late_start.cancel()
         if self._probe is not None:
             self.probes.close()
             self._probe.close()
@@ -236,6 +249,11 @@ class ControllerPart:
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES
                 },
+                tokens=TokenSettings(
+                    core.config.token_secret,
+                    get("delegation.token.max.lifetime.ms"),
+                    get("delegation.token.expiry.time.ms"),
+                ),
                 first_levels=_FIRST_LEVELS if core.config.formats_itself else BOOTSTRAP_FEATURES,
             ),
             core.now_ms(),

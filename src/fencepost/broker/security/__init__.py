@@ -1,1 +1,2 @@
-"""Security of a broker's listeners: key files, TLS, and whom a client's certificate makes it."""
+"""How listeners and connections to other nodes are secured: what is made of the configuration, and
+all that reads files of keys, passwords and tokens."""

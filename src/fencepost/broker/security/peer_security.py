@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.security.key_files import key_pair, trusted_certificates
+from fencepost.broker.security.peer_login import peer_login
 from fencepost.client.security import Security
 
 
@@ -17,9 +18,9 @@ def peer_security(settings: Settings, listener: str) -> Security:
     """
     config, protocol = settings.for_listener(listener), settings.startup.protocol_of(listener)
     if not protocol.has_tls:
-        return Security(protocol.name)
+        return peer_login(Security(protocol.name), settings, listener)
     pair = key_pair(config)
-    return Security(
+    security = Security(
         protocol.name,
         ca_pem=trusted_certificates(config),
         certificate_pem=None if pair is None else pair.certificates,
@@ -28,3 +29,4 @@ def peer_security(settings: Settings, listener: str) -> Security:
         check_hostname=bool(config.get("ssl.endpoint.identification.algorithm")),
         tls_versions=tuple(config.get("ssl.enabled.protocols")),
     )
+    return peer_login(security, settings, listener)

@@ -19,8 +19,8 @@ shell, and so does the time.
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
 `topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
-change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`, `acls.py`,
-`quotas.py`.
+change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`,
+`acls.py`, `scram_users.py`, `tokens.py`, `quotas.py`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from fencepost.machines.controller import (
     quotas,
     reassignments,
     scram_users,
+    tokens,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -57,6 +58,7 @@ from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
 from fencepost.machines.controller.topic_policies import PoliciesInForce
 from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.machines.session.principal import Principal
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -83,16 +85,19 @@ from fencepost.wire.api.controller_registration import (
     ControllerRegistrationResponse,
 )
 from fencepost.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -134,6 +139,8 @@ class Controller:
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
         self._names: CollidingNames | None = None  # until somebody needs them
+        secret = config.tokens.secret
+        self._token_hmacs = None if secret is None else tokens.TokenHmacs(secret)
 
     @classmethod
     def from_image(
@@ -465,12 +472,45 @@ class Controller:
         reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
 
-    # -- users ---------------------------------------------------------------------------------
+    # -- users and tokens ----------------------------------------------------------------------
 
     def decide_alter_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision:
         """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
         reply, records = scram_users.alter_scram_credentials(self.image, request)
         return Decision(records, reply)
+
+    def decide_create_token(
+        self,
+        request: CreateDelegationTokenRequest,
+        requester: Principal,
+        token_id: str,
+        wall_ms: int,
+    ) -> Decision:
+        """Issue a delegation token; reply CreateDelegationTokenResponse."""
+        return tokens.create_token(
+            self.image, self._config.tokens, request, requester, token_id, wall_ms
+        )
+
+    def decide_renew_token(
+        self, request: RenewDelegationTokenRequest, requester: Principal, wall_ms: int
+    ) -> Decision:
+        """Have a token expire later; reply RenewDelegationTokenResponse."""
+        return tokens.renew_token(
+            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
+        )
+
+    def decide_expire_token(
+        self, request: ExpireDelegationTokenRequest, requester: Principal, wall_ms: int
+    ) -> Decision:
+        """Have a token expire at another time; reply ExpireDelegationTokenResponse."""
+        return tokens.expire_token(
+            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
+        )
+
+    def decide_token_sweep(self, wall_ms: int) -> Decision:
+        """Remove expired tokens; reply: how many. As many as `TOKENS_PER_SWEEP` say that there may
+        be more to remove."""
+        return tokens.sweep_tokens(self.image, self._config.tokens, wall_ms)
 
     # -- ACLs ----------------------------------------------------------------------------------
 

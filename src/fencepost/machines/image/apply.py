@@ -83,8 +83,8 @@ class _Draft:
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
-        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._acls: dict[Uuid, Acl | None] = {}
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._shared: Shared = {}
         self._scram: dict[tuple[str, int], ScramCredential | None] = {}
         self._tokens: dict[str, TokenImage | None] = {}
@@ -375,10 +375,10 @@ class _Draft:
                 {key: MappingProxyType(v) if v else None for key, v in self._configs.items()}
             ),
             next_producer_id=self._next_producer_id,
-            quotas=image.quotas.update({key: v or None for key, v in self._quotas.items()}),
             acls=image.acls.update(self._acls),
             scram=image.scram.update(self._scram),
             tokens=image.tokens.update(self._tokens),
+            quotas=image.quotas.update({key: v or None for key, v in self._quotas.items()}),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )

@@ -236,9 +236,9 @@ class ClusterImage(Struct, frozen=True):
     """All that the metadata log says up to `offset`.
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
-    resource name), `quotas` by entity, `acls` by their ids, `scram` by (user, number of the
-    mechanism), `tokens` by token id. `others` holds the records of kinds that no machine interprets
-    yet, keyed so that a later record replaces or removes an earlier one.
+    resource name). `acls` are keyed by their ids, `scram` by (user, number of the mechanism),
+    `tokens` by token id, `quotas` by entity. `others` holds the records of kinds that no machine
+    interprets, keyed so that a later record replaces or removes an earlier one.
     `pending` are the records of a metadata transaction that has begun and not ended: they are part
     of the log but not yet of the cluster (KIP-868).
     """
@@ -254,10 +254,10 @@ class ClusterImage(Struct, frozen=True):
         default_factory=PersistentMap
     )
     next_producer_id: int = 0
-    quotas: Quotas = field(default_factory=PersistentMap)
     acls: PersistentMap[Uuid, Acl] = field(default_factory=PersistentMap)
     scram: ScramImage = field(default_factory=PersistentMap)
     tokens: TokensImage = field(default_factory=PersistentMap)
+    quotas: Quotas = field(default_factory=PersistentMap)
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
 

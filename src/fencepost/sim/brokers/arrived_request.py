@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from fencepost.machines.session import ANONYMOUS, Principal
+from fencepost.machines.session import ANONYMOUS, Principal, SecurityProtocol
 from fencepost.runtime.requests.context import Pieces
 from fencepost.sim.oracle import Violation
 from fencepost.wire.errors import ErrorCode
@@ -32,6 +32,7 @@ class ArrivedRequest:
     principal: Final[Principal] = ANONYMOUS
     client_host: Final = "simulated"
     listener_name: Final = "PLAINTEXT"
+    security_protocol: Final = SecurityProtocol.PLAINTEXT
     client_id: Final = "member"
     disconnected: Final = False
     available_bytes: Final = 1 << 31
@@ -46,6 +47,7 @@ class ArrivedRequest:
         self.source_id = source_id
         self.api_version = api_version
         self.answered = False
+        self.api_name = name.removesuffix("Request")
         self._name = name
         self._post = post
         self._lane = lane
