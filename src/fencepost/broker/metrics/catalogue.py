@@ -235,6 +235,38 @@ _CONNECTIONS = (
     MetricDef(
         f"{SOCKETS}expired_connections_killed_count",
         _G,
+        "Connections that were closed because their session had expired (KIP-368).",
+        _LISTENER,
+    ),
+    MetricDef(f"{SOCKETS}successful_authentication_total", _C, "Logins that succeeded.", _LISTENER),
+    MetricDef(f"{SOCKETS}failed_authentication_total", _C, "Logins that failed.", _LISTENER),
+    MetricDef(
+        f"{SOCKETS}successful_reauthentication_total",
+        _C,
+        "Logins that succeeded on connections that went on (KIP-368).",
+        _LISTENER,
+    ),
+    MetricDef(
+        f"{SOCKETS}failed_reauthentication_total",
+        _C,
+        "Logins that failed on connections that would have gone on.",
+        _LISTENER,
+    ),
+    MetricDef(
+        f"{SOCKETS}successful_authentication_no_reauth_total",
+        _C,
+        "Logins of clients too old to be told how long their session lasts.",
+        _LISTENER,
+    ),
+    MetricDef(
+        "fencepost_logins_total",
+        _C,
+        "Logins by mechanism and result: succeeded, failed, succeeded_again, failed_again.",
+        ("listener", "mechanism", "result"),
+    ),
+    MetricDef(
+        "fencepost_connections_idle_closed_total",
+        _C,
         "Connections that were closed for being idle.",
         _LISTENER,
     ),
