@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fencepost.machines.image import ClusterImage, ScramMechanism, apply_records
 from fencepost.machines.image.token_secret import TokenSecret
+from fencepost.machines.session import USER, Principal
 from fencepost.runtime import token_credentials
 from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.runtime.token_credentials import ImageTokenCredentials
@@ -58,7 +59,7 @@ def test_a_token_is_its_owner() -> None:
     login = tokens_of(node).find("t", SHA_512)
     assert login is not None
     assert login.credential == SECRET.credential_of("t", ScramMechanism.SHA_512)
-    assert (login.owner, login.expires_ms) == ("a:b", 50)
+    assert (login.owner, login.expires_ms) == (Principal(USER, "a:b"), 50)
 
 
 def test_tokens_that_are_none() -> None:

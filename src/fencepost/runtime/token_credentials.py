@@ -45,4 +45,4 @@ class ImageTokenCredentials:
             if len(self._made) >= CREDENTIALS_KEPT:
                 del self._made[next(iter(self._made))]
             self._made[token_id, number] = credential
-        return TokenCredential(credential, owner.name, token.expiration_timestamp)
+        return TokenCredential(credential, owner, token.expiration_timestamp)

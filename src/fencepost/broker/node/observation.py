@@ -22,6 +22,7 @@ from fencepost.broker.metrics.groups import collect_groups
 from fencepost.broker.metrics.health import Report
 from fencepost.broker.metrics.loop_delay import LoopDelay
 from fencepost.broker.metrics.partitions import PartitionMetrics
+from fencepost.broker.metrics.quotas import collect_quotas
 from fencepost.broker.metrics.requests import collect_requests, tell_budget
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
@@ -32,6 +33,7 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.broker.storage.storage import WAY_BACK
 from fencepost.machines.broker import BrokerState
 from fencepost.machines.quorum import Role
+from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.halted import HaltCause, in_lines
 
@@ -105,6 +107,7 @@ class Observation:
             )
             collectors.append(_in_one(lambda sheet: self._tell_broker(sheet, broker)))
         collectors.append(lambda sheet: collect_requests(sheet, self._listeners))
+        collectors.append(_in_one(self._tell_quotas))
         if self._controller is not None:
             host = self._controller.host
             collectors.append(
@@ -122,6 +125,14 @@ class Observation:
         self._endpoint.close()
 
     # -- metrics -----------------------------------------------------------------------------
+
+    def _tell_quotas(self, sheet: Sheet) -> None:
+        broker, controller, now_ms = self._broker, self._controller, self._core.now_ms()
+        if broker is not None:
+            quotas = broker.quotas.quotas
+            collect_quotas(sheet, (quotas.produced, quotas.fetched, quotas.requests), now_ms)
+        if controller is not None:
+            collect_quotas(sheet, (controller.quotas.quotas.mutations,), now_ms)
 
     def _tell_broker(self, sheet: Sheet, broker: BrokerPart) -> None:
         machine = broker.lifecycle.machine
@@ -145,6 +156,8 @@ class Observation:
 
     def _tell_node(self, sheet: Sheet) -> None:
         core = self._core
+        if core.authorizer is not None:
+            tell_authorizer(sheet, core.authorizer)
         collect_metadata(sheet, core.image, core.metadata.machine.leader_id)
         sheet.add_summary(
             "kafka_log_logflushstats_logflushrateandtimems", core.ports.flusher.flush_ms
@@ -212,6 +225,13 @@ def _reasons_of(broker: BrokerPart) -> Iterator[str]:
         yield "the controller has fenced this broker"
     if not broker.listener.is_open:
         yield "clients are not accepted"
+
+
+def tell_authorizer(sheet: Sheet, authorizer: NodeAuthorizer) -> None:
+    """How many ACLs there are, and how the authorizer has answered."""
+    sheet.add("fencepost_authorizer_acls", authorizer.machine.acl_count)
+    for answer, count in (("allowed", authorizer.allowed), ("denied", authorizer.denied)):
+        sheet.add("fencepost_authorizer_decisions_total", count, answer=answer)
 
 
 def _in_one(tell: Callable[[Sheet], None]) -> Collect:
