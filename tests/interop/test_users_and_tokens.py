@@ -88,7 +88,7 @@ def test_every_row_of_users(node: Node) -> None:
     assert alter(node) == {}
     assert alter(
         node,
-        gone("nobody"),
+        gone("zoe"),
         gone(""),
         gone("strange", 9),
         gone("x"),
@@ -106,7 +106,7 @@ def test_every_row_of_users(node: Node) -> None:
         setting("empty", salted_password=b""),
         setting("short", salted_password=b"x"),
     ) == {
-        "nobody": ABSENT,
+        "zoe": ABSENT,
         "": (93, "Username must not be empty"),
         "strange": (33, "Unknown SCRAM mechanism"),
         "x": ABSENT,
