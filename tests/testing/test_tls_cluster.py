@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from fencepost.testing.certificates import CertificateAuthority
+
 from ..waiting import DEADLINE_S, eventually
 from .login_cluster import login_cluster
 
 kafka = pytest.importorskip("confluent_kafka")
 admin_api = pytest.importorskip("confluent_kafka.admin")
-pytest.importorskip("cryptography")
-
-from fencepost.testing.certificates import CertificateAuthority
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 

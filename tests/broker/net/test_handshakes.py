@@ -9,13 +9,10 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.security.server_tls import server_tls
 from fencepost.machines.session import SecurityProtocol, SessionRules
+from fencepost.testing.certificates import CertificateAuthority
 
 from ...waiting import eventually
 from ..listener_fixtures import serve_listener
-
-pytest.importorskip("cryptography")
-
-from fencepost.testing.certificates import CertificateAuthority
 
 CA = CertificateAuthority()
 HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"
