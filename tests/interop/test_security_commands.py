@@ -175,3 +175,20 @@ def test_tokens(run: Fencepost, tmp_path: Path):
     assert run("tokens", "expire", "no-such").code == 1
     assert run("tokens", "expire", token["token_id"]).out.endswith("is removed\n")
     eventually(lambda: run("tokens", "list", "--json").json == [])
+
+
+def test_the_rule_that_decides_is_told(run: Fencepost):
+    assert run("acls", "add", "ada", "read", "topic:ord", "--prefixed").code == 0
+    asking = ("security", "explain", "ada", "describe", "topic:orders")
+    eventually(lambda: run(*asking, "--json").json["allowed"])
+    told = run(*asking)
+    assert "may READ each topic whose name begins with ord" in told.out
+    assert "the broker does not show super.users" in told.out
+    assert not run("security", "explain", "eve", "read", "topic:orders", "--json").json["allowed"]
+    assert run("acls", "remove", "--all").code == 0
+
+
+def test_a_cluster_is_checked(run: Fencepost):
+    checked = run("security", "check")
+    assert "asks for a login by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in checked.out
+    assert "note: no default quota is set" in checked.out

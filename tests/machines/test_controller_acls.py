@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.controller.acls import MAX_ACLS
+from fencepost.machines.controller.acls import MAX_ACLS, SCANS_MAX, TOLD_MAX
 from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 from fencepost.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from fencepost.wire.records.metadata import FeatureLevelRecord
 
 from .controller_fixtures import Bench
+
+TOLD_MAX_OF_A_THOUSAND = TOLD_MAX // 1_000
 
 
 def creation(**fields: Any) -> AclCreation:
@@ -31,6 +33,9 @@ def creation(**fields: Any) -> AclCreation:
 def any_acl(**fields: Any) -> DeleteAclsFilter:
     chosen = {
         "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
         "pattern_type_filter": 1,
         "operation": 1,
         "permission_type": 1,
@@ -158,6 +163,18 @@ def test_too_many_are_refused_as_a_whole():
     assert acls.delete(first) == [(0, None, ["t1"])]
     assert len(acls.delete(any_acl())[0][2]) == MAX_ACLS
     assert acls.names == []
+
+
+def test_a_request_of_filters_is_bounded():
+    acls = Acls()
+    acls.create(*(creation(resource_name=f"t{number}") for number in range(1_001)))
+    refused = 42, "Cannot remove more than 10000 acls in a single delete operation.", []
+    everything = [any_acl(operation=3)] * TOLD_MAX_OF_A_THOUSAND
+    assert acls.delete(*everything) == [refused] * len(everything)
+    elsewhere = [any_acl(host_filter="elsewhere")] * (SCANS_MAX + 1)
+    assert acls.delete(*elsewhere) == [refused] * len(elsewhere)
+    assert acls.delete(*elsewhere[:-1]) == [(0, None, [])] * SCANS_MAX
+    assert len(acls.names) == 1_001
 
 
 def test_filters_that_match_the_same_acl_both_tell_it():

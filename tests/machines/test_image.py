@@ -367,21 +367,40 @@ def entity(kind: str, name: str | None) -> records.EntityData:
     return records.EntityData(entity_type=kind, entity_name=name)
 
 
-def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
-    quota = records.ClientQuotaRecord(entity=[entity("user", None)], key="k", value=1.0)
-    kept: list[Message] = [
-        quota,
-        records.ZkMigrationStateRecord(zk_migration_state=0),
-    ]
-    image = image_of(*kept)
-    assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
-    named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 3, "the default user is not one named ''"
-    empty = image_of(
-        records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
-        base=image,
+def test_what_is_not_interpreted_is_kept_until_it_is_replaced() -> None:
+    first = records.ZkMigrationStateRecord(zk_migration_state=0)
+    image = image_of(first)
+    assert list(image.others.values()) == [first]
+    again = records.ZkMigrationStateRecord(zk_migration_state=1)
+    assert list(image_of(again, base=image).others.values()) == [again]
+
+
+def quota(key: str, value: float | None, *parts: records.EntityData) -> records.ClientQuotaRecord:
+    return records.ClientQuotaRecord(
+        entity=list(parts), key=key, value=value or 0.0, remove=value is None
     )
-    assert [type(m).__name__ for m in empty.others.values()] == ["ZkMigrationStateRecord"]
+
+
+def test_quotas_are_set_replaced_and_removed_by_entity_and_key() -> None:
+    user, client_id = entity("user", None), entity("client-id", "c")
+    image = image_of(
+        quota("k", 1.0, user),
+        quota("k", 2.0, user, client_id),
+        quota("other", 3.0, client_id, user),
+        quota("k", 4.0, entity("user", "")),
+    )
+    both = (("client-id", "c"), ("user", None))
+    assert dict(image.quotas) == {
+        (("user", None),): {"k": 1.0},
+        both: {"k": 2.0, "other": 3.0},
+        (("user", ""),): {"k": 4.0},
+    }
+    assert not image.others
+    after = image_of(
+        quota("k", 5.0, client_id, user), quota("k", None, user), quota("no", None), base=image
+    )
+    assert dict(after.quotas) == {both: {"k": 5.0, "other": 3.0}, (("user", ""),): {"k": 4.0}}
+    assert image.quotas[both]["k"] == 2.0, "the old image is untouched"
 
 
 def test_an_acl_is_added_and_removed_by_its_id() -> None:

@@ -35,7 +35,7 @@ from fencepost.sim.partition_oracle import (
     ReplicaView,
     Stage,
 )
-from fencepost.sim.share_oracle import Delivered, Returned, ShareStart
+from fencepost.sim.share_oracle import Delivered, Letters, Renewed, Returned, Settled, ShareStart
 from fencepost.wire.types import Uuid
 
 KEY = (Uuid(b"a topic's own id"), 0)
@@ -240,10 +240,19 @@ LIMIT = 3
 SHARE = SharePartitionKey("g", KEY[0], KEY[1])
 
 
-def deliver(check: Check, *delivered: tuple[str, int, int, int]) -> None:
+def deliver(
+    check: Check, *delivered: tuple[str, int, int, int], oracle: Oracle | None = None
+) -> None:
     """One leader answers members at once: (member, first, last, delivery count)."""
     for member_id, first, last, count in delivered:
         told = Delivered(SHARE, "leader", member_id, first, last, count, LIMIT, 0, 1, 9, False)
+        check.share_delivered(oracle or Oracle(), 1, told)
+
+
+def deliver_late(check: Check, *delivered: tuple[str, int, int, int]) -> None:
+    """The same when the locks of the first deliveries are over."""
+    for member_id, first, last, count in delivered:
+        told = Delivered(SHARE, "leader", member_id, first, last, count, LIMIT, 9, 10, 9, False)
         check.share_delivered(Oracle(), 1, told)
 
 
@@ -768,6 +777,16 @@ WRONG: list[tuple[str, str, Wrong]] = [
         ),
     ),
     (
+        "I46",
+        "a record that another member holds for longer",
+        lambda check: (
+            deliver(check, ("a", 0, 3, 1)),
+            check.share_renewed(Oracle(), 1, Renewed("leader", "a", 2, 2, 8)),
+            deliver_late(check, ("b", 1, 1, 2)),
+            deliver_late(check, ("b", 2, 2, 2)),
+        ),
+    ),
+    (
         "I47",
         "a start that passes what was never delivered",
         lambda check: store_starts(check, 1),
@@ -786,8 +805,18 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I48",
         "a settled record that comes back",
         lambda check: (
-            check.share_acknowledged(Oracle(), SHARE, 0, 3),
+            check.share_acknowledged(Oracle(), Settled(SHARE, 0, 3, True)),
             deliver(check, ("b", 3, 4, 1)),
+        ),
+    ),
+    (
+        "I48",
+        "a dead letter of what was accepted",
+        lambda check: (
+            check.share_acknowledged(Oracle(), Settled(SHARE, 0, 3, False)),
+            check.letters_sent(Oracle(), 1, Letters(SHARE, 0, 3, False)),
+            check.share_acknowledged(Oracle(), Settled(SHARE, 4, 4, True)),
+            check.letters_sent(Oracle(), 1, Letters(SHARE, 4, 4, False)),
         ),
     ),
     (

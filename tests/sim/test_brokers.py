@@ -14,6 +14,7 @@ from fencepost.machines import probes
 from fencepost.machines.partition.queries import PartitionQueries
 from fencepost.machines.share import acknowledging
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.share_partitions import HostedSharePartition
 from fencepost.sim import options as options_of_seeds
 from fencepost.sim.boot import directory_of
 from fencepost.sim.brokers.checkpoints import checkpoints_of
@@ -177,6 +178,34 @@ def test_share_consumers_share_records_and_settle_all_of_them() -> None:
     consumers = run.world.clients.share_consumers
     assert all(one.acquired and one.acknowledged for one in consumers)
     assert sum(one.acquired for one in consumers) > sum(one.acknowledged for one in consumers)
+
+
+def test_share_groups_read_committed_data_renew_locks_and_have_dead_letters() -> None:
+    base = replace(SMALL, share_consumers=2, transactors=2, safety_ms=8_000)
+    base = replace(base, shares_read_committed=True, has_dead_letters=True)
+    run = Run(Tape(1), Plan(base=base, draws_options=False))
+    run.go()
+    consumers = run.world.clients.share_consumers
+    assert sum(one.renewed for one in consumers)
+    assert sum(one.lives for one in consumers)
+    assert sum(one.aborted for one in run.world.clients.transactors)
+    oracle, image = run.world.observer.oracle, run.world.observer.committed_image
+    letters = image.topics_by_name["dlq.sharers"].topic_id
+    written = [
+        view.end_offset for key, view in oracle.partitions.views.items() if key[1][0] == letters
+    ]
+    assert any(written)
+
+
+def test_a_share_group_is_given_what_is_aborted_by_a_leader_that_does_not_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HostedSharePartition, "reads_committed", False)
+    base = replace(SMALL, share_consumers=2, transactors=2, safety_ms=8_000)
+    base = replace(base, shares_read_committed=True)
+    run = Run(Tape(1), Plan(base=base, draws_options=False))
+    with pytest.raises(Violation, match="I33"):
+        run.go()
 
 
 def test_a_record_that_is_free_too_early_is_acquired_twice(

@@ -12,7 +12,7 @@ from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 from fencepost.sim.transaction_oracle import ReadCommitted, Transaction
 from fencepost.wire.types import Uuid
 
-from .partition_histories import KEY, Wrong, batch
+from .partition_histories import KEY, Wrong, batch, deliver
 
 S = TransactionState
 OTHER: PartitionKey = (KEY[0], 1)
@@ -138,6 +138,21 @@ def read(outcome: bool | None, *given: int) -> Wrong:
         if outcome is not None:
             oracle.transactions.marked(KEY, marker(1, outcome))
         check.read_committed(oracle, ReadCommitted(1, KEY, 0, 2, frozenset(given)))
+
+    return wrong
+
+
+def delivered(outcome: bool | None) -> Wrong:
+    """A share group that reads committed data is given a record that has ended so."""
+
+    def wrong(check: Check) -> None:
+        oracle = Oracle()
+        oracle.shares.reads_committed = True
+        deliver(check, ("a", 0, 0, 1), oracle=oracle)
+        write(oracle, begin(oracle))
+        if outcome is not None:
+            oracle.transactions.marked(KEY, marker(1, outcome))
+        deliver(check, ("a", 0, 0, 2), oracle=oracle)
 
     return wrong
 
@@ -291,6 +306,8 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ("I33", "undecided data are given", read(None, 0)),
     ("I33", "undecided data are passed over", read(None)),
     ("I33", "committed data are missed", read(True)),
+    ("I33", "a share group is given aborted data", delivered(False)),
+    ("I33", "a share group is given undecided data", delivered(None)),
     ("I34", "a marker of what is not decided", marked_early),
     ("I34", "a marker that says otherwise", marked_otherwise),
     ("I34", "a decision that is changed", decided_twice),

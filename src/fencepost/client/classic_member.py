@@ -6,15 +6,14 @@ Rebalances are eager: whatever was assigned is given up before the member joins 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from fencepost.client import asking
 from fencepost.client.clock import now_ms
 from fencepost.client.conversation import Conversation, Pause
-from fencepost.client.errors import ClientError, ConfigError
-from fencepost.client.member import Reader
+from fencepost.client.errors import ConfigError
+from fencepost.client.member import LEAVE_TIMEOUT_MS, MachineMember, Reader
 from fencepost.client.membership import Membership, MembershipConfig, State
-from fencepost.client.metadata import TopicPartition
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
 from fencepost.wire.api.leave_group import LeaveGroupRequest
@@ -24,11 +23,9 @@ log = logging.getLogger("fencepost.client")
 
 JOIN_MARGIN_MS: Final = 5_000
 """Beyond the rebalance timeout, for which the coordinator may hold a JoinGroup."""
-LEAVE_TIMEOUT_MS: Final = 5_000
-"""For leaving; the session times out by itself."""
 
 
-class ClassicMember:
+class ClassicMember(MachineMember[Membership]):
     """See the module, and `member.Member`."""
 
     beats_apart = False
@@ -36,36 +33,17 @@ class ClassicMember:
     def __init__(self, reader: Reader, group: str, topics: tuple[str, ...]) -> None:
         config = reader.config
         self.metadata: ConsumerGroupMetadata | None = None
-        self._reader = reader
-        self._group = group
-        self._machine = Membership(
-            MembershipConfig(
-                group,
-                topics,
-                config.session_timeout_ms,
-                config.max_poll_interval_ms,
-                config.heartbeat_interval_ms,
-                config.retry_backoff_ms,
-                config.group_instance_id,
-                config.assignors,
-            )
+        membership_config = MembershipConfig(
+            group,
+            topics,
+            config.session_timeout_ms,
+            config.max_poll_interval_ms,
+            config.heartbeat_interval_ms,
+            config.retry_backoff_ms,
+            config.group_instance_id,
+            config.assignors,
         )
-
-    @property
-    def assignment(self) -> tuple[TopicPartition, ...]:
-        return self._machine.assignment
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        return self._machine.config.topics
-
-    @property
-    def member_id(self) -> str:
-        return self._machine.member_id
-
-    @property
-    def may_commit(self) -> bool:
-        return self._machine.may_commit
+        super().__init__(reader, group, Membership(membership_config))
 
     @property
     def has_to_join(self) -> bool:
@@ -74,10 +52,6 @@ class ClassicMember:
     @property
     def beats(self) -> bool:
         return self._machine.state is State.STABLE
-
-    @property
-    def wait_ms(self) -> float:
-        return self._machine.wait_ms(now_ms())
 
     def subscribe(self, topics: tuple[str, ...], pattern: str | None) -> None:
         require_no_pattern(pattern)
@@ -144,21 +118,15 @@ class ClassicMember:
         infos = {info.name: info for info in (yield from asking.describe(self._reader.view, names))}
         return {name: len(infos[name].partitions) for name in names if name in infos}
 
-    def leaving(self) -> Conversation[None]:
-        machine = self._machine
-        try:
-            if machine.has_to_leave:
-                yield from asking.request_coordinator(
-                    self._reader.view,
-                    self._group,
-                    lambda to: machine.leave_request(to.version_for(LeaveGroupRequest)),
-                    what=f"leaving group {self._group}",
-                    deadline=Deadline(LEAVE_TIMEOUT_MS),
-                    timeout_ms=LEAVE_TIMEOUT_MS,
-                )
-        except ClientError as error:  # the session ends by itself
-            log.warning("leaving group %s: %s", self._group, error)
-        machine.forget()
+    def _asking_to_leave(self) -> Conversation[Any]:
+        return asking.request_coordinator(
+            self._reader.view,
+            self._group,
+            lambda to: self._machine.leave_request(to.version_for(LeaveGroupRequest)),
+            what=f"leaving group {self._group}",
+            deadline=Deadline(LEAVE_TIMEOUT_MS),
+            timeout_ms=LEAVE_TIMEOUT_MS,
+        )
 
 
 def require_no_pattern(pattern: str | None) -> None:

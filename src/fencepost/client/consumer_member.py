@@ -9,7 +9,6 @@ import logging
 from typing import Any
 
 from fencepost.client import asking
-from fencepost.client.classic_member import LEAVE_TIMEOUT_MS
 from fencepost.client.clock import now_ms
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.connection_core import ConnectionCore
@@ -21,8 +20,7 @@ from fencepost.client.consumer_membership import (
     State,
 )
 from fencepost.client.conversation import Alone, Conversation, Pause
-from fencepost.client.errors import ClientError
-from fencepost.client.member import Reader
+from fencepost.client.member import LEAVE_TIMEOUT_MS, MachineMember, Reader
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
 from fencepost.client.retry import Deadline
@@ -32,7 +30,7 @@ from fencepost.wire.errors import ErrorCode, is_retriable
 log = logging.getLogger("fencepost.client")
 
 
-class ConsumerMember:
+class ConsumerMember(MachineMember[ConsumerMembership]):
     """See the module, and `member.Member`."""
 
     beats_apart = True
@@ -46,32 +44,16 @@ class ConsumerMember:
         pattern: str | None = None,
     ) -> None:
         config = reader.config
-        self._reader = reader
-        self._group = group
-        self._machine = ConsumerMembership(
-            ConsumerMembershipConfig(
-                group,
-                topics,
-                pattern,
-                config.max_poll_interval_ms,
-                config.group_instance_id,
-                config.group_remote_assignor,
-                config.retry_backoff_ms,
-            ),
-            member_id,
+        membership_config = ConsumerMembershipConfig(
+            group,
+            topics,
+            pattern,
+            config.max_poll_interval_ms,
+            config.group_instance_id,
+            config.group_remote_assignor,
+            config.retry_backoff_ms,
         )
-
-    @property
-    def assignment(self) -> tuple[TopicPartition, ...]:
-        return self._machine.assignment
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        return self._machine.config.topics
-
-    @property
-    def member_id(self) -> str:
-        return self._machine.member_id
+        super().__init__(reader, group, ConsumerMembership(membership_config, member_id))
 
     @property
     def metadata(self) -> ConsumerGroupMetadata | None:
@@ -84,20 +66,12 @@ class ConsumerMember:
         )
 
     @property
-    def may_commit(self) -> bool:
-        return self._machine.may_commit
-
-    @property
     def has_to_join(self) -> bool:
         return self._machine.state is not State.STABLE
 
     @property
     def beats(self) -> bool:
         return self._machine.state is not State.UNJOINED
-
-    @property
-    def wait_ms(self) -> float:
-        return self._machine.wait_ms(now_ms())
 
     def subscribe(self, topics: tuple[str, ...], pattern: str | None) -> None:
         self._machine.subscribe(topics, pattern)
@@ -174,24 +148,18 @@ class ConsumerMember:
         machine.on_response(sent[-1], response, now_ms())
 
     def leaving(self) -> Conversation[None]:
-        yield from Alone(self, self._leaving())
+        yield from Alone(self, super().leaving())
 
-    def _leaving(self) -> Conversation[None]:
-        machine = self._machine
-        try:
-            if machine.has_to_leave:
-                yield from asking.request_coordinator(
-                    self._reader.view,
-                    self._group,
-                    machine.leave_request(),
-                    lambda answer: answer.error_code,
-                    what=f"leaving group {self._group}",
-                    deadline=Deadline(LEAVE_TIMEOUT_MS),
-                    timeout_ms=LEAVE_TIMEOUT_MS,
-                )
-        except ClientError as error:  # the session ends by itself
-            log.warning("leaving group %s: %s", self._group, error)
-        machine.forget()
+    def _asking_to_leave(self) -> Conversation[Any]:
+        return asking.request_coordinator(
+            self._reader.view,
+            self._group,
+            self._machine.leave_request(),
+            lambda answer: answer.error_code,
+            what=f"leaving group {self._group}",
+            deadline=Deadline(LEAVE_TIMEOUT_MS),
+            timeout_ms=LEAVE_TIMEOUT_MS,
+        )
 
 
 def _naming(

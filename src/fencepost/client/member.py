@@ -6,14 +6,22 @@ them, or none while its application assigns partitions by hand.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from fencepost.client.clock import now_ms
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation
+from fencepost.client.errors import ClientError
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.protocol.transaction_requests import ConsumerGroupMetadata
+
+log = logging.getLogger("fencepost.client")
+
+LEAVE_TIMEOUT_MS: Final = 5_000
+"""For leaving; the session times out by itself."""
 
 
 class Reader(Protocol):
@@ -98,3 +106,71 @@ class Member(Protocol):
 
     def leaving(self) -> Conversation[None]:
         """Leave the group, so that others get the partitions at once."""
+
+
+class MembershipMachine(Protocol):
+    """A membership that decides, and sends nothing itself: of either protocol."""
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]: ...
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def may_commit(self) -> bool: ...
+
+    @property
+    def has_to_leave(self) -> bool: ...
+
+    def wait_ms(self, now_ms: float) -> float: ...
+
+    def forget(self) -> None: ...
+
+
+M = TypeVar("M", bound=MembershipMachine)
+
+
+class MachineMember(Generic[M]):
+    """What members of both kinds of groups have in common, which are driven by such a machine."""
+
+    def __init__(self, reader: Reader, group: str, machine: M) -> None:
+        self._reader = reader
+        self._group = group
+        self._machine = machine
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        return self._machine.assignment
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        topics: tuple[str, ...] = self._machine.config.topics
+        return topics
+
+    @property
+    def member_id(self) -> str:
+        return self._machine.member_id
+
+    @property
+    def may_commit(self) -> bool:
+        return self._machine.may_commit
+
+    @property
+    def wait_ms(self) -> float:
+        return self._machine.wait_ms(now_ms())
+
+    def leaving(self) -> Conversation[None]:
+        try:
+            if self._machine.has_to_leave:
+                yield from self._asking_to_leave()
+        except ClientError as error:  # the session ends by itself
+            log.warning("leaving group %s: %s", self._group, error)
+        self._machine.forget()
+
+    def _asking_to_leave(self) -> Conversation[Any]:
+        """Send the request of this member's protocol."""
+        raise NotImplementedError

@@ -19,13 +19,13 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from fencepost.client import asking
-from fencepost.client.classic_member import LEAVE_TIMEOUT_MS
 from fencepost.client.clock import now_ms
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.consumer_membership import IdPartition
 from fencepost.client.conversation import Alone, Conversation, Exchange, ExchangeAll, Pause, Tell
 from fencepost.client.errors import BrokerError, ClientError, ConfigError, refusal
+from fencepost.client.member import LEAVE_TIMEOUT_MS
 from fencepost.client.metadata import Node, TopicPartition
 from fencepost.client.retry import Deadline
 from fencepost.client.share_membership import LOWEST_VERSION, ShareMembership

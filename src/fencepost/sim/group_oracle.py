@@ -69,7 +69,8 @@ class SentByMember(NamedTuple):
 class AssignmentTold(NamedTuple):
     """A coordinator's answer to the SyncGroup of a member of `generation`: what it is to read.
 
-    `partition` is that of `__consumer_offsets`; what is assigned are (topic, number).
+    `partition` is that of `__consumer_offsets`; what is assigned are (topic, number). A static
+    member goes by its instance id.
     """
 
     partition: PartitionKey

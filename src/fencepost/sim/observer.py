@@ -7,7 +7,6 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.image import RECOVERING, ClusterImage, ImageDelta, diff
-from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.committed_images import CommittedImages
@@ -28,7 +27,7 @@ from fencepost.sim.partition_oracle import (
     ReplicaView,
     Stage,
 )
-from fencepost.sim.share_oracle import Delivered, Returned
+from fencepost.sim.share_oracle import Delivered, Letters, Renewed, Returned, Settled
 from fencepost.sim.trace import Trace
 from fencepost.sim.transaction_oracle import ReadCommitted
 
@@ -328,10 +327,21 @@ class Observer:
         for check in self.checks:
             check.share_returned(self.oracle, returned)
 
-    def share_acknowledged(self, key: SharePartitionKey, first: int, last: int) -> None:
+    def share_renewed(self, broker_id: int, renewed: Renewed) -> None:
+        """A leader's answer that a member holds records for longer leaves."""
+        for check in self.checks:
+            check.share_renewed(self.oracle, broker_id, renewed)
+
+    def share_acknowledged(self, settled: Settled) -> None:
         """A member of a share group hears that records are settled."""
         for check in self.checks:
-            check.share_acknowledged(self.oracle, key, first, last)
+            check.share_acknowledged(self.oracle, settled)
+
+    def letters_sent(self, broker_id: int, letters: Letters) -> None:
+        """A leader is about to write dead letters."""
+        self._trace.note(f"letters {letters.first} {letters.last}")
+        for check in self.checks:
+            check.letters_sent(self.oracle, broker_id, letters)
 
     def at_end(self) -> None:
         """The run is over."""

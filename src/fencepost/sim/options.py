@@ -49,7 +49,9 @@ class Options:
     `replica_fetch_version`, as from leaders of an older release. `has_elr`: the cluster begins with
     eligible leader replicas (KIP-966), or with `metadata_version` at that level: the newest one
     unless given. `transactors` produce in transactions, in a cluster at level `transaction_version`
-    of `transaction.version`; every other consumer reads committed data then. After `max_idle_ms`
+    of `transaction.version`; every other consumer reads committed data then. Share groups read
+    committed data if `shares_read_committed`, and have a dead letter topic with
+    `has_dead_letters`. After `max_idle_ms`
     controllers write NoOpRecords, with 0 never. `compacts`: topics are compacted, those of
     coordinators as well, records have keys, and brokers' cleaners go over their logs.
     """
@@ -89,6 +91,8 @@ class Options:
     epoch_members: int = 0
     mixed_members: int = 0
     share_consumers: int = 0
+    shares_read_committed: bool = False
+    has_dead_letters: bool = False
     deleters: int = 0
     transactors: int = 0
     transaction_version: int = 2
@@ -276,7 +280,12 @@ def _draw_share_consumers(tape: Tape, base: Options) -> Options:
     lane = tape.lane("options.share_consumers")
     if base.share_consumers or lane.pick(SHARE_CONSUMERS_ONE_IN) != SHARE_CONSUMERS_ONE_IN - 1:
         return base
-    return replace(base, share_consumers=2 + lane.pick(2))
+    return replace(
+        base,
+        share_consumers=2 + lane.pick(2),
+        shares_read_committed=lane.pick(2) == 1,
+        has_dead_letters=lane.pick(2) == 1,
+    )
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

@@ -54,10 +54,41 @@ class Returned(NamedTuple):
     is_settled: bool
 
 
+class Renewed(NamedTuple):
+    """A leader's answer that a member holds records for longer, from a time of the leader's clock
+    on."""
+
+    share: object
+    member_id: str
+    first: int
+    last: int
+    from_ms: int
+
+
+class Settled(NamedTuple):
+    """What a member of a share group has heard to be accepted, or rejected."""
+
+    key: SharePartitionKey
+    first: int
+    last: int
+    is_accepted: bool
+
+
+class Letters(NamedTuple):
+    """What a leader is about to write dead letters for."""
+
+    key: SharePartitionKey
+    first: int
+    last: int
+    is_deposed: bool
+
+
 class ShareOracle:
     """See the module docstring."""
 
     def __init__(self) -> None:
+        self.reads_committed = False
+        """Whether share groups are given nothing of open or aborted transactions."""
         self._written: dict[tuple[PartitionKey, int], tuple[ShareStart, ...]] = {}
 
     def appended(

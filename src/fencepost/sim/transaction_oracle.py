@@ -98,6 +98,9 @@ class TransactionOracle:
         self.outcomes: dict[PartitionKey, dict[int, bool | None]] = {}
         """By base offset of what was written in a transaction and may be read, how it has ended;
         None while it has not."""
+        self.marker_offsets: dict[PartitionKey, set[int]] = {}
+        """Where markers stand that may be read."""
+        self._bases: dict[PartitionKey, dict[int, int]] = {}
         self.coordinated: dict[str, Coordinated] = {}
         """By transactional id, what its coordinator's log says."""
         self.jumps: set[tuple[str, int]] = set()
@@ -216,6 +219,8 @@ class TransactionOracle:
         """A batch of a transaction may be read; batches become so in the order of the log."""
         transaction = self.transaction_of(key, batch, writes)
         self.outcomes.setdefault(key, {})[batch.base_offset] = None
+        offsets = range(batch.base_offset, batch.next_offset)
+        self._bases.setdefault(key, {}).update(dict.fromkeys(offsets, batch.base_offset))
         if transaction is None:  # somebody wrote it who is not watched
             transaction = Transaction("?", "?", batch.producer_id, batch.producer_epoch, True)
         of_producer = self._open.setdefault((key, batch.producer_id), {})
@@ -224,6 +229,7 @@ class TransactionOracle:
     def marked(self, key: PartitionKey, batch: PartitionBatch) -> Marked:
         """A marker may be read."""
         ended = self._open.pop((key, batch.producer_id), {})
+        self.marker_offsets.setdefault(key, set()).add(batch.base_offset)
         commits = bool(batch.commits)
         marker = (key, batch.producer_id, batch.producer_epoch, commits)
         for transaction, offsets in ended.items():
@@ -235,6 +241,12 @@ class TransactionOracle:
                 self.outcomes[key][offset] = commits
         self._markers.add(marker)
         return Marked(key, batch, tuple(ended))
+
+    def outcome_at(self, key: PartitionKey, offset: int) -> bool | None:
+        """How the transaction of the record at an offset has ended; None while it has not, and
+        True of a record of none."""
+        base_offset = self._bases.get(key, {}).get(offset)
+        return True if base_offset is None else self.outcomes[key][base_offset]
 
     def undecided(self) -> dict[PartitionKey, list[Transaction]]:
         """By partition, the transactions that hold back who reads committed data there."""

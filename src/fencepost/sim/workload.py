@@ -49,6 +49,9 @@ from fencepost.wire.types import Uuid
 
 BROKERS = (11, 12, 13)
 INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
+DEAD_LETTERS: Final = "dlq.sharers"
+"""It is not deleted: it would come back under its name, and producers count on by names."""
+KEPT = (*INTERNAL, DEAD_LETTERS)
 MOST_TOPICS = 40
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 COMPACTED = {"cleanup.policy": "compact"}
@@ -199,7 +202,7 @@ class Workload:
     # -- what is asked -------------------------------------------------------------------------
 
     def _create_or_delete(self, node: SimNode) -> None:
-        there = [name for name, exists in self.topics.items() if exists and name not in INTERNAL]
+        there = [name for name, exists in self.topics.items() if exists and name not in KEPT]
         options = self._world.options
         deletes = 30 if self._world.brokers else 250
         if there and (len(there) > MOST_TOPICS or self._lane.chance(deletes)):
@@ -226,7 +229,7 @@ class Workload:
         answered: whoever has no leader for long asks for many."""
         known = self._world.observer.committed_image.topics_by_name
         asked_for = sum(asked.name.startswith("create ") for asked in self.waiting)
-        return sum(name not in INTERNAL for name in known) + asked_for
+        return sum(name not in KEPT for name in known) + asked_for
 
     def update_feature(
         self, node: SimNode, name: str, level: int, then: Then | None = None
@@ -284,8 +287,11 @@ class Workload:
             told,
         )
 
-    def create_internal_topic(self, name: str, partitions: int) -> None:
-        """Ask for a topic of coordinators, as a broker does whom a client asks for one."""
+    def create_internal_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Ask for a topic of coordinators, as a broker does whom a client asks for one, or for one
+        of dead letters."""
         options = self._world.options
         for node in self._world.live_controllers():
             if node.leads and node.id not in self.unreachable and not node.is_paused:
@@ -295,7 +301,7 @@ class Workload:
                     partitions,
                     options.replicas,
                     min_isr=options.min_isr,
-                    configs=COMPACTED_SOON if options.compacts else {},
+                    configs=configs or (COMPACTED_SOON if options.compacts else {}),
                 )
                 return
 

@@ -83,7 +83,10 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("log.cleanup.policy", "shred", "compact"),
         ("ssl.keystore.location", "/x", "TLS is not offered"),
         ("sasl.enabled.mechanisms", "PLAIN", "SASL is not offered"),
-        ("authorizer.class.name", "x", "no authorizer"),
+        ("authorizer.class.name", "x", "no other authorizer"),
+        ("super.users", "alice", "principals as Type:name"),
+        ("super.users", "User:alice", "it needs authorizer.class.name="),
+        ("allow.everyone.if.no.acl.found", "true", "it needs authorizer.class.name="),
         ("zookeeper.connect", "h:2181", "no ZooKeeper"),
         ("group.min.session.timeout.ms", "99999999", "group.max.session.timeout.ms"),
         ("fencepost.event.loop", "trio", "one of auto, asyncio, uvloop"),
@@ -234,7 +237,7 @@ def test_names_that_kafka_reads_in_any_case(policy):
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("authorizer.class.name", "an.Authorizer", "it must be left out: no authorizer"),
+        ("authorizer.class.name", "an.Authorizer", "or left out: no other authorizer is offered"),
         ("ssl.client.auth", "required", "it must be none: TLS is not offered"),
         ("ssl.keystore.password", "hush", "it must be left out: TLS is not offered"),
         ("ssl.keystore.password", "", "it must be left out: TLS is not offered"),

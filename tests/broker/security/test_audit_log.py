@@ -13,13 +13,14 @@ import pytest
 
 from fencepost.broker.security import audit_log as module
 from fencepost.broker.security.audit_file import RotatedFile
-from fencepost.broker.security.audit_log import AuditLog, LoginEvent, open_audit_log
+from fencepost.broker.security.audit_log import AuditLog, open_audit_log
 from fencepost.broker.security.audit_rate import KINDS_MAX, WINDOW_MS, AuditRate, Kind
-from fencepost.runtime.requests.audit import AuditEvent
+from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
 
 from ...waiting import eventually
 
 NOON_MS = 1_796_040_000_000
+PREFIX = "fencepost.audit.log."
 
 
 def event(number: int = 0, *, allowed: bool = False, **more: Any) -> AuditEvent:
@@ -39,8 +40,17 @@ def event(number: int = 0, *, allowed: bool = False, **more: Any) -> AuditEvent:
 
 
 def opened(path: Path, **more: Any) -> AuditLog:
-    chosen = {"max_bytes": 1 << 20, "files_max": 3, "events_per_minute": 0, "tells_allowed": True}
-    return open_audit_log(path, lambda: NOON_MS, **{**chosen, **more})
+    chosen = {
+        "path": str(path),
+        "max.bytes": 1 << 20,
+        "files.max": 3,
+        "events.per.minute": 0,
+        "allowed": True,
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+    made = open_audit_log(lambda key: chosen[key.removeprefix(PREFIX)], lambda: NOON_MS)
+    assert made is not None
+    return made
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -84,7 +94,7 @@ def test_names_that_clients_make_up_stay_on_their_line_and_are_cut(tmp_path: Pat
 
 def test_what_is_allowed_may_be_left_out(tmp_path: Path):
     path = tmp_path / "audit.log"
-    log = opened(path, tells_allowed=False)
+    log = opened(path, allowed=False)
     log.record(event(allowed=True))
     log.record(event())
     log.close()
@@ -143,14 +153,14 @@ def test_files_are_rotated_and_no_line_is_torn(tmp_path: Path):
     path = tmp_path / "audit.log"
     size = 300
     file = RotatedFile(path, size, 3)
-    for number in range(40):
+    for number in range(100):
         file.append([b'{"number": %d}\n' % number])
     file.close()
     names = sorted(one.name for one in tmp_path.iterdir())
     assert names == ["audit.log", "audit.log.1", "audit.log.2"]
     kept = [lines_of(tmp_path / name) for name in ("audit.log.2", "audit.log.1", "audit.log")]
     numbers = [line["number"] for lines in kept for line in lines]
-    assert numbers == list(range(numbers[0], 40))
+    assert numbers == list(range(numbers[0], 100))
     assert all((tmp_path / name).stat().st_size <= size for name in names)
 
 

@@ -64,7 +64,7 @@ def handle_describe(
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER_TO_DESCRIBE
         )
-    found = sorted(acl for acl, _ in wanted.found_in(metadata.image.acls.items()))
+    found = sorted(acl for acl in metadata.image.acls.values() if wanted.matches(acl))
     resources = [
         DescribeAclsResource(
             resource_type=kind,

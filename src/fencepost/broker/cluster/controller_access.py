@@ -43,6 +43,7 @@ from fencepost.runtime.requests.permissions import (
 from fencepost.wire.api import alter_configs, incremental_alter_configs
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
@@ -74,9 +75,11 @@ from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
+    AlterClientQuotasRequest: ALTER_CLUSTER_CONFIGS,
     AlterPartitionReassignmentsRequest: ALTER_CLUSTER,
     AlterUserScramCredentialsRequest: ALTER_CLUSTER,
     CreateAclsRequest: ALTER_CLUSTER,
@@ -238,7 +241,8 @@ def _delete_topics(asked: _Asked, request: DeleteTopicsRequest) -> Permitted:
 
     def refuse(topic: Any) -> DeletableTopicResult | None:
         if topic.name is not None:
-            return refuse_name(topic.name)
+            is_named_twice = topic.topic_id != Uuid.ZERO  # whatever it is, that is refused
+            return None if is_named_twice else refuse_name(topic.name)
         known = asked.image.topics_by_id.get(topic.topic_id)
         if known is None:
             return None

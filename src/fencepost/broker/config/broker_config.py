@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost.addresses import AddressError, parse_listener
+from fencepost.broker.config.authorizer import check_authorizer
 from fencepost.broker.config.endpoints import (
     WILDCARDS,
     ConnectionLimits,
@@ -413,6 +414,7 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
+    check_authorizer(get)
     cordoned, dirs = get("cordoned.log.dirs"), get("log.dirs") or get("log.dir")
     for path in cordoned:
         if path != "*" and Path(path) not in map(Path, dirs):
@@ -435,8 +437,12 @@ CONNECTION_KEYS = (
 """Configs of `connection_limits` that may change while a node runs."""
 
 
-def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
-    """The bounds of the front door; `get` gives typed values."""
+def connection_limits(
+    get: Callable[[str], Any], of_listeners: Iterable[ListenerConfig] = ()
+) -> ConnectionLimits:
+    """The bounds of the front door; `get` gives typed values, `of_listeners` those of each
+    listener."""
+    own = {one.listener: one for one in of_listeners}
     return ConnectionLimits(
         max_frame_bytes=get("socket.request.max.bytes"),
         max_connections=get("max.connections"),
@@ -447,6 +453,16 @@ def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
         receive_buffer_bytes=get("socket.receive.buffer.bytes"),
         max_connections_of=parse_host_limits(get("max.connections.per.ip.overrides")),
         max_created_per_s=get("max.connection.creation.rate"),
+        max_connections_by_listener={
+            name: one.get("max.connections")
+            for name, one in own.items()
+            if one.has_own("max.connections")
+        },
+        max_created_per_s_by_listener={
+            name: one.get("max.connection.creation.rate")
+            for name, one in own.items()
+            if one.has_own("max.connection.creation.rate")
+        },
     )
 
 

@@ -15,14 +15,12 @@ from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.background import GroupThreads
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
-from fencepost.broker.storage.cold_reads import ColdReads
-from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.coordinator_kinds import CoordinatorKinds
 from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.settings import GroupSettings
-from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.share_persister import SharePersister
@@ -40,8 +38,7 @@ class GroupHost(GroupCoordinators):
         config: BrokerConfig,
         ports: AsyncPorts,
         metadata: MetadataHost,
-        cold_reads: ColdReads,
-        decompression: Decompression,
+        kinds: CoordinatorKinds,
         share_persister: SharePersister,
         settings: Settings,
     ) -> None:
@@ -50,17 +47,15 @@ class GroupHost(GroupCoordinators):
         self._threads = GroupThreads(ports.loop)
         self.memory = memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
         groups = group_config(config)
-        kind = CoordinatorKind(
+        kind = kinds.make(
             lambda: GroupCoordinator(
                 groups, memory, image=lambda: metadata.image, settings=group_settings
             ),
             GroupCodec(),
+            LimitedLog(log, "groups"),
             write_timeout_ms=config.get("offsets.commit.timeout.ms"),
             compression=config.get("offsets.topic.compression.codec"),
-            read=cold_reads.read,
-            decompress=decompression.inline_or_run,
             elsewhere=self._threads.run,
-            on_note=LimitedLog(log, "groups").info,
         )
         super().__init__(config.node_id, ports, metadata, kind, share_persister)
         self.rebalance_protocols = frozenset(config.get("group.coordinator.rebalance.protocols"))

@@ -59,6 +59,7 @@ from fencepost.broker.net.run_taker import RunSlot
 from fencepost.broker.net.turn import COUNTED_S, SMALL_BYTES
 from fencepost.broker.net.writer import writer_for
 from fencepost.machines.session import (
+    ANONYMOUS,
     ClientConnected,
     ClientDisconnected,
     DelayElapsed,
@@ -94,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Host, security: ListenerSecurity) -> None:
         self._listener = listener
+        self.quotas = listener.quotas
         self.routes = listener.routes
         self.listener_name = security.name
         self.security_protocol = security.rules.protocol
@@ -295,6 +297,9 @@ class Connection(asyncio.BufferedProtocol):
         """See `TlsConnection`."""
         self.last_activity = self._listener.loop.time()
         self._session.step(TlsEstablished(principal))
+        if principal is not ANONYMOUS:
+            logins = self._listener.logins
+            logins.tell(str(principal), self.client_host, self.listener_name, "TLS")
 
     def tls_failed(self, reason: str, is_plain: bool = False) -> None:
         """See `TlsConnection`."""
@@ -315,9 +320,10 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(reaction, Proceed):
             return True
         self._answers.add(context)
-        if self.login is not None:
-            self.login.count_refusal(was_ready=was_ready)
-        self.turn_away(context, reaction)
+        if self.login is None:
+            self.turn_away(context, reaction)
+        else:
+            self.login.refuse(context, reaction, was_ready=was_ready)
         return False
 
     def turn_away(

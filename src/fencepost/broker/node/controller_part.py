@@ -20,7 +20,7 @@ from fencepost.broker.cluster.listener_probe import ListenerProbe
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
-from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.config.features import (
     KRAFT_VERSION,
     NEW_CLUSTER_LEVELS,
@@ -31,6 +31,7 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
 from fencepost.machines.controller.tokens import TokenSettings
@@ -74,10 +75,12 @@ class ControllerPart:
         get = core.settings.get
         self.listener = Listener(
             core.loop,
-            connection_limits(get),
+            self._limits(),
             core.ports.scheduler.lane(),
             count=core.connection_count,
         )
+        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
+        """What clients are held to that change partitions."""
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
@@ -87,7 +90,12 @@ class ControllerPart:
         )
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._core.settings.get)
+        self.listener.limits = self._limits()
+
+    def _limits(self) -> ConnectionLimits:
+        core = self._core
+        names = [endpoint.name for endpoint in core.config.controller_listeners]
+        return connection_limits(core.settings.get, map(core.settings.for_listener, names))
 
     def wire(self) -> None:
         """Make the controller behind the node's metadata log."""
@@ -121,7 +129,9 @@ class ControllerPart:
             core.metadata.machine,
             core.access,
             core.wall_ms,
+            self.quotas.quotas.mutations,
         )
+        core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
             core.ports,

@@ -16,6 +16,7 @@ from fencepost.broker.shares.share_state_host import (
     share_state_client,
 )
 from fencepost.broker.storage.cold_reads import ColdReads
+from fencepost.broker.storage.coordinator_kinds import CoordinatorKinds
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.transactions.transaction_host import TransactionHost
 from fencepost.runtime.cooperative import Pieces
@@ -47,7 +48,8 @@ class Coordinators:
     ) -> None:
         config, ports = core.config, core.ports
         self._core = core
-        self.share_states = ShareStateHost(config, ports, core.metadata, cold_reads, decompression)
+        kinds = CoordinatorKinds(cold_reads, decompression)
+        self.share_states = ShareStateHost(config, ports, core.metadata, kinds)
         self.share_persister = share_state_client(
             config,
             ports,
@@ -60,8 +62,7 @@ class Coordinators:
             config,
             ports,
             core.metadata,
-            cold_reads,
-            decompression,
+            kinds,
             self.share_persister,
             core.settings,
         )
@@ -77,8 +78,7 @@ class Coordinators:
             config,
             ports,
             core.metadata,
-            cold_reads,
-            decompression,
+            kinds,
             producer_ids,
             channel,
             self.markers.write,

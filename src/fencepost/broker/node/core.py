@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.peers import Peers
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
+from fencepost.broker.config.authorizer import authorizer_policy
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.config.listener_config import ListenerConfig
@@ -19,12 +20,15 @@ from fencepost.broker.config.security_protocols import PROTOCOLS_KEY
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
-from fencepost.broker.net.log_limit import ClientWarnings
+from fencepost.broker.net.log_limit import ClientWarnings, LogLimit
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import with_advice
+from fencepost.machines.authorizer import AclAuthorizer
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.session import SecurityProtocol
+from fencepost.runtime.authorizer import NodeAuthorizer
+from fencepost.runtime.clock import Clocks
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.requests.access import Access
@@ -37,6 +41,14 @@ log = logging.getLogger(__name__)
 
 FAILURE_NOTICE_S: Final = 0.5
 """How long clients have to read that the storage failed, before the node stops."""
+
+
+def make_authorizer(config: BrokerConfig, clocks: Clocks) -> NodeAuthorizer | None:
+    """The authorizer that the node is configured to have."""
+    policy = authorizer_policy(config.get)
+    if policy is None:
+        return None
+    return NodeAuthorizer(AclAuthorizer(policy), clocks, LogLimit().admit)
 
 
 class NodeCore:
@@ -61,8 +73,6 @@ class NodeCore:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
-        self.access = Access()
-        """What clients may do."""
         self.access_ready: Callable[[], Awaitable[None]] | None = None
         """Waits until it is known what clients may do; None where that is known from the start.
         Listeners that are not `early.start.listeners` serve nobody before."""
@@ -82,6 +92,10 @@ class NodeCore:
             on_disk_failed=on_disk_failed,
             on_machine_failed=on_machine_failed,
         )
+        self.authorizer = make_authorizer(config, self.ports)
+        """What decides what clients may do; None: they may do everything."""
+        self.access = Access(self.authorizer)
+        """What clients may do."""
         names = config.quorum.listener_names
         self.controllers = self._peers_at(names[0] if names else None)
         """The way to controllers, by their first listener."""

@@ -47,6 +47,7 @@ from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 if TYPE_CHECKING:
     from fencepost.broker.node.observation import Observation
     from fencepost.broker.node.tls_reload import TlsReload
+    from fencepost.broker.security.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class Node(NodeCore):
         self._thread_id = threading.get_ident()
         self._storage: Storage | None = None
         self._wired = False
+        self.audit_log: AuditLog | None = None
+        """What clients did, and were refused; None where that is not wanted."""
         self.broker = BrokerPart(self) if config.is_broker else None
         self.controller = ControllerPart(self) if config.is_controller else None
         self._tls_reload = self._make_tls_reload()
@@ -103,6 +106,7 @@ class Node(NodeCore):
 
         `on_locked` is called when the log directories are ours and nobody is served yet.
         """
+        self._audit()
         self._bind()
         if self.observation is not None and self.config.metrics_listener is not None:
             await self.observation.start(self.config.metrics_listener)
@@ -136,6 +140,8 @@ class Node(NodeCore):
         finally:
             if self.observation is not None:
                 self.observation.close()
+            if self.audit_log is not None:
+                self.audit_log.close()
 
     async def _stop(self) -> bool:
         hands_over = self._wired and self.broker is not None and self.broker.can_hand_over
@@ -179,6 +185,23 @@ class Node(NodeCore):
         from fencepost.broker.node.observation import Observation
 
         return Observation(self, self.broker, self.controller)
+
+    def _audit(self) -> None:
+        """Open the audit log, if one is wanted. StartError: a node that is to be audited does not
+        run without."""
+        if self.config.get("fencepost.audit.log.path") is None:
+            return
+        from fencepost.broker.security.audit_log import open_audit_log
+
+        try:
+            audit_log = self.audit_log = open_audit_log(self.config.get, self.wall_ms)
+        except OSError as error:
+            raise StartError(f"the audit log cannot be opened: {error}") from error
+        if self.authorizer is not None:
+            self.authorizer.sink = audit_log
+        for part in (self.broker, self.controller):
+            if part is not None:
+                part.listener.logins.sink = audit_log
 
     def _bind(self) -> None:
         """Bind all sockets, or none. BindError; StartError where a listener's configuration cannot
@@ -236,6 +259,7 @@ class Node(NodeCore):
         self.metadata = self.storage.metadata_host(ports, config, bound)
         # In front of everybody who acts on the image with the configs that are in force then.
         self.metadata.on_image(lambda image, delta: self.settings.apply(image))
+        self._wire_authorizer()
         if self._tls_reload is not None:
             self.metadata.on_image(self._tls_reload.image_changed)
         quorum = self.quorum = QuorumChannel(
@@ -275,6 +299,19 @@ class Node(NodeCore):
         if self.observation is not None:
             self.observation.wire()
         self._wired = True
+
+    def _wire_authorizer(self) -> None:
+        """Have the authorizer follow the ACLs, and decide about all clients once it has them."""
+        authorizer, metadata = self.authorizer, self.metadata
+        if authorizer is None:
+            return
+
+        def note_loaded() -> None:
+            if 0 < metadata.machine.high_watermark <= metadata.image.offset + 1:
+                authorizer.machine.loaded()
+
+        metadata.on_image(lambda image, delta: authorizer.learn(image))
+        metadata.on_step(note_loaded)
 
     def _is_active_controller(self) -> bool:
         return self.controller is not None and self.controller.host.controller is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,12 +44,15 @@ class RotatedFile:
         if self._size and self._size + len(data) > self._max_bytes:
             self._rotate()
         assert self._handle is not None
+        whole = self._size
         try:
             while data:
                 written = os.write(self._handle, data)
                 self._size += written
                 data = data[written:]
         except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._handle, whole)  # half a line would spoil the next one
             self.close()
             raise
 

@@ -28,13 +28,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from fencepost.broker.security.audit_file import RotatedFile
 from fencepost.broker.security.audit_rate import OTHERS, AuditRate, Kind
-from fencepost.runtime.requests.audit import AuditEvent
+from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
 
 log = logging.getLogger(__name__)
 
@@ -45,20 +45,8 @@ WAKE_EVERY_S: Final = 5.0
 """So long after the end of a minute its counts may come, if nothing else happens."""
 
 
-class LoginEvent(NamedTuple):
-    """A login that has ended, well or not."""
-
-    time_ms: int
-    """The wall clock, in milliseconds since 1970."""
-    principal: str | None
-    """`Type:name`; None where the login failed, for a name that a stranger gives shows nothing."""
-    host: str
-    listener: str
-    mechanism: str
-    """Of SASL; `TLS` for a client's certificate."""
-    succeeded: bool
-    reason: str = ""
-    """Why it failed, as the broker's own log says it: without a password or a token."""
+_Item = AuditEvent | LoginEvent | dict[Kind, int] | int
+"""An event; what was counted in a minute; or how many events the queue had no room for."""
 
 
 class AuditLog:
@@ -77,7 +65,7 @@ class AuditLog:
         self._rate = rate
         self._wall_ms = wall_ms
         self._tells_allowed = tells_allowed
-        self._queue: deque[AuditEvent | LoginEvent | dict[Kind, int]] = deque()
+        self._queue: deque[_Item] = deque()
         self._overflow = 0
         self._lost = 0
         self._ready = threading.Condition()
@@ -137,7 +125,7 @@ class AuditLog:
                 batch, is_last = self._next_batch(may_wait=False)
         self._file.close()
 
-    def _next_batch(self, *, may_wait: bool = True) -> tuple[list[Any], bool]:
+    def _next_batch(self, *, may_wait: bool = True) -> tuple[list[_Item], bool]:
         """Up to `BATCH_MAX` items, and whether no more will come."""
         with self._ready:
             if may_wait and not self._queue and not self._closing:
@@ -147,13 +135,15 @@ class AuditLog:
             )
             if counts:
                 self._queue.append(counts)
-            batch = [self._queue.popleft() for _ in range(min(BATCH_MAX, len(self._queue)))]
+            batch: list[_Item] = [
+                self._queue.popleft() for _ in range(min(BATCH_MAX, len(self._queue)))
+            ]
             if self._overflow:
                 batch.append(self._overflow)
                 self._overflow = 0
             return batch, self._closing and not self._queue
 
-    def _write(self, batch: list[Any]) -> None:
+    def _write(self, batch: list[_Item]) -> None:
         lines = [line for item in batch for line in self._lines(item)]
         if self._lost:
             lines.append(_line(self._wall_ms(), "left_out", _missing(self._lost, "write failed")))
@@ -161,16 +151,14 @@ class AuditLog:
             self._file.append(lines)
         except OSError as error:
             if not self._lost:
-                log.error(
-                    "the audit log cannot be written: %s; events are counted until it can", error
-                )
+                log.error("the audit log cannot be written, its events are lost: %s", error)
             self._lost += len(lines) - bool(self._lost)
             return
         if self._lost:
             log.warning("the audit log is written again; %d lines were lost", self._lost)
             self._lost = 0
 
-    def _lines(self, item: AuditEvent | LoginEvent | dict[Kind, int] | int) -> Iterator[bytes]:
+    def _lines(self, item: _Item) -> Iterator[bytes]:
         if isinstance(item, AuditEvent):
             yield _line(item.time_ms, "authorization", item._asdict())
         elif isinstance(item, LoginEvent):
@@ -185,18 +173,15 @@ class AuditLog:
                 )
 
 
-def open_audit_log(
-    path: Path,
-    wall_ms: Callable[[], int],
-    *,
-    max_bytes: int,
-    files_max: int,
-    events_per_minute: int,
-    tells_allowed: bool,
-) -> AuditLog:
-    """An audit log that has started. OSError."""
-    file = RotatedFile(path, max_bytes, files_max)
-    made = AuditLog(file, AuditRate(events_per_minute), wall_ms, tells_allowed=tells_allowed)
+def open_audit_log(get: Callable[[str], Any], wall_ms: Callable[[], int]) -> AuditLog | None:
+    """The audit log of a node with these configs, started; None if none is wanted. OSError."""
+    path = get("fencepost.audit.log.path")
+    if path is None:
+        return None
+    max_bytes = get("fencepost.audit.log.max.bytes")
+    file = RotatedFile(Path(path), max_bytes, get("fencepost.audit.log.files.max"))
+    rate = AuditRate(get("fencepost.audit.log.events.per.minute"))
+    made = AuditLog(file, rate, wall_ms, tells_allowed=get("fencepost.audit.log.allowed"))
     made.start()
     return made
 

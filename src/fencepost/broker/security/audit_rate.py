@@ -65,5 +65,5 @@ class AuditRate:
         return counts
 
     def left_out(self, counts: dict[Kind, int]) -> dict[Kind, int]:
-        """Of counts: how many events of each kind were not taken, without kinds of which all were."""
+        """How many events of each kind were not taken; without kinds of which all were."""
         return {kind: count - self._limit for kind, count in counts.items() if count > self._limit}

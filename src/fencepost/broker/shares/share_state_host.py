@@ -15,12 +15,10 @@ from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
-from fencepost.broker.storage.cold_reads import ColdReads
-from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.coordinator_kinds import CoordinatorKinds
 from fencepost.machines.share_state.config import ShareStateConfig
 from fencepost.machines.share_state.coordinator import ShareStateCoordinator
 from fencepost.machines.share_state.records import ShareStateCodec
-from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.share_state_client import OnResponse, ShareStateClient
 from fencepost.runtime.share_states import ShareStateCoordinators
@@ -38,18 +36,15 @@ class ShareStateHost(ShareStateCoordinators):
         config: BrokerConfig,
         ports: AsyncPorts,
         metadata: MetadataHost,
-        cold_reads: ColdReads,
-        decompression: Decompression,
+        kinds: CoordinatorKinds,
     ) -> None:
         settings = share_state_config(config)
-        kind = CoordinatorKind(
+        kind = kinds.make(
             lambda: ShareStateCoordinator(settings, lambda: metadata.image),
             ShareStateCodec(),
+            LimitedLog(log, "share states"),
             write_timeout_ms=config.get("share.coordinator.write.timeout.ms"),
             compression=config.get("share.coordinator.state.topic.compression.codec"),
-            read=cold_reads.read,
-            decompress=decompression.inline_or_run,
-            on_note=LimitedLog(log, "share states").info,
         )
         super().__init__(config.node_id, ports, metadata, kind)
 

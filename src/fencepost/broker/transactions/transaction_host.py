@@ -14,13 +14,11 @@ from fencepost.broker.cluster.broker_channel import BrokerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LimitedLog
-from fencepost.broker.storage.cold_reads import ColdReads
-from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.coordinator_kinds import CoordinatorKinds
 from fencepost.machines.transaction.config import TransactionConfig
 from fencepost.machines.transaction.coordinator import TransactionCoordinator
 from fencepost.machines.transaction.memory import TransactionMemory
 from fencepost.machines.transaction.records import TransactionCodec
-from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.transaction_markers import MarkerSender, OnMarkers
@@ -44,8 +42,7 @@ class TransactionHost(TransactionCoordinators):
         config: BrokerConfig,
         ports: AsyncPorts,
         metadata: MetadataHost,
-        cold_reads: ColdReads,
-        decompression: Decompression,
+        kinds: CoordinatorKinds,
         producer_ids: ProducerIds,
         channel: BrokerChannel,
         write_here: WriteHere,
@@ -57,13 +54,11 @@ class TransactionHost(TransactionCoordinators):
         def level() -> int:
             return metadata.image.features.get(TRANSACTION_VERSION, 0)
 
-        kind = CoordinatorKind(
+        kind = kinds.make(
             lambda: TransactionCoordinator(settings, memory, level),
             TransactionCodec(),
+            LimitedLog(log, "transactions"),
             write_timeout_ms=WRITE_TIMEOUT_MS,
-            read=cold_reads.read,
-            decompress=decompression.inline_or_run,
-            on_note=LimitedLog(log, "transactions").info,
         )
         leaders = _Leaders(channel, write_here)
         markers = MarkerSender(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from fencepost.machines.image.acls import (
@@ -18,6 +18,10 @@ from fencepost.wire.types import Uuid
 
 ANY: Final = 1
 """In a filter: the field may have any value."""
+
+
+Found = tuple[Acl, Uuid]
+"""An ACL and its id."""
 
 
 class FilterFields(Protocol):
@@ -95,6 +99,36 @@ class AclFilter(NamedTuple):
             return acl.resource_name in (name, WILDCARD)
         return name.startswith(acl.resource_name)
 
-    def found_in(self, acls: Iterable[tuple[Uuid, Acl]]) -> Iterator[tuple[Acl, Uuid]]:
-        """Those of the ACLs that match, and their ids."""
-        return ((acl, acl_id) for acl_id, acl in acls if self.matches(acl))
+
+class AclLookup:
+    """ACLs by what filters name most: resources, then principals.
+
+    A request may have thousands of filters, and there may be as many ACLs.
+    """
+
+    def __init__(self, acls: Iterable[tuple[Uuid, Acl]]) -> None:
+        self.scanned = 0
+        """How many filters have had all ACLs looked at."""
+        self._all: list[Found] = [(acl, acl_id) for acl_id, acl in acls]
+        self._by_name: dict[str, list[Found]] = {}
+        self._by_principal: dict[str, list[Found]] = {}
+        for one in self._all:
+            self._by_name.setdefault(one[0].resource_name, []).append(one)
+            self._by_principal.setdefault(one[0].principal, []).append(one)
+        self._lengths = sorted(set(map(len, self._by_name)))
+
+    def find(self, wanted: AclFilter) -> list[Found]:
+        """The ACLs that match, and their ids, in the order of ACLs."""
+        return sorted(one for one in self._candidates(wanted) if wanted.matches(one[0]))
+
+    def _candidates(self, wanted: AclFilter) -> Iterable[Found]:
+        name = wanted.resource_name
+        if name is not None:
+            if wanted.pattern_type != Pattern.MATCH:
+                return self._by_name.get(name, ())
+            names = {name[:length] for length in self._lengths if length <= len(name)}
+            return [one for some in names | {WILDCARD} for one in self._by_name.get(some, ())]
+        if wanted.principal is not None:
+            return self._by_principal.get(wanted.principal, ())
+        self.scanned += 1
+        return self._all

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
-from fencepost.machines.authorizer.filters import AclFilter
+from fencepost.machines.authorizer.filters import AclFilter, AclLookup
 from fencepost.machines.authorizer.hosts import RANGE, parsed_range
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import ClusterImage
@@ -38,6 +38,11 @@ from fencepost.wire.types import Uuid
 
 MAX_ACLS: Final = 10_000
 """How many ACLs one request may add or remove, as in Kafka."""
+TOLD_MAX: Final = 10 * MAX_ACLS
+"""How many ACLs one answer may tell to have been removed, by all filters together."""
+SCANS_MAX: Final = 100
+"""How many filters of a request may name neither a resource nor a principal: for each of them all
+ACLs are looked at."""
 RANGES_SINCE: Final = 32
 """The `metadata.version` from which on hosts may be ranges: 4.4-IV1 (KIP-1276)."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -156,18 +161,21 @@ def _check_host(image: ClusterImage, host: str) -> None:
 def delete_acls(
     image: ClusterImage, request: DeleteAclsRequest
 ) -> tuple[list[DeleteAclsFilterResult], list[Message]]:
-    """A result for each filter, and a record for each ACL that one or several match."""
+    """A result for each filter, and a record for each ACL that one or several match; none if there
+    would be too many, or too much to look at."""
     results: list[DeleteAclsFilterResult] = []
     removed: dict[Uuid, None] = {}
+    lookup, told = AclLookup(image.acls.items()), 0
     for asked in request.filters:
         wanted = AclFilter.of(asked)
         unknown = wanted.unknown_part
         if unknown is not None:
             results.append(_refused(f"Unknown {unknown}."))
             continue
-        found = sorted(wanted.found_in(image.acls.items()))
+        found = lookup.find(wanted)
+        told += len(found)
         removed.update((acl_id, None) for _, acl_id in found)
-        if len(removed) > MAX_ACLS:
+        if len(removed) > MAX_ACLS or told > TOLD_MAX or lookup.scanned > SCANS_MAX:
             return [_refused(TOO_MANY_TO_REMOVE) for _ in request.filters], []
         results.append(
             DeleteAclsFilterResult(

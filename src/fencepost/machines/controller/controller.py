@@ -19,7 +19,8 @@ shell, and so does the time.
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
 `topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
-change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`, `acls.py`.
+change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`,
+`acls.py`, `scram_users.py`, `tokens.py`, `quotas.py`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from fencepost.machines.controller import (
     elections,
     features,
     min_isr,
+    quotas,
     reassignments,
     scram_users,
     tokens,
@@ -49,7 +51,7 @@ from fencepost.machines.controller.config import (
     PRODUCER_ID_BLOCK,
     ControllerConfig,
 )
-from fencepost.machines.controller.decision import Decision, Refused
+from fencepost.machines.controller.decision import FREE, Charge, Decision, Refused
 from fencepost.machines.controller.names import CollidingNames
 from fencepost.machines.controller.partition_change import ELR_FEATURE
 from fencepost.machines.controller.rules import RULES, ControllerRules
@@ -60,6 +62,10 @@ from fencepost.machines.session.principal import Principal
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+)
+from fencepost.wire.api.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
 )
 from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -418,7 +424,11 @@ class Controller:
     # -- topics and configs --------------------------------------------------------------------
 
     def decide_create_topics(
-        self, request: CreateTopicsRequest, new_ids: Iterator[Uuid], start: int = 0
+        self,
+        request: CreateTopicsRequest,
+        new_ids: Iterator[Uuid],
+        start: int = 0,
+        charge: Charge = FREE,
     ) -> Decision:
         """Create topics; reply CreateTopicsResponse, its configs left empty for the shell to fill.
 
@@ -427,21 +437,27 @@ class Controller:
         """
         if self._names is None:
             self._names = CollidingNames(self.image)
-        maker = topics.TopicMaker(self.image, self._config, self._names, new_ids, start)
+        maker = topics.TopicMaker(self.image, self._config, self._names, new_ids, start, charge)
         reply = CreateTopicsResponse(topics=maker.make(request))
         return Decision([] if request.validate_only else maker.records, reply)
 
-    def decide_delete_topics(self, request: DeleteTopicsRequest) -> Decision:
+    def decide_delete_topics(self, request: DeleteTopicsRequest, charge: Charge = FREE) -> Decision:
         """Delete topics; reply DeleteTopicsResponse."""
-        results, records = topics.decide_deletions(self.image, request)
+        results, records = topics.decide_deletions(self.image, request, charge)
         return Decision(records, DeleteTopicsResponse(responses=results))
 
     def decide_create_partitions(
-        self, request: CreatePartitionsRequest, start: int = 0
+        self, request: CreatePartitionsRequest, start: int = 0, charge: Charge = FREE
     ) -> Decision:
         """Add partitions to topics; reply CreatePartitionsResponse."""
-        results, records = topics.decide_more_partitions(self.image, request, start)
+        results, records = topics.decide_more_partitions(self.image, request, start, charge)
         reply = CreatePartitionsResponse(results=results)
+        return Decision([] if request.validate_only else records, reply)
+
+    def decide_alter_client_quotas(self, request: AlterClientQuotasRequest) -> Decision:
+        """Set and remove client quotas; reply AlterClientQuotasResponse."""
+        results, records = quotas.decide_quotas(self.image, request)
+        reply = AlterClientQuotasResponse(entries=results)
         return Decision([] if request.validate_only else records, reply)
 
     def decide_incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Decision:
@@ -462,18 +478,6 @@ class Controller:
         """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
         reply, records = scram_users.alter_scram_credentials(self.image, request)
         return Decision(records, reply)
-
-    # -- ACLs ----------------------------------------------------------------------------------
-
-    def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
-        """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
-        results, records = acls.create_acls(self.image, request, new_ids)
-        return Decision(records, CreateAclsResponse(results=results))
-
-    def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:
-        """Remove the ACLs that filters match; reply DeleteAclsResponse."""
-        results, records = acls.delete_acls(self.image, request)
-        return Decision(records, DeleteAclsResponse(filter_results=results))
 
     def decide_create_token(
         self,
@@ -507,6 +511,18 @@ class Controller:
         """Remove expired tokens; reply: how many. As many as `TOKENS_PER_SWEEP` say that there may
         be more to remove."""
         return tokens.sweep_tokens(self.image, self._config.tokens, wall_ms)
+
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
+        """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
+        results, records = acls.create_acls(self.image, request, new_ids)
+        return Decision(records, CreateAclsResponse(results=results))
+
+    def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:
+        """Remove the ACLs that filters match; reply DeleteAclsResponse."""
+        results, records = acls.delete_acls(self.image, request)
+        return Decision(records, DeleteAclsResponse(filter_results=results))
 
     # -- partitions and producer ids -----------------------------------------------------------
 

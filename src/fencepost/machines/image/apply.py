@@ -41,6 +41,7 @@ from fencepost.machines.image.model import (
     Shared,
     TopicImage,
 )
+from fencepost.machines.image.quotas import QuotaEntity, changed, entity_of
 from fencepost.machines.image.scram import ScramCredential, credential_of_record
 from fencepost.machines.image.tokens import TokenImage, token_of_record
 from fencepost.wire.message import Message
@@ -83,6 +84,7 @@ class _Draft:
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._acls: dict[Uuid, Acl | None] = {}
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._shared: Shared = {}
         self._scram: dict[tuple[str, int], ScramCredential | None] = {}
         self._tokens: dict[str, TokenImage | None] = {}
@@ -307,7 +309,7 @@ class _Draft:
         # committed tokens, and so may remove one twice.
         self._tokens[record.token_id] = None
 
-    # -- configs, producer ids, and what is not interpreted -----------------------------------
+    # -- configs, quotas, producer ids, and what is not interpreted ---------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
@@ -318,6 +320,13 @@ class _Draft:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
+
+    def _set_quota(self, record: records.ClientQuotaRecord) -> None:
+        entity = entity_of(record.entity)
+        values = self._quotas.get(entity)
+        if values is None:
+            values = self._image.quotas.get(entity, {})
+        self._quotas[entity] = changed(values, record)
 
     def _give_out_producer_ids(self, record: records.ProducerIdsRecord) -> None:
         if record.next_producer_id <= self._next_producer_id:
@@ -332,8 +341,7 @@ class _Draft:
     def _keep_other(self, record: Message) -> None:
         kept = _KEPT_KEYS.get(type(record))
         key = kept(record) if kept is not None else (type(record).record_id,)
-        gone = isinstance(record, records.ClientQuotaRecord) and record.remove
-        self._others[key] = None if gone else record
+        self._others[key] = record
 
     # -- the new image -------------------------------------------------------------------------
 
@@ -370,6 +378,7 @@ class _Draft:
             acls=image.acls.update(self._acls),
             scram=image.scram.update(self._scram),
             tokens=image.tokens.update(self._tokens),
+            quotas=image.quotas.update({key: v or None for key, v in self._quotas.items()}),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -403,6 +412,7 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.PartitionChangeRecord: _Draft._change_partition,
     records.ClearElrRecord: _Draft._clear_elr,
     records.ConfigRecord: _Draft._set_config,
+    records.ClientQuotaRecord: _Draft._set_quota,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
     records.AccessControlEntryRecord: _Draft._add_acl,
     records.RemoveAccessControlEntryRecord: _Draft._remove_acl,
@@ -415,14 +425,7 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
 """The kinds of records that are interpreted, and the method that knows what they mean."""
 
 
-def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
-    entity = tuple(sorted((e.entity_type, e.entity_name or "") for e in record.entity))
-    named = tuple(sorted(e.entity_type for e in record.entity if e.entity_name is not None))
-    return ("quota", entity, named, record.key)
-
-
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.ClientQuotaRecord: _quota_key,
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
 """Kinds that are kept as they are, and what makes two of them about the same thing."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.image.quotas import Quotas
 from fencepost.machines.image.scram import ScramImage
 from fencepost.machines.image.tokens import TokensImage
 from fencepost.wire.message import Message
@@ -236,8 +237,8 @@ class ClusterImage(Struct, frozen=True):
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
     resource name). `acls` are keyed by their ids, `scram` by (user, number of the mechanism),
-    `tokens` by token id. `others` holds the records of kinds that no machine interprets yet
-    (quotas), keyed so that a later record replaces or removes an earlier one.
+    `tokens` by token id, `quotas` by entity. `others` holds the records of kinds that no machine
+    interprets, keyed so that a later record replaces or removes an earlier one.
     `pending` are the records of a metadata transaction that has begun and not ended: they are part
     of the log but not yet of the cluster (KIP-868).
     """
@@ -256,6 +257,7 @@ class ClusterImage(Struct, frozen=True):
     acls: PersistentMap[Uuid, Acl] = field(default_factory=PersistentMap)
     scram: ScramImage = field(default_factory=PersistentMap)
     tokens: TokensImage = field(default_factory=PersistentMap)
+    quotas: Quotas = field(default_factory=PersistentMap)
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
 

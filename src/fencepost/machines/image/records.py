@@ -25,6 +25,7 @@ from fencepost.machines.image.model import (
     PartitionImage,
     TopicImage,
 )
+from fencepost.machines.image.quotas import quota_records
 from fencepost.machines.image.scram import scram_records
 from fencepost.machines.image.tokens import token_records
 from fencepost.wire.message import Message
@@ -76,7 +77,8 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     for kind, resource in sorted(image.configs):
         for name, value in sorted(image.configs[kind, resource].items()):
             yield _config_record(kind, resource, name, value), 0
-    yield from others.pop("quota", ())
+    for quota in quota_records(image.quotas):
+        yield quota, 0
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
     for acl_id in sorted(image.acls):

@@ -45,6 +45,11 @@ class RequestContext(Protocol):
         ...
 
     @property
+    def api_name(self) -> str:
+        """The API by its name in Kafka: `Produce`."""
+        ...
+
+    @property
     def security_protocol(self) -> SecurityProtocol:
         """How that listener is secured."""
         ...

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,8 @@ class Ablation:
     seeds are expected to find it, too, and `faults` which faults to search with; None lets the
     seeds draw. One that is `in_brokers` is searched for in worlds with three brokers, by `base`,
     and one that is `in_transactions` in those with three transactional producers and two groups
-    besides; one that is `in_compaction` in those with compacted topics.
+    besides; one that is `in_compaction` in those with compacted topics. `having` are other options
+    of its worlds, by name.
     """
 
     says: str
@@ -30,6 +31,7 @@ class Ablation:
     in_brokers: bool = False
     in_transactions: bool = False
     in_compaction: bool = False
+    having: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
 
     def base(self, options: Options) -> Options:
@@ -40,7 +42,7 @@ class Ablation:
             options = replace(options, transactors=3, committers=2)
         if self.in_compaction and not options.compacts:
             options = replace(options, compacts=True)
-        return options
+        return replace(options, **self.having)
 
 
 def ablation(

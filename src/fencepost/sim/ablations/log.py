@@ -86,9 +86,8 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "a batch that is sent again is there twice, once the log was copied",
         patched((BatchFilter, "_is_producers_last", always(False))),
         "S66",
-        faults=("kill", "pause", "partition"),
+        faults=("kill", "lost-disk"),
         in_compaction=True,
-        searched=False,
     ),
     # A producer is forgotten a day after its last batch, whenever its last marker was written.
     "expires-by-data-alone": in_transactions(

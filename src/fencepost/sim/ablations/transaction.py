@@ -20,7 +20,6 @@ from fencepost.sim.ablations.ablation import (
     Ablation,
     always,
     changed,
-    in_brokers,
     in_transactions,
     patched,
 )
@@ -63,12 +62,12 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S72",
     ),
     # A coordinator that was replaced answers repetitions from memory.
-    "answers-from-an-old-term": in_brokers(
+    "answers-from-an-old-term": in_transactions(
         "a coordinator that was replaced unawares says that the next transaction is committed",
         patched((Shard, "write_again", always(None))),
         "S79",
         faults=("partition",),
-        searched=False,
+        having={"transaction_version": 1},
     ),
     # A transaction begins, or ends another way, while the markers of the last are written.
     "begins-before-it-has-ended": in_transactions(

@@ -25,7 +25,7 @@ from fencepost.sim.group_oracle import (
     OffsetsTold,
 )
 from fencepost.sim.partition_oracle import Place, passed
-from fencepost.sim.share_oracle import Delivered, Returned
+from fencepost.sim.share_oracle import Delivered, Renewed, Returned
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -39,7 +39,10 @@ from fencepost.wire.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from fencepost.wire.api.share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
 from fencepost.wire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
@@ -126,7 +129,7 @@ def _assignment_requested(
             (topic.topic_id, index),
             request.group_id,
             request.generation_id,
-            request.member_id,
+            request.group_instance_id or request.member_id,
             frozenset(assigned_in(response.assignment)),
         )
         broker.world.observer.assignment_told(broker.id, told)
@@ -148,9 +151,13 @@ def _heartbeat_requested(
 ) -> Callable[[ConsumerGroupHeartbeatResponse], None] | None:
     """A member of a consumer group heartbeats."""
     hosted = _hosted_group(broker, request.group_id)
-    if hosted is None or request.member_epoch < 0:
+    if hosted is None:
         return None
     place, group_id = key_of(hosted), request.group_id
+    if request.member_epoch < 0:
+        leaves = HoldingSaid(place, group_id, request.member_id, frozenset())
+        broker.world.observer.holding_said(leaves)
+        return None
     if request.topic_partitions is not None:
         said = HoldingSaid(place, group_id, request.member_id, _keys(request.topic_partitions))
         broker.world.observer.holding_said(said)
@@ -171,8 +178,9 @@ def _join_requested(
 ) -> Callable[[JoinGroupResponse], None] | None:
     """A member joins, and owns nothing meanwhile."""
     hosted = _hosted_group(broker, request.group_id)
-    if hosted is not None and request.member_id:
-        said = HoldingSaid(key_of(hosted), request.group_id, request.member_id, frozenset())
+    name = request.group_instance_id or request.member_id
+    if hosted is not None and name:
+        said = HoldingSaid(key_of(hosted), request.group_id, name, frozenset())
         broker.world.observer.holding_said(said)
     return None
 
@@ -191,12 +199,13 @@ def _keys(topics: Iterable[Any]) -> frozenset[tuple[Uuid, int]]:
 def _tell_holding(broker: BrokerProcess, hosted: HostedPartition, told: HoldingTold) -> None:
     """Show what a coordinator tells a member, unless it is deposed and does not know it."""
     broker.look_at_replica(hosted)  # the step that answers is not over
-    if _is_deposed(broker, hosted, told.partition[1]):
+    if is_deposed(broker, hosted, told.partition[1]):
         return
     broker.world.observer.holding_told(broker.id, told)
 
 
-def _is_deposed(broker: BrokerProcess, hosted: HostedPartition, index: int) -> bool:
+def is_deposed(broker: BrokerProcess, hosted: HostedPartition, index: int) -> bool:
+    """Whether a later leader of the partition is committed than this broker."""
     topic = broker.world.observer.committed_image.topics_by_id.get(hosted.topic_id)
     return topic is None or topic.partitions[index].leader_epoch > hosted.machine.leader_epoch
 
@@ -269,6 +278,7 @@ def _show_delivered(
     share = broker.shares.partitions.find(key)
     if share is None:
         return
+    broker.look_at_replica(share.hosted)  # the step that answers is not over
     for one in records:
         delivered = Delivered(
             key,
@@ -281,24 +291,40 @@ def _show_delivered(
             from_ms,
             broker.clocks.now_ms(),
             share.settings.record_lock_duration_ms,
-            _is_deposed(broker, share.hosted, key.partition),
+            is_deposed(broker, share.hosted, key.partition),
         )
         broker.world.observer.share_delivered(broker.id, delivered)
 
 
 def _share_acknowledged(
     broker: BrokerProcess, request: ShareAcknowledgeRequest
-) -> Callable[[Any], None] | None:
-    """A member of a share group says what became of records."""
+) -> Callable[[Any], None]:
+    """A member of a share group says what became of records, or that it needs more time."""
     group_id, member_id = request.group_id or "", request.member_id or ""
+    from_ms = broker.clocks.now_ms()
+    renewals: dict[tuple[Uuid, int], list[tuple[int, int]]] = {}
     for topic in request.topics:
         for part in topic.partitions:
-            key = SharePartitionKey(group_id, topic.topic_id, part.partition_index)
+            place = topic.topic_id, part.partition_index
             for one in part.acknowledgement_batches:
-                is_settled = AcknowledgeType.RELEASE not in one.acknowledge_types
                 bounds = one.first_offset, one.last_offset
+                if AcknowledgeType.RENEW in one.acknowledge_types:
+                    renewals.setdefault(place, []).append(bounds)
+                    continue
+                is_settled = AcknowledgeType.RELEASE not in one.acknowledge_types
+                key = SharePartitionKey(group_id, *place)
                 _returns(broker, Returned(key, group_id, member_id, *bounds, is_settled))
-    return None
+
+    def note(response: ShareAcknowledgeResponse) -> None:
+        for topic in response.responses:
+            for part in topic.partitions:
+                place = topic.topic_id, part.partition_index
+                share = broker.shares.partitions.find(SharePartitionKey(group_id, *place))
+                for bounds in () if part.error_code else renewals.get(place, ()):
+                    renewed = Renewed(share, member_id, *bounds, from_ms)
+                    broker.world.observer.share_renewed(broker.id, renewed)
+
+    return note
 
 
 def _returns(broker: BrokerProcess, returned: Returned) -> None:

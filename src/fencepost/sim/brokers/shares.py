@@ -1,13 +1,15 @@
 """What a simulated broker has for share groups: the product's own parts, over the world's network.
 
 They are put together as `broker/node` does it: share coordinators, the way to those of other
-brokers, and the share partitions of what is led here, with the sessions of their members. There are
-no dead letters.
+brokers, the share partitions of what is led here, with the sessions of their members, and dead
+letters.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
+
+from msgspec import structs
 
 from fencepost.machines.group.settings import ShareSettings
 from fencepost.machines.share_state.config import ShareStateConfig
@@ -21,8 +23,10 @@ from fencepost.runtime.share_partitions import SharePartitions
 from fencepost.runtime.share_sessions import ShareSessionHost
 from fencepost.runtime.share_state_client import ShareStateClient
 from fencepost.runtime.share_states import ShareStateCoordinators
+from fencepost.sim.brokers.letters import ObservedDeadLetters
 from fencepost.sim.brokers.peers import OnAnswer, Peers
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.workload import DEAD_LETTERS
 
 WRITE_TIMEOUT_MS: Final = 5_000
 STATE_PARTITIONS: Final = 2
@@ -34,6 +38,7 @@ SETTINGS: Final = ShareSettings(
     auto_offset_reset="earliest",
 )
 """Of every share group: records come back, and are given up, while a world lasts."""
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 STATES: Final = ShareStateConfig(
     updates_per_snapshot=5, cold_snapshot_interval_ms=10_000, prune_interval_ms=5_000
 )
@@ -61,7 +66,14 @@ class BrokerShares:
 
     def __init__(self, broker: BrokerProcess, reads: LogReads) -> None:
         self._broker = broker
-        ports = broker.ports
+        ports, options = broker.ports, broker.world.options
+        settings = structs.replace(
+            SETTINGS,
+            isolation_level=ISOLATION_LEVELS[options.shares_read_committed],
+            dead_letter_topic=DEAD_LETTERS if options.has_dead_letters else "",
+            dead_letter_copy_record_enable=options.has_dead_letters,
+        )
+        broker.world.observer.oracle.shares.reads_committed = options.shares_read_committed
         self._lane = ports.scheduler.lane()
         kind = CoordinatorKind(
             lambda: ShareStateCoordinator(STATES, lambda: broker.image),
@@ -85,8 +97,8 @@ class BrokerShares:
             broker.replicas,
             reads,
             self.persister,
-            lambda group_id: SETTINGS,
-            None,
+            lambda group_id: settings,
+            ObservedDeadLetters(broker, reads),
         )
         self.sessions = ShareSessionHost(self.partitions, lambda: MOST_SESSIONS)
 

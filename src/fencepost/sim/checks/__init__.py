@@ -16,7 +16,6 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
-from fencepost.machines.share.state_batch import SharePartitionKey
 from fencepost.sim.cleaned_batches import LogLook
 from fencepost.sim.group_oracle import (
     AssignmentTold,
@@ -34,7 +33,7 @@ from fencepost.sim.partition_oracle import (
     Passed,
     ReplicaView,
 )
-from fencepost.sim.share_oracle import Delivered, Returned
+from fencepost.sim.share_oracle import Delivered, Letters, Renewed, Returned, Settled
 from fencepost.sim.transaction_oracle import Decided, Marked, ReadCommitted
 
 
@@ -215,10 +214,14 @@ class Check:
     def share_returned(self, oracle: Oracle, returned: Returned) -> None:
         """A member of a share group holds records no longer, by a request that has arrived."""
 
-    def share_acknowledged(
-        self, oracle: Oracle, key: SharePartitionKey, first: int, last: int
-    ) -> None:
+    def share_renewed(self, oracle: Oracle, broker_id: int, renewed: Renewed) -> None:
+        """A broker answers that a member of a share group holds records for longer."""
+
+    def share_acknowledged(self, oracle: Oracle, settled: Settled) -> None:
         """A member of a share group hears that records are settled."""
+
+    def letters_sent(self, oracle: Oracle, broker_id: int, letters: Letters) -> None:
+        """A broker is about to write dead letters of a share group."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""

@@ -1,5 +1,7 @@
 """I33: who reads committed data reads nothing that is aborted or undecided, and misses nothing.
 
+Share groups that read committed data are delivered nothing of that kind; I47 says what they miss.
+
 What is undecided holds back everything behind it: the last stable offset is never beyond the first
 transaction that is open, or whose marker is not committed.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle, Violation
+from fencepost.sim.share_oracle import Delivered
 from fencepost.sim.transaction_oracle import ReadCommitted
 
 _WORDS = {True: "is committed", False: "is aborted", None: "is undecided"}
@@ -32,6 +35,17 @@ class ReadsCommitted(Check):
                     self.kind,
                     f"client {read.client_id} {did} what stands at {offset} of partition"
                     f" {read.key[1]}, which {_WORDS[outcome]}, and reads on",
+                )
+
+    def share_delivered(self, oracle: Oracle, broker_id: int, delivered: Delivered) -> None:
+        key = delivered.key.topic_id, delivered.key.partition
+        for offset in range(delivered.first, delivered.last + 1):
+            outcome = oracle.transactions.outcome_at(key, offset)
+            if oracle.shares.reads_committed and outcome is not True:
+                raise Violation(
+                    self.kind,
+                    f"{broker_id} delivers {offset} of partition {key[1]} to"
+                    f" {delivered.member_id}, which {_WORDS[outcome]}",
                 )
 
 

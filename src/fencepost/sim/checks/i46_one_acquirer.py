@@ -1,14 +1,15 @@
 """I46: a record of a share partition is acquired by one member at a time, up to its limit of times.
 
 At one leader: another leader knows only what was stored. A lock that is over, an acknowledgement or
-the end of a session frees what was acquired; each time it is acquired, its delivery count rises.
+the end of a session frees what was acquired, and a renewal locks it for longer; each time that it
+is acquired, its delivery count rises.
 """
 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle, Violation
-from fencepost.sim.share_oracle import Delivered, Returned
+from fencepost.sim.share_oracle import Delivered, Renewed, Returned
 
 
 class OneAcquirer(Check):
@@ -33,6 +34,13 @@ class OneAcquirer(Check):
                 self._refuse(broker_id, delivered, offset, f"after time {counts[offset]}")
             counts[offset] = delivered.delivery_count
             held[offset] = delivered
+
+    def share_renewed(self, oracle: Oracle, broker_id: int, renewed: Renewed) -> None:
+        held = self._held.get(renewed.share, {})
+        for offset in range(renewed.first, renewed.last + 1):
+            one = held.get(offset)
+            if one is not None and one.member_id == renewed.member_id:
+                held[offset] = one._replace(from_ms=renewed.from_ms)
 
     def share_returned(self, oracle: Oracle, returned: Returned) -> None:
         for held in self._held.values():

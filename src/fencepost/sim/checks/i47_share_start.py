@@ -1,8 +1,9 @@
 """I47: the start offset of a share partition passes no record whose delivery is not complete.
 
 Complete is what a member has accepted or rejected, what was delivered as often as it may be, and
-what the log does not have any more: so every record is delivered at least once. The start offset
-that is stored never falls.
+what the log does not have any more: so every record is delivered at least once. A group that reads
+committed data is done with what is aborted, and with markers, without their being delivered. The
+start offset that is stored never falls.
 """
 
 from __future__ import annotations
@@ -47,13 +48,21 @@ class ShareStart(Check):
             starts = [view.start_offset for view in views if view.key == partition]
             deleted = max(starts, default=0)
             for offset in range(max(before, deleted, 0), start_offset):
-                if offset not in complete:
+                if offset not in complete and not _is_filtered(oracle, partition, offset):
                     self._refuse(share, f"passes {offset} on its way to {start_offset}")
             self._starts[share] = start_offset
 
     def _refuse(self, share: SharePartitionKey, wrong: str) -> None:
         what = f"the start of partition {share.partition} for {share.group_id} {wrong}"
         raise Violation(self.kind, what)
+
+
+def _is_filtered(oracle: Oracle, key: PartitionKey, offset: int) -> bool:
+    """Whether who reads committed data is not given what stands there."""
+    if not oracle.shares.reads_committed:
+        return False
+    is_marker = offset in oracle.transactions.marker_offsets.get(key, ())
+    return is_marker or oracle.transactions.outcome_at(key, offset) is False
 
 
 CHECK = ShareStart

@@ -16,10 +16,11 @@ from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
-from fencepost.sim.workload import INTERNAL
+from fencepost.sim.workload import DEAD_LETTERS, INTERNAL
 
 ALL_IN_SYNC = -1
 LEADER_ONLY = 1
+STATIC_ONE_IN = 3
 
 
 class BrokerClients:
@@ -51,17 +52,22 @@ class BrokerClients:
             elif len(self.committers) < options.committers:
                 self.committers.append(Committer(world, id_))
             elif len(self.members) < options.members:
-                self.members.append(Member(world, id_))
+                self.members.append(Member(world, id_, instance_id=self._instance_id(id_)))
             elif len(self.deleters) < options.deleters:
                 self.deleters.append(Deleter(world, id_))
             elif len(self.transactors) < options.transactors:
                 self.transactors.append(self._transactor(id_))
             elif len(self.epoch_members) < options.epoch_members:
-                self.epoch_members.append(EpochMember(world, id_))
+                self.epoch_members.append(EpochMember(world, id_, self._instance_id(id_)))
             elif len(self.mixed_members) < options.mixed_members:
                 self.mixed_members.append(MixedMember(world, id_))
             else:
                 self.share_consumers.append(ShareConsumer(world, id_))
+
+    def _instance_id(self, client_id: int) -> str | None:
+        """Of one in so many members of groups, which is static."""
+        drawn = self._world.tape.lane("static_members").pick(STATIC_ONE_IN)
+        return f"i{client_id}" if drawn == STATIC_ONE_IN - 1 else None
 
     def _transactor(self, client_id: int) -> Transactor:
         """The even ones know KIP-890; one of them may have the transactional id of another."""
@@ -161,9 +167,10 @@ class BrokerClients:
 
     def _trouble_of_share_group(self, key: PartitionKey, end_offset: int) -> str | None:
         """The share group is done with all records."""
-        if not self.share_consumers:
+        topic = self._world.observer.committed_image.topics_by_id[key[0]]
+        if not self.share_consumers or topic.name == DEAD_LETTERS:
             return None
-        image = self._world.observer.committed_image.topics_by_id[key[0]].partitions[key[1]]
+        image = topic.partitions[key[1]]
         shares = self._world.brokers[image.leader].shares.partitions
         share = shares.find(SharePartitionKey(self.share_consumers[0].group_id, *key))
         machine = None if share is None else share.machine

@@ -3,7 +3,9 @@
 An idempotent one (KIP-98) asks for acks=all and never gives a batch up; its sequence numbers rise
 by one per record and partition. Any other may give up, and then nobody knows. A record's value
 names its producer and its number, so that no two batches of a world have one checksum. Records have
-timestamps: brokers forget, when they start, a producer whose last record is a day old.
+timestamps: brokers forget, when they start, a producer whose last record is a day old. Where topics
+are compacted, an idempotent producer may be slow: without an answer it waits for so long that its
+batch may have been superseded, compacted and copied before it sends it again.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ RETRY_MS = 300
 TIMEOUT_MS = 4_000
 TRIES = 5
 """How often a producer that is not idempotent sends a batch."""
+SLOW_ONE_IN: Final = 2
+SLOW_RETRY_MS: Final = 20_000
 
 _RETRIABLE: Final = frozenset(
     {
@@ -76,6 +80,12 @@ class Producer(Client):
         self._first_sequence = FIRST_SEQUENCES[self.lane.pick(2)]
         self._is_asking = False
         self._keys = Keys(world, client_id)
+        slowness = world.tape.lane(f"client.{client_id}.slowness")
+        self._is_slow = (
+            world.options.compacts
+            and is_idempotent
+            and slowness.pick(SLOW_ONE_IN) == SLOW_ONE_IN - 1
+        )
         self.on_outcome: Callable[[str], None] = lambda said: None
         """Told what has become of a batch."""
 
@@ -195,6 +205,8 @@ class Producer(Client):
                 )
         if not self.is_idempotent and one.tries >= TRIES:
             self._forget(one, "given up")
+        elif response is None and self._is_slow and not self.is_closing:
+            self.later(SLOW_RETRY_MS, lambda: self._send(one))
         else:
             self.later(RETRY_MS, lambda: self._send(one))
 

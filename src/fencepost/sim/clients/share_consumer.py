@@ -2,9 +2,12 @@
 
 It does what a share consumer does. It heartbeats to the group's coordinator and fetches what it is
 assigned from the leaders, in a share session with each of them. Most of what it acquires it
-accepts, later; some it gives back or rejects, and some it forgets, until the lock is over. A
-request without an answer ends the session for it: what it has acquired there it forgets, and opens
-another session, whatever the leader knows of the old one.
+accepts, later; some it gives back or rejects, of some it renews the lock, and some it forgets,
+until the lock is over. A request without an answer ends the session for it: what it has acquired
+there it forgets, and opens another session, whatever the leader knows of the old one. Now and then
+it loses a connection, or its process ends and another begins, under another id: the leaders may
+hear of that or not, and the coordinator does not until its session is over. Dead letters it does
+not read.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from fencepost.sim.calls import ANY_VERSION, Versions
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.share_oracle import Returned, Settled
 from fencepost.sim.surroundings import Surroundings
+from fencepost.sim.workload import DEAD_LETTERS
 from fencepost.wire.api import share_acknowledge as acknowledging, share_fetch as fetching
 from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from fencepost.wire.errors import ErrorCode
@@ -28,6 +33,8 @@ GROUP_ID: Final = "sharers"
 LEAVES_ONE_IN: Final = 40
 HEARTBEAT_ONE_IN: Final = 4
 FORGETS_ONE_IN: Final = 10
+RENEWS_ONE_IN: Final = 8
+LOSES_ONE_IN: Final = 60
 MAX_WAIT_MS: Final = 300
 MOST_RECORDS: Final = 1_000
 KEEPS_US: Final = 2_500_000
@@ -63,12 +70,13 @@ _ENDS: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 class Taken(NamedTuple):
-    """Records of one delivery."""
+    """Records of one delivery, which was asked for in that leader epoch, as far as is known."""
 
     partition: PartitionKey
     first: int
     last: int
     at_us: int
+    leader_epoch: int
 
 
 class _Session:
@@ -92,6 +100,8 @@ class ShareConsumer(GroupClient):
         """How many records it has got."""
         self.acknowledged = 0
         """How many it has heard to be settled."""
+        self.renewed = 0
+        """How often it has heard that it has records for longer."""
         self._sessions: dict[int, _Session] = {}
         self._waits = False
         self._leaves = False
@@ -123,6 +133,8 @@ class ShareConsumer(GroupClient):
             return
         if self._leaves:
             self.leave()
+        elif not self.is_closing and self.lane.pick(LOSES_ONE_IN) == LOSES_ONE_IN - 1:
+            self._lose()
         elif self.epoch == 0 or self.lane.pick(HEARTBEAT_ONE_IN) == 0:
             self.heartbeat()
         elif not self.is_closing and self.lane.pick(LEAVES_ONE_IN) == LEAVES_ONE_IN - 1:
@@ -138,7 +150,8 @@ class ShareConsumer(GroupClient):
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
         )
-        topics = sorted({self.name_of(key) or "" for key in self.partitions()} - {""})
+        names = {self.name_of(key) or "" for key in self.partitions()}
+        topics = sorted(names - {"", DEAD_LETTERS})
         if self.epoch == 0 and not topics:
             return
         if topics and (self.epoch == 0 or self._says_all or topics != self._subscribed):
@@ -179,6 +192,29 @@ class ShareConsumer(GroupClient):
                 raise Violation("unforeseen", f"member {self.id}: leaving: {error.name}")
 
         self._ask_coordinator(request, heard)
+
+    def _lose(self) -> None:
+        """Lose a connection, or all of them and begin again."""
+        brokers = sorted(self._sessions)
+        if self.lane.pick(2):
+            self.lives += 1
+            self._is_out()
+            lost = brokers
+        else:
+            lost = [brokers[self.lane.pick(len(brokers))]] if brokers else []
+        for broker_id in lost:
+            self._sessions.pop(broker_id, None)
+            broker = self.world.brokers[broker_id]
+            if broker.accepts and broker.is_up and not broker.is_paused and self.lane.pick(2):
+                self._hears_of_loss(broker)
+
+    def _hears_of_loss(self, broker: Any) -> None:
+        """A leader whose connection is gone ends the sessions of this consumer, of any life."""
+        for life in range(self.lives + 1):
+            member_id = f"s{self.id}-{life}"
+            returned = Returned(None, self.group_id, member_id, 0, 0, False)
+            self.world.observer.share_returned(returned)
+        self.world.guard(lambda: broker.shares.sessions.disconnected(self.id), broker)
 
     def _is_out(self) -> None:
         self.epoch, self.assigned = 0, frozenset()
@@ -236,6 +272,7 @@ class ShareConsumer(GroupClient):
             ],
         )
         session.partitions = set(wanted)
+        epochs = {key: self._leader_epoch(broker_id, key) for key in wanted}
 
         def fetched(response: Any) -> None:
             if not self._goes_on(broker_id, session, response):
@@ -247,7 +284,8 @@ class ShareConsumer(GroupClient):
                     for one in row.acquired_records:
                         self.acquired += one.last_offset - one.first_offset + 1
                         bounds = one.first_offset, one.last_offset
-                        self._take(session, Taken(key, *bounds, self.world.now_us))
+                        epoch = epochs.get(key, -1)
+                        self._take(session, Taken(key, *bounds, self.world.now_us, epoch))
 
         self._ask(broker_id, request, fetched, (2, None))
 
@@ -257,9 +295,10 @@ class ShareConsumer(GroupClient):
         partition = session.taken[self.lane.pick(len(session.taken))].partition
         mine = sorted(one for one in session.taken if one.partition == partition)
         session.taken = [one for one in session.taken if one.partition != partition]
-        batches, ends = [], []
+        batches, ends, renewed = [], [], []
+        renews = not self.is_closing and self.lane.pick(RENEWS_ONE_IN) == RENEWS_ONE_IN - 1
         for taken in mine:
-            type_, last = self._drawn_type(), taken.last
+            type_, last = self._drawn_type(renews), taken.last
             if not self.is_closing:
                 last = taken.first + self.lane.pick(taken.last - taken.first + 1)
             if last < taken.last:
@@ -269,7 +308,9 @@ class ShareConsumer(GroupClient):
             )
             batches.append(batch)
             if type_ in _ENDS:
-                ends.append((taken.first, last))
+                ends.append((taken.first, last, type_ is AcknowledgeType.ACCEPT))
+            elif type_ is AcknowledgeType.RENEW:
+                renewed.append(taken._replace(last=last, at_us=self.world.now_us))
         named = acknowledging.AcknowledgePartition(
             partition_index=partition[1], acknowledgement_batches=batches
         )
@@ -277,24 +318,46 @@ class ShareConsumer(GroupClient):
             group_id=self.group_id,
             member_id=self.member_id,
             share_session_epoch=session.epoch,
+            is_renew_ack=renews,
             topics=[acknowledging.AcknowledgeTopic(topic_id=partition[0], partitions=[named])],
         )
 
         def told(response: Any) -> None:
             if not self._goes_on(broker_id, session, response):
                 return
-            if self._check(response.responses[0].partitions[0].error_code):
+            code = response.responses[0].partitions[0].error_code
+            if code == ErrorCode.INVALID_REQUEST and self._has_moved(broker_id, mine):
+                return  # it is beyond what the leader has read of the state, or has delivered since
+            if self._check(code):
                 return
-            for first, last in ends:
+            for first, last, is_accepted in ends:
                 self.acknowledged += last - first + 1
                 key = SharePartitionKey(self.group_id, *partition)
-                self.world.observer.share_acknowledged(key, first, last)
+                self.world.observer.share_acknowledged(Settled(key, first, last, is_accepted))
+            self.renewed += len(renewed)
+            for one in renewed:
+                self._take(session, one)
 
         self._ask(broker_id, request, told, (2, None))
 
-    def _drawn_type(self) -> AcknowledgeType:
+    def _leader_epoch(self, broker_id: int, partition: PartitionKey) -> int:
+        """In which epoch a broker leads a partition, as it knows it; -1 if it does not."""
+        view = self.world.observer.oracle.partitions.views.get((broker_id, partition))
+        return -1 if view is None else view.leader_epoch
+
+    def _has_moved(self, broker_id: int, deliveries: list[Taken]) -> bool:
+        """Whether the leader has stopped to lead since one of these, and may lead again."""
+        partition = deliveries[0].partition
+        epoch = self._leader_epoch(broker_id, partition)
+        return self.is_deposed(broker_id, partition) or any(
+            one.leader_epoch != epoch for one in deliveries
+        )
+
+    def _drawn_type(self, renews: bool) -> AcknowledgeType:
         if self.is_closing:
             return AcknowledgeType.ACCEPT
+        if renews:
+            return AcknowledgeType.RENEW
         return TYPES[self.lane.pick(len(TYPES))]
 
     def _take(self, session: _Session, taken: Taken) -> None:
