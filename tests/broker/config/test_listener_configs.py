@@ -4,6 +4,7 @@ import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.config.view import broker_entries
 from fencepost.broker.net.listener_security import session_rules
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.session import SecurityProtocol
@@ -179,3 +180,21 @@ def test_the_rules_of_sessions():
     assert rules.failure_delay_ms == 40
     plain = session_rules(SecurityProtocol.SSL, lambda one: listener("PLAINTEXT", one))
     assert plain.mechanisms == ()
+
+
+def test_what_a_listener_has_is_described_and_its_secrets_are_not_shown():
+    config = of(
+        {
+            "listener.name.plaintext.ssl.key.password": "hush",
+            "listener.name.plaintext.ssl.client.auth": "none",
+        }
+    )
+    dynamic = {"listener.name.plaintext.ssl.keystore.password": "hush"}
+    image = ClusterImage(configs={(4, str(config.node_id)): dynamic})
+    found = {one.name: one for one in broker_entries(config, image)}
+    for key in ("key.password", "keystore.password"):
+        one = found[f"listener.name.plaintext.ssl.{key}"]
+        assert one.is_sensitive
+        assert not one.read_only
+        assert "hush" not in str(one)
+    assert found["listener.name.plaintext.ssl.client.auth"].text == "none"

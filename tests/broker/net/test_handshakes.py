@@ -6,16 +6,14 @@ import ssl
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.security.server_tls import server_tls
 from fencepost.machines.session import SecurityProtocol, SessionRules
+from fencepost.testing.certificates import CertificateAuthority
 
 from ...waiting import eventually
 from ..listener_fixtures import serve_listener
-
-pytest.importorskip("cryptography")
-
-from fencepost.testing.certificates import CertificateAuthority
 
 CA = CertificateAuthority()
 HELLO_BEGINS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"
@@ -99,24 +97,20 @@ def test_what_does_not_fit_a_handshake(served):
 
 def test_listeners_wait_until_they_are_ready():
     with serve_listener() as made:
-        listener = made.listener
+        listener, call = made.listener, made.thread.call
+        ready = asyncio.Event()
 
-        async def serve_late() -> tuple[bool, bool]:
-            from fencepost.broker.config.endpoints import Endpoint
+        async def until_ready() -> None:
+            await ready.wait()
 
+        def begin() -> asyncio.Task[None]:
             listener.close_sockets()
             listener.bind([Endpoint("EARLY", "127.0.0.1", 0), Endpoint("LATE", "127.0.0.1", 0)])
-            ready = asyncio.Event()
+            return made.thread.loop.create_task(listener.start({"EARLY"}, until_ready))
 
-            async def until_ready() -> None:
-                await ready.wait()
-
-            task = asyncio.ensure_future(listener.start({"EARLY"}, until_ready))
-            while not listener._servers:
-                await asyncio.sleep(0)
-            only_early = len(listener._servers) == 1 and not task.done()
-            ready.set()
-            await task
-            return only_early, len(listener._servers) == 2
-
-        assert made.thread.call(serve_late) == (True, True)
+        task = call(begin)
+        eventually(lambda: call(lambda: len(listener._servers)) == 1)
+        assert not call(task.done)
+        call(ready.set)
+        eventually(lambda: call(task.done))
+        assert call(lambda: len(listener._servers)) == 2

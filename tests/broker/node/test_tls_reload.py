@@ -10,9 +10,6 @@ from fencepost.broker.net.listener_security import ListenerSecurity, session_rul
 from fencepost.broker.node.tls_reload import TlsReload
 from fencepost.broker.security.server_tls import server_tls
 from fencepost.log.configdef import ConfigError
-
-pytest.importorskip("cryptography")
-
 from fencepost.testing.certificates import CertificateAuthority
 
 CA = CertificateAuthority()

@@ -4,6 +4,7 @@ import os
 import ssl
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.settings import Settings
@@ -12,11 +13,6 @@ from fencepost.broker.security.peer_security import peer_security
 from fencepost.broker.security.server_tls import client_auth, server_tls
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SecurityProtocol
-
-pytest.importorskip("cryptography")
-
-from cryptography.hazmat.primitives import serialization
-
 from fencepost.testing.certificates import CertificateAuthority
 
 CA = CertificateAuthority()

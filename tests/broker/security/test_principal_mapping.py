@@ -31,7 +31,7 @@ RULES = ", ".join(
         (r"RULE:^CN=(\w+)$/$1@$2/", "CN=x", "x@$2"),
         (r"RULE:^CN=(\w+)$/$12/", "CN=x", "x2"),
         (r"RULE:^CN=(\w+)$/$0/", "CN=x", "CN=x"),
-        (r"RULE:^CN=(?<who>\w+)$/${who}/U", "CN=x", "X"),
+        (r"RULE:^CN=(?<user>\w+)$/${user}/U", "CN=x", "X"),
         (r"RULE:^CN=(\w+)(z)?$/$1$2/", "CN=x", "x"),
         # what is escaped stays within the rule
         (r"RULE:^CN=a\/(\w+)$/\/$1\$/", "CN=a/x", "/x$"),

@@ -17,6 +17,7 @@ from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.client.security import Security
 from fencepost.testing import Cluster
+from fencepost.testing.certificates import CertificateAuthority
 from fencepost.testing.ports import free_ports
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -26,10 +27,6 @@ from fencepost.wire.api.incremental_alter_configs import (
 from fencepost.wire.api.metadata import MetadataRequest
 
 from ...waiting import DEADLINE_S, eventually
-
-pytest.importorskip("cryptography")
-
-from fencepost.testing.certificates import CertificateAuthority
 
 CA = CertificateAuthority()
 STRANGER = CertificateAuthority("Another")

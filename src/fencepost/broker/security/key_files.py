@@ -72,7 +72,7 @@ def key_pair(config: ListenerConfig) -> KeyPair | None:
 
 
 def trusted_certificates(config: ListenerConfig) -> str | None:
-    """The certificates of those who may sign for the other side, in PEM; None if none are
+    """The certificates of authorities that sign for the other side, in PEM; None if none are
     configured. ConfigError."""
     store = _Store(config, "ssl.truststore", ("ssl.truststore.certificates",))
     (inline,) = store.inline

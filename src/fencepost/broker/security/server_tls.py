@@ -108,7 +108,7 @@ def load_key_pair(context: ssl.SSLContext, config: ListenerConfig, pair: KeyPair
 
 
 def load_trusted(context: ssl.SSLContext, config: ListenerConfig, trusted: str) -> None:
-    """Have the context trust who has signed with these certificates. ConfigError."""
+    """Have the context trust what these authorities have signed. ConfigError."""
     try:
         context.load_verify_locations(cadata=trusted)
     except ssl.SSLError as error:
