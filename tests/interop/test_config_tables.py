@@ -31,8 +31,6 @@ STRICTER = {
     "remote.log.manager.task.retry.jitter",
     "min.cleanable.dirty.ratio",
     "log.cleaner.min.cleanable.ratio",
-    # Only the default: the records of a batch are bounded together, not each by itself.
-    "max.decompressed.message.bytes",
     # Classes of Kafka's, and no others: there are no classes of users to load here.
     "authorizer.class.name",
     "group.consumer.assignors",

@@ -66,7 +66,7 @@ def test_acls(run: Fencepost):
     configs = {**acl, "operation": "DESCRIBE_CONFIGS"}
     assert added == {"acls": [acl, configs], "done": "added"}
     denied = run("acls", "add", "*", "all", "topic:ord", "--prefixed", "--deny", "--host", "::1")
-    words = "User:* may not ALL each topic whose name begins with ord from ::1"
+    words = "User:* may not do anything to each topic whose name begins with ord from ::1"
     assert (denied.code, denied.out) == (0, f"added: {words}\n")
     eventually(lambda: len(run("acls", "list", "--json").json) == 3)
     assert run("acls", "list", "--principal", "ada", "--json").json == [acl, configs]
@@ -175,3 +175,20 @@ def test_tokens(run: Fencepost, tmp_path: Path):
     assert run("tokens", "expire", "no-such").code == 1
     assert run("tokens", "expire", token["token_id"]).out.endswith("is removed\n")
     eventually(lambda: run("tokens", "list", "--json").json == [])
+
+
+def test_the_rule_that_decides_is_told(run: Fencepost):
+    assert run("acls", "add", "ada", "read", "topic:ord", "--prefixed").code == 0
+    asking = ("security", "explain", "ada", "describe", "topic:orders")
+    eventually(lambda: run(*asking, "--json").json["allowed"])
+    told = run(*asking)
+    assert "may READ each topic whose name begins with ord" in told.out
+    assert "the broker does not show super.users" in told.out
+    assert not run("security", "explain", "eve", "read", "topic:orders", "--json").json["allowed"]
+    assert run("acls", "remove", "--all").code == 0
+
+
+def test_a_cluster_is_checked(run: Fencepost):
+    checked = run("security", "check")
+    assert "asks for a login by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in checked.out
+    assert "note: no default quota is set" in checked.out

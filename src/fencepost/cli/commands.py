@@ -89,6 +89,12 @@ COMMANDS: tuple[Command, ...] = (
         "levels at which the cluster runs: see and raise them",
         CARE,
     ),
+    Command(
+        "security",
+        "fencepost.cli.security",
+        "what is open to whom, and which rule decides",
+        SECURITY,
+    ),
     Command("acls", "fencepost.cli.acls", "who may do what: list, add and remove rules", SECURITY),
     Command(
         "users",

@@ -9,6 +9,7 @@ or the semicolon.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fencepost.client.errors import ConfigError
@@ -60,3 +61,12 @@ def _unquoted(value: str) -> str:
     if value[0] not in "\"'":
         return value
     return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
+
+
+def jaas_line(module: str, options: Mapping[str, str]) -> str:
+    """The text that `login_module` reads as this module with these options."""
+    words = [module, "required"]
+    for name, value in options.items():
+        quoted = re.sub(r'(["\\])', r"\\\1", value)
+        words.append(f'{name}="{quoted}"')
+    return f"{' '.join(words)};"

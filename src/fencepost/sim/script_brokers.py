@@ -3,7 +3,8 @@
 A scenario has brokers 101, 102, ... if its first command says `brokers=N`. Its producers are p1,
 p2, ..., by turns idempotent and not, and c1 is its consumer. With `committers=N` there are g1, g2,
 ..., which commit offsets of groups, and with
-`members=N` there are m1, m2, ..., the members of one group.
+`members=N` there are m1, m2, ..., the members of one group; with `mixed_members=N` k1, k2, ... are
+classic members of the consumer group.
 """
 
 from __future__ import annotations
@@ -262,7 +263,7 @@ def commit_as(script: Script, words: list[str]) -> None:
 def _do_as_member(
     script: Script, words: list[str], what: str, do: Callable[[Member], None]
 ) -> None:
-    member = _member_of(script, words[0])
+    member = member_of(script, words[0])
     note_outcome(script, member, f"{words[0]} {what}")
     script.world.guard(lambda: do(member), None)
 
@@ -381,11 +382,15 @@ def committer_of(script: Script, word: str) -> Committer:
         raise ScriptError(f"{word} commits nothing; g1, g2, ... do if committers=N") from None
 
 
-def _member_of(script: Script, word: str) -> Member:
+def member_of(script: Script, word: str) -> Member:
+    clients = script.world.clients
+    members = clients.mixed_members if word.startswith("k") else clients.members
     try:
-        return script.world.clients.members[int(word.removeprefix("m")) - 1]
+        return members[int(word[1:]) - 1]
     except (ValueError, IndexError):
-        raise ScriptError(f"{word} is no member; m1, m2, ... are if members=N") from None
+        raise ScriptError(
+            f"{word} is no member; m1, m2, ... are if members=N, and k1, k2, ... if mixed_members=N"
+        ) from None
 
 
 def partition_of(script: Script, word: str) -> PartitionKey:

@@ -23,6 +23,7 @@ from fencepost.broker.cluster.topic_creation import AutoTopicCreation, fill_in_c
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
@@ -277,6 +278,7 @@ class Caller:
     at_once_bytes = 1 << 20
     is_broker = False
     api_name = "Sample"
+    quotas = NO_QUOTAS
 
     def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name

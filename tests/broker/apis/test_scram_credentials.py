@@ -45,7 +45,7 @@ def test_users_are_described_as_they_were_altered_and_after_a_restart(
     assert altered(client, new) == {"ada": 0, "bob": 0}
     second = AlterUserScramCredentialsRequest(upsertions=[credential("ada", 2)])
     assert altered(client, second) == {"ada": 0}
-    everybody = {"ada": (0, None, [1, 2]), "bob": (0, None, [2])}
+    everybody = {"ada": (0, "", [1, 2]), "bob": (0, "", [2])}
     assert described(client) == everybody
     absent = "Attempt to describe a user credential that does not exist: x"
     twice = "Cannot describe SCRAM credentials for the same user twice in a single request: "
@@ -61,4 +61,4 @@ def test_users_are_described_as_they_were_altered_and_after_a_restart(
         deletions=[ScramCredentialDeletion(name="ada", mechanism=1)]
     )
     assert altered(client, gone) == {"ada": 0}
-    assert described(client, "ada") == {"ada": (0, None, [2])}
+    assert described(client, "ada") == {"ada": (0, "", [2])}

@@ -18,13 +18,20 @@ from typing import Any, Final
 
 from fencepost.broker.cluster.controller_access import token_refusal
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
-from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.controller_service import (
+    FIRST_CREATE_TOKEN_WITH_REQUESTER,
+    ControllerService,
+)
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.machines.controller.tokens import has_foreign_renewers, owner_of
+from fencepost.machines.controller.tokens import (
+    has_foreign_renewers,
+    has_owner_without_type,
+    owner_of,
+)
 from fencepost.machines.image import TokenImage
 from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.session import ANONYMOUS, Principal, SecurityProtocol
@@ -53,8 +60,6 @@ from fencepost.wire.errors import ErrorCode
 
 NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 NO_TIME: Final = -1
-REQUESTER_FROM: Final = 3
-"""The version of CreateDelegationToken from which an owner may be another than the caller."""
 TOKENS_PER_PIECE: Final = 200
 
 
@@ -84,6 +89,8 @@ def handle_create(
     refuse = _refusing(context)
     if not has_logged_in(context):
         return refuse(request, NOT_ALLOWED)
+    if has_owner_without_type(request):
+        return refuse(request, ErrorCode.INVALID_REQUEST)
     if error := token_refusal(access, context, request):
         return refuse(request, error)
     if has_foreign_renewers(request):
@@ -121,7 +128,7 @@ def _refusing(context: PendingRequest) -> Callable[[Any, ErrorCode], CreateDeleg
             expiry_timestamp_ms=NO_TIME,
             max_timestamp_ms=NO_TIME,
         )
-        if context.api_version >= REQUESTER_FROM:
+        if context.api_version >= FIRST_CREATE_TOKEN_WITH_REQUESTER:
             response.token_requester_principal_type = requester.type
             response.token_requester_principal_name = requester.name
         return response

@@ -15,6 +15,8 @@ answered as they would: an ordinary context takes the request's place.
 
 from __future__ import annotations
 
+from struct import Struct
+from time import perf_counter
 from typing import Any, Final
 
 from fencepost.batch import backend
@@ -32,6 +34,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
 
 PRODUCE_KEY: Final = 0
+_CLIENT_ID_LENGTH: Final = Struct(">h")
+_CLIENT_ID_AT: Final = 4
 
 
 def produce_in_blocks(
@@ -97,6 +101,7 @@ class ProduceInBlocks:
         """Take the plain requests at the front of frames[start:end]; see `RunTaker`."""
         runs, api = self._runs, self._api
         self._connection = connection
+        began_s = perf_counter() if connection.quotas.is_on else 0.0
         authorizer = self._partitions.access.authorizer
         if authorizer is not None:
             self._remember_for(connection, authorizer.version)
@@ -108,10 +113,28 @@ class ProduceInBlocks:
         )  # fmt: skip
         self._connection = None
         if runs.requests:
+            if connection.quotas.is_on:
+                self._charge(connection, head, perf_counter() - began_s)
             if api is not None:
                 api.asked(runs.requests, int.from_bytes(head[2:4], "big"), runs.frame_bytes)
             self._appends.filled(runs.frame_bytes)
         return start
+
+    def _charge(self, connection: RunConnection, head: bytes, used_s: float) -> None:
+        """Charge the client for the run that was taken. The answer to its last request has the
+        throttle time; without one the connection is muted at once."""
+        last = connection.waiting[-1] if connection.waiting else None
+        if last is not None and (last.taker is None or not last.acks):
+            last = None
+        throttle_ms = connection.quotas.charge_run(
+            connection, client_id_in(head), self._runs.frame_bytes, used_s, acks=last is not None
+        )
+        if not throttle_ms:
+            return
+        if last is not None:
+            last.throttle(throttle_ms)
+        else:
+            connection.mute(throttle_ms)
 
     @property
     def latest_bytes(self) -> int:
@@ -206,3 +229,10 @@ class ProduceInBlocks:
                     answer.log_start_offset = result.log_start_offset
                 place += 1
         finish(context, request.acks, response, self._metadata)
+
+
+def client_id_in(head: bytes) -> str:
+    """The client id in how requests begin: see `RunTaker.take`."""
+    (size_bytes,) = _CLIENT_ID_LENGTH.unpack_from(head, _CLIENT_ID_AT)
+    begins = _CLIENT_ID_AT + _CLIENT_ID_LENGTH.size
+    return head[begins : begins + max(size_bytes, 0)].decode(errors="replace")

@@ -77,9 +77,7 @@ def _described(
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = "Attempt to describe a user credential that does not exist: "
     else:
-        return DescribeUserScramCredentialsResult(
-            user=name, error_message=None, credential_infos=infos
-        )
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
     return DescribeUserScramCredentialsResult(
         user=name, error_code=error, error_message=message + name
     )

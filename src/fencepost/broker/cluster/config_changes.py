@@ -61,6 +61,23 @@ THREAD_KEYS: Final = frozenset(
 """Numbers of threads: one change may at most halve or double them, as in Kafka."""
 
 
+KEY_STORE_KEYS: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Dynamic configs that need the prefix of a listener, as in Kafka."""
+
+
 class ResourceRefused(Exception):
     """The resource stays as it is."""
 
@@ -200,6 +217,8 @@ def check_broker_values(
     try:
         check_pairs(lambda key: typed[key] if key in typed else config.get(key))
         LogConfig.from_props({}, {**config.topic_defaults, **typed})
+        if name:
+            settings.check_listeners(values, typed)
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, error.answer) from None
 
@@ -213,6 +232,13 @@ def _check_keys(name: str, keys: Iterable[str]) -> None:
         raise ResourceRefused(
             ErrorCode.INVALID_REQUEST,
             f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]",
+        )
+    without = sorted(KEY_STORE_KEYS & known.keys())
+    if without:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener"
+            f" prefix: [{', '.join(without)}]",
         )
     single = [key for key, one in known.items() if one.mode is UpdateMode.PER_BROKER]
     if single and not name:

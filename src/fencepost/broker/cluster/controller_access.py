@@ -43,6 +43,7 @@ from fencepost.runtime.requests.permissions import (
 from fencepost.wire.api import alter_configs, incremental_alter_configs
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
@@ -78,6 +79,7 @@ from fencepost.wire.types import Uuid
 
 WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
+    AlterClientQuotasRequest: ALTER_CLUSTER_CONFIGS,
     AlterPartitionReassignmentsRequest: ALTER_CLUSTER,
     AlterUserScramCredentialsRequest: ALTER_CLUSTER,
     CreateAclsRequest: ALTER_CLUSTER,

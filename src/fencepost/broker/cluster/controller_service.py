@@ -14,21 +14,29 @@ from typing import Any, Protocol
 
 from fencepost.broker.cluster.acl_requests import without_authorizer
 from fencepost.broker.cluster.controller_access import permitted_part, without_configs
+from fencepost.broker.cluster.mutation_charges import STRICT_FROM, MutationCharge
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.decision import FREE, Charge
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.machines.quota import MutationQuota
 from fencepost.machines.session import Principal
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.requests.access import Access, Client
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api import response_class
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.create_acls import CreateAclsRequest
-from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
+from fencepost.wire.api.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_acls import DeleteAclsRequest
@@ -53,6 +61,7 @@ AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+FIRST_CREATE_TOKEN_WITH_REQUESTER = 3
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """What a user's request may come to in the metadata log, as Kafka has it: it is one batch there,
 and the other nodes have to take it as a whole."""
@@ -144,7 +153,8 @@ class ControllerService:
     the world, in milliseconds since 1970.
 
     `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
-    has the quorum machine answer what is about the quorum itself.
+    has the quorum machine answer what is about the quorum itself. Clients are charged `mutations`
+    for partitions that change, if there are such quotas.
     """
 
     def __init__(
@@ -156,7 +166,9 @@ class ControllerService:
         quorum: Quorum,
         access: Access,
         wall_ms: Callable[[], int],
+        mutations: MutationQuota | None = None,
     ) -> None:
+        self._mutations = mutations
         self._host = host
         self._wall_ms = wall_ms
         self._access = access
@@ -181,7 +193,7 @@ class ControllerService:
         request: Message,
         on_reply: OnReply,
         api_version: int = NEWEST,
-        client: Client | None = None,
+        client: RequestContext | None = None,
     ) -> None:
         """Decide over `request`; call back when that is committed, perhaps at once.
 
@@ -190,17 +202,26 @@ class ControllerService:
         controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave the request no
         time. Raises KeyError for a request that no controller serves.
         """
+        charge: Charge = FREE
+        if client is not None and self._mutations and type(request) in STRICT_FROM:
+            charged = MutationCharge(self._mutations, client, request, self._now_ms)
+            charge, on_reply = charged, _throttling(charged, on_reply)
         is_open = self._access.authorizer is None
         refused = without_authorizer(request) if is_open else None
         if refused is not None:
             on_reply(ErrorCode.NONE, refused)
         elif client is not None and not is_open:
-            self._serve_permitted(request, on_reply, api_version, client)
+            self._serve_permitted(request, on_reply, api_version, client, charge)
         else:
-            self._decide(request, on_reply, api_version, client)
+            self._decide(request, on_reply, api_version, client, charge)
 
     def _serve_permitted(
-        self, request: Message, on_reply: OnReply, api_version: int, client: Client
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int,
+        client: Client,
+        charge: Charge,
     ) -> None:
         controller = self._host.controller
         if controller is None:
@@ -222,10 +243,15 @@ class ControllerService:
                 permitted.complete(response)
             on_reply(error, response)
 
-        self._decide(permitted.request, on_decided, api_version, client)
+        self._decide(permitted.request, on_decided, api_version, client, charge)
 
     def _decide(
-        self, request: Message, on_reply: OnReply, api_version: int, client: Client | None
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int,
+        client: Client | None,
+        charge: Charge,
     ) -> None:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
@@ -240,9 +266,12 @@ class ControllerService:
         if decide_for is not None:
             assert client is not None, "tokens belong to clients"
             requester, wall_ms = client.principal, self._wall_ms()
+            if api_version < FIRST_CREATE_TOKEN_WITH_REQUESTER:
+                on_reply = _without_requester(on_reply)
             self._host.submit(lambda c: decide_for(c, request, requester, wall_ms), on_reply)
             return
-        decide = _DECISIONS[type(request)]
+        charged = _CHARGED.get(type(request))
+        decide = _DECISIONS[type(request)] if charged is None else charged(charge)
         if (
             isinstance(request, CreateTopicsRequest)
             and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
@@ -261,6 +290,26 @@ class ControllerService:
             on_reply(error, response)
 
         return filled
+
+
+def _without_requester(on_reply: OnReply) -> OnReply:
+    """An older answer to CreateDelegationToken does not say who has asked."""
+
+    def answered(error: ErrorCode, response: Any) -> None:
+        if isinstance(response, CreateDelegationTokenResponse):
+            response.token_requester_principal_type = ""
+            response.token_requester_principal_name = ""
+        on_reply(error, response)
+
+    return answered
+
+
+def _throttling(charge: MutationCharge, on_reply: OnReply) -> OnReply:
+    def replied(error: ErrorCode, response: Any) -> None:
+        charge.throttle()
+        on_reply(error, response)
+
+    return replied
 
 
 class FeatureUpdate:
@@ -352,15 +401,8 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
     UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
-    CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
-        request, new_ids(), placement_start()
-    ),
-    DeleteTopicsRequest: lambda c, request, _: c.decide_delete_topics(request),
     CreateAclsRequest: lambda c, request, _: c.decide_create_acls(request, new_ids()),
     DeleteAclsRequest: lambda c, request, _: c.decide_delete_acls(request),
-    CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
-        request, placement_start()
-    ),
     AlterPartitionReassignmentsRequest: lambda c, request, _: (
         c.decide_alter_partition_reassignments(request)
     ),
@@ -371,6 +413,7 @@ _DECISIONS: dict[type[Message], DecideOn] = {
         request
     ),
     ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
+    AlterClientQuotasRequest: lambda c, request, _: c.decide_alter_client_quotas(request),
     AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
     IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
         request
@@ -387,6 +430,18 @@ _DECISIONS_FOR_CLIENTS: dict[
     ExpireDelegationTokenRequest: Controller.decide_expire_token,
 }
 """Decisions that depend on who the client is, and on the time of the world."""
+_CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
+    CreateTopicsRequest: lambda charge: (
+        lambda c, request, _: c.decide_create_topics(request, new_ids(), placement_start(), charge)
+    ),
+    DeleteTopicsRequest: lambda charge: (
+        lambda c, request, _: c.decide_delete_topics(request, charge)
+    ),
+    CreatePartitionsRequest: lambda charge: (
+        lambda c, request, _: c.decide_create_partitions(request, placement_start(), charge)
+    ),
+}
+"""Those that clients are charged for, with what charges them."""
 
 OF_USERS: frozenset[type[Message]] = frozenset(
     {
@@ -398,6 +453,7 @@ OF_USERS: frozenset[type[Message]] = frozenset(
         AlterPartitionReassignmentsRequest,
         AlterUserScramCredentialsRequest,
         ElectLeadersRequest,
+        AlterClientQuotasRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
     }

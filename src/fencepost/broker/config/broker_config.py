@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +65,8 @@ from fencepost.machines.session import SecurityProtocol
 __all__ = ["BrokerConfig", "ConfigError"]
 
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
+EARLY_START_KEY = "early.start.listeners"
+ALLOW_ANONYMOUS_KEY = "fencepost.allow.anonymous.listeners"
 METRICS_KEY = "fencepost.metrics.listener"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 OWN_PREFIX: Final = "fencepost."
@@ -117,6 +119,7 @@ class BrokerConfig:
         self._told = self._check_advertised()
         self.metrics_listener = self._check_metrics_listener()
         """Where metrics and health are told over HTTP; None if they are not."""
+        self._check_early_start()
         check_pairs(self.get)
         self.topic_defaults = self._topic_defaults()
 
@@ -253,8 +256,27 @@ class BrokerConfig:
         return bool(self.get("log.flush.before.ack"))
 
     def exposed_listeners(self) -> list[Endpoint]:
-        """Listeners that other machines can reach, in plain text."""
-        return [endpoint for endpoint in self._opened if not is_loopback(endpoint.host)]
+        """Listeners that other machines can reach, and that ask clients for no login."""
+        return [
+            endpoint
+            for endpoint in self._opened
+            if not (self._asks_for_login(endpoint.name) or is_loopback(endpoint.host))
+        ]
+
+    def _asks_for_login(self, listener: str) -> bool:
+        """Whether clients need SASL, or a certificate."""
+        protocol = self.protocol_of(listener)
+        asked = self.for_listener(listener).get("ssl.client.auth").lower()
+        return protocol.has_sasl or (protocol.has_tls and asked == "required")
+
+    @property
+    def early_start_listeners(self) -> frozenset[str]:
+        """Listeners that need not wait until it is known what clients may do: those of controllers
+        if nothing else is configured (KIP-801)."""
+        named = self.get(EARLY_START_KEY)
+        if named is None:
+            return frozenset(self.quorum.listener_names)
+        return frozenset(name.upper() for name in named)
 
     def advertised_endpoints(self, bound: list[Endpoint]) -> list[Endpoint]:
         """What clients are told, given where the listeners were `bound` (port 0 is then known)."""
@@ -334,6 +356,12 @@ class BrokerConfig:
         names = [endpoint.name for endpoint in self.listeners]
         return inter_broker_listener(written[0], written[1], names)
 
+    def _check_early_start(self) -> None:
+        known = {*(endpoint.name for endpoint in self._opened), *self.quorum.listener_names}
+        for name in self.early_start_listeners - known:
+            allowed = f"names out of `listeners` and {NAMES_KEY}"
+            raise ConfigError(EARLY_START_KEY, name, allowed)
+
     def _check_advertised(self) -> list[Endpoint]:
         texts = self.get("advertised.listeners")
         if texts is None:
@@ -409,8 +437,12 @@ CONNECTION_KEYS = (
 """Configs of `connection_limits` that may change while a node runs."""
 
 
-def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
-    """The bounds of the front door; `get` gives typed values."""
+def connection_limits(
+    get: Callable[[str], Any], of_listeners: Iterable[ListenerConfig] = ()
+) -> ConnectionLimits:
+    """The bounds of the front door; `get` gives typed values, `of_listeners` those of each
+    listener."""
+    own = {one.listener: one for one in of_listeners}
     return ConnectionLimits(
         max_frame_bytes=get("socket.request.max.bytes"),
         max_connections=get("max.connections"),
@@ -421,6 +453,16 @@ def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
         receive_buffer_bytes=get("socket.receive.buffer.bytes"),
         max_connections_of=parse_host_limits(get("max.connections.per.ip.overrides")),
         max_created_per_s=get("max.connection.creation.rate"),
+        max_connections_by_listener={
+            name: one.get("max.connections")
+            for name, one in own.items()
+            if one.has_own("max.connections")
+        },
+        max_created_per_s_by_listener={
+            name: one.get("max.connection.creation.rate")
+            for name, one in own.items()
+            if one.has_own("max.connection.creation.rate")
+        },
     )
 
 

@@ -12,7 +12,7 @@ the log: a broker must be able to start with whatever the metadata log has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from fencepost.broker.config.broker_config import BrokerConfig, check_pairs
@@ -25,6 +25,10 @@ from fencepost.machines.image import ClusterImage
 log = logging.getLogger(__name__)
 
 
+Check = Callable[[Callable[[str], ListenerConfig]], None]
+"""Looks at the configs that listeners would have; raises ConfigError."""
+
+
 class Settings:
     """See the module."""
 
@@ -33,6 +37,7 @@ class Settings:
         """What the node was started with."""
         self._texts: dict[str, str] = {}
         self._values: dict[str, Any] = {}
+        self._checks: list[tuple[frozenset[str], Check]] = []
         self._watchers: list[tuple[frozenset[str], Callable[[], None]]] = []
 
     def get(self, key: str) -> Any:
@@ -51,6 +56,25 @@ class Settings:
         """Call back after every change of one of `keys`, and of those of a listener that `keys`
         has without its prefix."""
         self._watchers.append((frozenset(keys), on_change))
+
+    def add_check(self, keys: Collection[str], check: Check) -> None:
+        """Have `check` look at configs of listeners before one of `keys` changes."""
+        self._checks.append((frozenset(keys), check))
+
+    def check_listeners(self, keys: Iterable[str], typed: Mapping[str, Any]) -> None:
+        """Whether listeners could do with the dynamic configs `typed`, of which `keys` are to
+        change. ConfigError."""
+        changed = {base_key(key) for key in keys if key.startswith(PREFIX)}
+
+        def get(key: str) -> Any:
+            return typed[key] if key in typed else self.startup.get(key)
+
+        def is_set(key: str) -> bool:
+            return key in typed or self.startup.is_set(key)
+
+        for watched, check in self._checks:
+            if watched & changed:
+                check(lambda listener: ListenerConfig(listener, None, get, is_set))
 
     def apply(self, image: ClusterImage) -> None:
         """Put the dynamic configs of the image into force."""

@@ -10,7 +10,8 @@ come go to the `output`.
 
 Session. A session (`machines.session`) says how large a frame may be, which requests are let
 through, and who the client is. On a PLAINTEXT listener it is READY from the start, is asked nothing
-further, and the client is ANONYMOUS. On one with SASL there is a `login`.
+further, and the client is ANONYMOUS. Where there is TLS, `tls_transport` is between this and the
+socket, and says when the handshake is over. On a listener with SASL there is a `login`.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -40,7 +41,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
-from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
+from fencepost.broker.net.disconnect_log import (
+    MIN_FRAME_BYTES,
+    explain_length,
+    explain_plain,
+    explain_tls,
+)
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT, Dispatcher
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.listener_security import ListenerSecurity
@@ -53,6 +59,7 @@ from fencepost.broker.net.run_taker import RunSlot
 from fencepost.broker.net.turn import COUNTED_S, SMALL_BYTES
 from fencepost.broker.net.writer import writer_for
 from fencepost.machines.session import (
+    ANONYMOUS,
     ClientConnected,
     ClientDisconnected,
     DelayElapsed,
@@ -64,6 +71,8 @@ from fencepost.machines.session import (
     Session,
     SessionReaction,
     SessionState,
+    TlsEstablished,
+    TlsFailed,
 )
 from fencepost.machines.session.machine import SASL_AUTHENTICATE_KEY
 from fencepost.runtime.requests.context import QUANTUM_BYTES
@@ -86,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Host, security: ListenerSecurity) -> None:
         self._listener = listener
+        self.quotas = listener.quotas
         self.routes = listener.routes
         self.listener_name = security.name
         self.security_protocol = security.rules.protocol
@@ -278,6 +288,31 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- the session -----------------------------------------------------------------------
 
+    @property
+    def waits_s(self) -> float:
+        """See `TlsConnection`."""
+        return self._waits_until - self._listener.loop.time()
+
+    def tls_established(self, principal: Principal) -> None:
+        """See `TlsConnection`."""
+        self.last_activity = self._listener.loop.time()
+        self._session.step(TlsEstablished(principal))
+        if principal is not ANONYMOUS:
+            logins = self._listener.logins
+            logins.tell(str(principal), self.client_host, self.listener_name, "TLS")
+
+    def tls_failed(self, reason: str, is_plain: bool = False) -> None:
+        """See `TlsConnection`."""
+        if self.closed:
+            return
+        self._session.step(TlsFailed(reason))
+        log = self._listener.disconnect_log
+        if is_plain:
+            log.note_once(self, self.client_host, explain_plain(self.listener_name))
+        else:
+            log.note(self, reason)
+        self.disconnect()
+
     def admit(self, context: PendingRequest) -> bool:
         """See `DispatchingConnection`."""
         was_ready = self._session.state is SessionState.READY
@@ -285,9 +320,10 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(reaction, Proceed):
             return True
         self._answers.add(context)
-        if self.login is not None:
-            self.login.count_refusal(was_ready=was_ready)
-        self.turn_away(context, reaction)
+        if self.login is None:
+            self.turn_away(context, reaction)
+        else:
+            self.login.refuse(context, reaction, was_ready=was_ready)
         return False
 
     def turn_away(
@@ -426,7 +462,12 @@ class Connection(asyncio.BufferedProtocol):
         return start
 
     def _close_for_length(self, size_bytes: int, first_bytes: bytes) -> None:
+        """Disconnect a client that sends what is no request."""
         session = self._session
+        if hint := explain_tls(first_bytes, self.listener_name):
+            self._listener.disconnect_log.note_once(self, self.client_host, hint)
+            self.disconnect()
+            return
         key = "sasl.server.max.receive.size"
         if session.state is SessionState.READY:
             key = "socket.request.max.bytes"

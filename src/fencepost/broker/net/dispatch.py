@@ -150,6 +150,9 @@ class Dispatcher:
         context = self._new_context(connection, route, version, correlation_id, None, len(frame))
         if self._session.is_guarded and not connection.admit(context):
             return
+        quotas = self._host.quotas
+        if quotas.is_on:
+            quotas.begun(context)
         if not route.min_version <= version <= route.max_version:
             self._refuse_version(context)
             return
@@ -195,6 +198,8 @@ class Dispatcher:
                 "%s v%d from %s failed", route.name, context.api_version, self._connection
             )
             context.fail()
+        if self._host.quotas.is_on:
+            self._host.quotas.returned(context)
 
     def _take_bytes(self, context: PendingRequest, frame: memoryview, body_start: int) -> bool:
         """Whether a request was taken before it is decoded."""
@@ -211,12 +216,14 @@ class Dispatcher:
                 "%s v%d from %s failed", route.name, context.api_version, self._connection
             )
             context.fail()
-            return True
+            taken = True
         if taken is False:
             answers.take_back()
             return False
         if taken is not True:
             answers.put_next(context, taken)
+        if self._host.quotas.is_on:
+            self._host.quotas.returned(context)
         return True
 
     def _work_done(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
@@ -29,6 +30,7 @@ class Host(Protocol):
     turn: Turn
     disconnect_log: DisconnectLog
     logins: Logins
+    quotas: QuotaGate
     new_context: Callable[..., PendingRequest]
     """Makes the context of a request."""
     context_again: Callable[..., PendingRequest]

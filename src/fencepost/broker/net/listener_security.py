@@ -11,6 +11,7 @@ from fencepost.broker.config.listener_config import ListenerConfig
 from fencepost.machines.session import SecurityProtocol, SessionRules
 
 if TYPE_CHECKING:
+    from fencepost.broker.security.server_tls import ServerTls
     from fencepost.machines.sasl import SaslServer
 
 
@@ -23,6 +24,8 @@ class ListenerSecurity(Struct, frozen=True):
     """What its sessions go by."""
     mechanisms: Mapping[str, Callable[[], SaslServer]] = field(default_factory=dict)
     """What begins a login, by the name of the mechanism; one for each that `rules` has."""
+    tls: ServerTls | None = None
+    """TLS of its connections; None where its protocol has none."""
 
 
 SecurityOf = Callable[[str], ListenerSecurity]

@@ -19,13 +19,14 @@ from typing import Any, Final, Protocol
 
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.logins import Logins
-from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.pending_request import PendingRequest, error_response
 from fencepost.machines.sasl import Challenge, Done, Failed, SaslServer, SaslStep, Work
 from fencepost.machines.session import (
     USER,
     Authenticated,
     AuthenticationFailed,
     ChallengeSent,
+    Disconnect,
     HandshakeArrived,
     Principal,
     Proceed,
@@ -42,6 +43,7 @@ from fencepost.wire.message import Message
 
 TELLS_LIFETIME_FROM: Final = 1
 """The version of SaslAuthenticate from which a client is told how long its session lasts."""
+ILLEGAL_STATE: Final = "Request is not valid given the current SASL state."
 UNKNOWN: Final = "unknown"
 """The mechanism of a login for which the client has chosen none that is enabled."""
 _LENGTH: Final = Struct(">i")
@@ -53,6 +55,11 @@ class LoginConnection(Protocol):
     @property
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
+        ...
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, without port."""
         ...
 
     def turn_away(
@@ -123,7 +130,11 @@ class Login:
             if self._session.state is SessionState.CLOSING:
                 self.count_refusal(was_ready=False)
             why = f"the SASL mechanism {mechanism[:50]!r} is not enabled"
+            self._tell(None, why)
             self._connection.turn_away(context, reaction, answer, why)
+        elif isinstance(reaction, Disconnect):
+            self.count_refusal(was_ready=False)
+            self._connection.turn_away(context, reaction)
         elif isinstance(reaction, Proceed):
             self._mechanism = mechanism
             self._is_raw = context.api_version == 0
@@ -142,6 +153,21 @@ class Login:
         else:
             self.count_refusal(was_ready=False)
             self._connection.turn_away(context, reaction)
+
+    def refuse(
+        self, context: PendingRequest, reaction: SessionReaction, *, was_ready: bool
+    ) -> None:
+        """The session does not let a request through: it `was_ready` if it has expired. The
+        answer is made of the header alone: nothing else of the request is read."""
+        self.count_refusal(was_ready=was_ready)
+        route, version, answer = context.route, context.api_version, None
+        if isinstance(reaction, Refuse) and route.min_version <= version <= route.max_version:
+            answer = error_response(route, version, reaction.error)
+        if isinstance(reaction, Refuse) and answer is None:
+            reaction = Disconnect(f"api key {route.api_key} in a login", reaction.delay_ms or 0)
+        if answer is not None and hasattr(answer, "error_message"):
+            answer.error_message = ILLEGAL_STATE
+        self._connection.turn_away(context, reaction, answer)
 
     # -- what the mechanism says -----------------------------------------------------------
 
@@ -199,6 +225,7 @@ class Login:
             self._turn_away(context, reaction, text, text)
             return
         self._count_success(context.api_version)
+        self._tell(str(principal))
         self._answer(context, done.token, session.lifetime_ms(now_ms))
 
     def _answer(self, context: PendingRequest, token: bytes, lifetime_ms: int = 0) -> None:
@@ -226,10 +253,15 @@ class Login:
         if isinstance(reaction, Refuse):
             answer = SaslAuthenticateResponse(error_code=int(reaction.error), error_message=text)
         self.count_refusal(was_ready=False)
+        self._tell(None, reason)
         why = f"a login by {self._mechanism} failed: {reason}"
         self._connection.turn_away(context, reaction, answer, why)
 
-    # -- counts ----------------------------------------------------------------------------
+    # -- counts, and the audit log ---------------------------------------------------------
+
+    def _tell(self, principal: str | None, reason: str = "") -> None:
+        host, mechanism = self._connection.client_host, self._mechanism or UNKNOWN
+        self._logins.tell(principal, host, self._security.name, mechanism, reason)
 
     def _count_success(self, version: int) -> None:
         counts, key = self._logins.counts, (self._security.name, self._mechanism)

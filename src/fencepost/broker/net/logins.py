@@ -16,6 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from fencepost.runtime.requests.audit import AuditSink, LoginEvent
+
 log = logging.getLogger(__name__)
 
 THREADS: Final = 2
@@ -42,6 +44,8 @@ class Logins:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.counts = LoginCounts()
+        self.sink: AuditSink | None = None
+        """Where logins are told; None: nowhere."""
         self._loop = loop
         self._threads: ThreadPoolExecutor | None = None
         self._waiting = 0
@@ -54,6 +58,16 @@ class Logins:
     def wall_ms(self) -> int:
         """Since 1970."""
         return time.time_ns() // 1_000_000
+
+    def tell(
+        self, principal: str | None, host: str, listener: str, mechanism: str, reason: str = ""
+    ) -> None:
+        """A login has ended: `principal` has logged in, or a client was refused for a reason."""
+        if self.sink is not None:
+            succeeded = principal is not None
+            self.sink.record_login(
+                LoginEvent(self.wall_ms(), principal, host, listener, mechanism, succeeded, reason)
+            )
 
     def run(
         self,

@@ -20,7 +20,7 @@ from fencepost.broker.cluster.listener_probe import ListenerProbe
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
-from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.config.features import (
     KRAFT_VERSION,
     NEW_CLUSTER_LEVELS,
@@ -31,6 +31,7 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
 from fencepost.machines.controller.tokens import TokenSettings
@@ -69,14 +70,17 @@ class ControllerPart:
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self._is_voter = False
+        self._late_start: asyncio.Task[None] | None = None
         self._probe: ListenerProbe | None = None
         get = core.settings.get
         self.listener = Listener(
             core.loop,
-            connection_limits(get),
+            self._limits(),
             core.ports.scheduler.lane(),
             count=core.connection_count,
         )
+        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
+        """What clients are held to that change partitions."""
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
@@ -86,7 +90,12 @@ class ControllerPart:
         )
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._core.settings.get)
+        self.listener.limits = self._limits()
+
+    def _limits(self) -> ConnectionLimits:
+        core = self._core
+        names = [endpoint.name for endpoint in core.config.controller_listeners]
+        return connection_limits(core.settings.get, map(core.settings.for_listener, names))
 
     def wire(self) -> None:
         """Make the controller behind the node's metadata log."""
@@ -120,7 +129,9 @@ class ControllerPart:
             core.metadata.machine,
             core.access,
             core.wall_ms,
+            self.quotas.quotas.mutations,
         )
+        core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
             core.ports,
@@ -152,7 +163,12 @@ class ControllerPart:
         self.listener.routes = routes = served_routes(CONTROLLER, parts)
         for key, draft in draft_routes(self._core.config.get(DRAFT_KEY)).items():
             routes[key] = bind_route(draft, parts)
-        await self.listener.start()
+        early = self._core.config.early_start_listeners
+        started = self.listener.start(early, self._core.access_ready)
+        if early >= set(self.listener.names):
+            await started
+        else:  # the quorum may need the other controllers' listeners before it knows
+            self._late_start = self._core.loop.create_task(started)
 
     def _parts(self) -> Parts:
         """What handlers of the quorum's and forwarded requests may ask for."""
@@ -188,6 +204,8 @@ class ControllerPart:
 
     async def close(self) -> None:
         """Close the connections of the quorum."""
+        if self._late_start is not None:
+            self._late_start.cancel()
         if self._probe is not None:
             self.probes.close()
             self._probe.close()

@@ -39,9 +39,9 @@ _LONG_MAX: Final = float((1 << 63) - 1)
 _INT_MAX: Final = float((1 << 31) - 1)
 _FRACTION_MAX: Final = 1e-6
 _WHOLE: Final[Mapping[str, tuple[float, str]]] = {
-    PRODUCER_BYTE_RATE: (_LONG_MAX, "LONG"),
-    CONSUMER_BYTE_RATE: (_LONG_MAX, "LONG"),
-    CONNECTION_CREATION_RATE: (_INT_MAX, "INT"),
+    PRODUCER_BYTE_RATE: (_LONG_MAX, "a LONG"),
+    CONSUMER_BYTE_RATE: (_LONG_MAX, "a LONG"),
+    CONNECTION_CREATION_RATE: (_INT_MAX, "an INT"),
 }
 """The largest values of keys that take whole numbers alone, and what Kafka calls their type."""
 _OF_CLIENTS: Final = frozenset(
@@ -134,7 +134,7 @@ def _check_value(key: str, value: float, keys: frozenset[str]) -> None:
         return
     most, kind = _WHOLE[key]
     if value > most:
-        raise _invalid(f"Proposed value for {key} is too large for a {kind}.")
+        raise _invalid(f"Proposed value for {key} is too large for {kind}.")
     if math.fmod(value, 1.0) > _FRACTION_MAX:
         raise _invalid(f"{key} cannot be a fractional value.")
 

@@ -80,6 +80,8 @@ def _upsertion(image: ClusterImage, change: ScramCredentialUpsertion) -> Message
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if change.iterations > MAX_ITERATIONS:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not change.salted_password:  # no key of an HMAC in Java, whose error is none of these
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     credential = credential_of_salted_password(
         mechanism, bytes(change.salted_password), bytes(change.salt), change.iterations
     )

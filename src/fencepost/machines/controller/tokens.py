@@ -83,6 +83,11 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
     return Principal(request.owner_principal_type or "", request.owner_principal_name)
 
 
+def has_owner_without_type(request: CreateDelegationTokenRequest) -> bool:
+    """Whether an owner is named and is of no type: no principal, which Kafka fails at."""
+    return bool(request.owner_principal_name) and request.owner_principal_type is None
+
+
 def has_foreign_renewers(request: CreateDelegationTokenRequest) -> bool:
     """Whether a renewer is no `User`."""
     return any(one.principal_type != USER for one in request.renewers)
@@ -106,6 +111,8 @@ def create_token(
     )
     try:
         secret = _enabled(image, settings)
+        if has_owner_without_type(request):
+            raise Refused(ErrorCode.INVALID_REQUEST)
         if has_foreign_renewers(request):
             raise Refused(ErrorCode.INVALID_PRINCIPAL_TYPE)
     except Refused as refused:

@@ -29,6 +29,7 @@ from fencepost.machines.quota.rate import SampledRate, Windows
 from fencepost.machines.quota.token_bucket import TokenBucket
 
 INT_MAX: Final = (1 << 31) - 1
+DEFAULT: Final = Windows()
 METERS_MAX: Final = 4_096
 EXPIRE_MS: Final = 3_600_000
 """Kafka's sensors of quotas expire after as long."""
@@ -67,6 +68,10 @@ class Meters(Generic[Meter]):
         self.limits = Limits({})
         self._make = make
         self._kept: OrderedDict[Budget, _Kept[Meter]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        """Whether the quota is set for any client."""
+        return bool(self.limits)
 
     def meter(self, user: str, client_id: str, now_ms: int) -> tuple[Meter, float] | None:
         """The client's meter and its limit; None if the client has no such quota."""
@@ -177,7 +182,7 @@ class ClientQuotas:
     """The quotas of users and client ids on one node. `windows` are those of `quota.window.*`,
     `controller_windows` of `controller.quota.window.*`."""
 
-    def __init__(self, windows: Windows, controller_windows: Windows) -> None:
+    def __init__(self, windows: Windows = DEFAULT, controller_windows: Windows = DEFAULT) -> None:
         self.produced = RateQuota(PRODUCER_BYTE_RATE, windows)
         """Bytes of Produce requests per second."""
         self.fetched = RateQuota(CONSUMER_BYTE_RATE, windows)

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from fencepost.machines.image.scram import ScramCredential
+from fencepost.machines.session import Principal
 
 
 class PlainPasswords(Protocol):
@@ -31,8 +32,9 @@ class TokenCredential(Struct, frozen=True):
     """A delegation token, for a login with it."""
 
     credential: ScramCredential
-    owner: str
-    """The name of the owner, whose login it is. The owner's type is User."""
+    """What the token's password is held against."""
+    owner: Principal
+    """The owner, whose login it is."""
     expires_ms: int
     """In milliseconds since 1970."""
 

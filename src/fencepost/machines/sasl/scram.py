@@ -113,7 +113,7 @@ class ScramServer:
             token = None if tokens is None else tokens.find(user, self._mechanism)
             if token is None:
                 return _Login(first, None, user, None, True)
-            return _Login(first, token.credential, token.owner, token.expires_ms, True)
+            return _Login(first, token.credential, token.owner.name, token.expires_ms, True)
         return _Login(first, lookups.users.find(user, self._mechanism), user, None, False)
 
     def _end(self, login: _Login, final: ClientFinal) -> SaslStep:

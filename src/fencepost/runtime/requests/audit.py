@@ -34,9 +34,29 @@ class AuditEvent(NamedTuple):
     """Why, as Kafka's audit line says it: `DefaultDeny`, `SuperUser`, `MatchingAcl(acl=...)`."""
 
 
+class LoginEvent(NamedTuple):
+    """A login that has ended, well or not."""
+
+    time_ms: int
+    """The wall clock, in milliseconds since 1970."""
+    principal: str | None
+    """`Type:name`; None where the login failed, for a name that a stranger gives shows nothing."""
+    host: str
+    listener: str
+    mechanism: str
+    """Of SASL; `TLS` for a client's certificate."""
+    succeeded: bool
+    reason: str = ""
+    """Why it failed, as the broker's own log says it: without a password or a token."""
+
+
 class AuditSink(Protocol):
     """Where events go. It is called while a request is decided: it must not block or raise."""
 
     def record(self, event: AuditEvent) -> None:
         """Take one decision."""
+        ...
+
+    def record_login(self, event: LoginEvent) -> None:
+        """Take one login."""
         ...

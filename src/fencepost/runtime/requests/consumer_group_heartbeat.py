@@ -69,7 +69,7 @@ def consumer_group_heartbeat(
     member = _Member(
         context.principal, context.client_host, context.listener_name, context.api_name
     )
-    suffix = groups.new_member_suffix()
+    suffix = "" if request.member_id else groups.new_member_suffix()
 
     def may_describe(topic: str) -> bool:
         return access.allows(member, DESCRIBE_TOPIC, topic, quiet=True)

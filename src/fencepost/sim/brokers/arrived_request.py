@@ -37,6 +37,7 @@ class ArrivedRequest:
     disconnected: Final = False
     available_bytes: Final = 1 << 31
     at_once_bytes: Final = 1 << 31
+    fetch_bytes_max: Final = 1 << 31
 
     def __init__(
         self, name: str, api_version: int, post: Reply, lane: WorksInPieces, source_id: int
@@ -53,6 +54,10 @@ class ArrivedRequest:
 
     def throttle(self, throttle_time_ms: int) -> None:
         """Clients of a world do not wait."""
+
+    def is_throttled_for(self, size_bytes: int) -> bool:
+        """Clients of a world have no quotas."""
+        return False
 
     def add_buffered(self, size_bytes: int) -> None:
         """Memory is not limited."""

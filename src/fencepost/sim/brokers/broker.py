@@ -29,8 +29,10 @@ from fencepost.machines.broker import (
 from fencepost.machines.controller.config import SUPPORTED_FEATURES
 from fencepost.machines.group.codec import GroupCodec
 from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.configs import BROKER_DEFAULTS
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.memory import GroupMemory
+from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
@@ -74,6 +76,11 @@ ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 GROUPS: Final = GroupConfig(
     min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300, offsets_retention_check_ms=20_000
 )
+SETTINGS: Final = dict.fromkeys(
+    [f"group.{kind}.session.timeout.ms" for kind in ("consumer", "share", "streams")], 8_000
+)
+"""Members that have ended without a word are put out while a world lasts."""
+SETTINGS["group.streams.num.standby.replicas"] = 1
 FEATURES: Final = tuple(
     FeatureRange(name, low, high)
     for name, (low, high) in SUPPORTED_FEATURES.items()
@@ -418,11 +425,18 @@ def _features_of(options: Options) -> tuple[FeatureRange, ...]:
     return features
 
 
+def _setting(key: str) -> Any:
+    return SETTINGS.get(key, BROKER_DEFAULTS[key])
+
+
 def _group_kind(broker: SimBroker) -> CoordinatorKind[GroupCoordinator]:
     """How the coordinators of groups are run in one run of a broker."""
     memory, rules = GroupMemory(), broker.world.rules
+    settings = GroupSettings(_setting)
     return CoordinatorKind(
-        lambda: GroupCoordinator(GROUPS, memory, rules.groups, lambda: broker.metadata.image),
+        lambda: GroupCoordinator(
+            GROUPS, memory, rules.groups, lambda: broker.metadata.image, settings=settings
+        ),
         GroupCodec(),
         write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
         elsewhere=DrawnThreads(broker).run,

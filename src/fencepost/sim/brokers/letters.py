@@ -18,7 +18,6 @@ from fencepost.sim.share_oracle import Letters
 from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 
-TOPIC: Final = "dlq.sharers"
 CONFIG: Final = "errors.deadletterqueue.group.enable"
 BY_TOPIC_ID: Final = (13, 13)
 TIMEOUT_MS: Final = 4_000

@@ -23,9 +23,10 @@ from fencepost.runtime.share_partitions import SharePartitions
 from fencepost.runtime.share_sessions import ShareSessionHost
 from fencepost.runtime.share_state_client import ShareStateClient
 from fencepost.runtime.share_states import ShareStateCoordinators
-from fencepost.sim.brokers.letters import TOPIC, ObservedDeadLetters
+from fencepost.sim.brokers.letters import ObservedDeadLetters
 from fencepost.sim.brokers.peers import OnAnswer, Peers
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.workload import DEAD_LETTERS
 
 WRITE_TIMEOUT_MS: Final = 5_000
 STATE_PARTITIONS: Final = 2
@@ -69,7 +70,7 @@ class BrokerShares:
         settings = structs.replace(
             SETTINGS,
             isolation_level=ISOLATION_LEVELS[options.shares_read_committed],
-            dead_letter_topic=TOPIC if options.has_dead_letters else "",
+            dead_letter_topic=DEAD_LETTERS if options.has_dead_letters else "",
             dead_letter_copy_record_enable=options.has_dead_letters,
         )
         broker.world.observer.oracle.shares.reads_committed = options.shares_read_committed

@@ -2,13 +2,15 @@
 
 No offset is committed for a partition that another member holds. What a member has to give up it
 still holds: it is no other's until the member has said so. The epoch in which a partition was given
-to a member does not fall either, and is none that the member has not come to.
+to a member does not fall either, and is none that the member has not come to. A static member that
+leaves for a while keeps its partitions, in no epoch, for the one that comes back.
 """
 
 from __future__ import annotations
 
+from fencepost.machines.group.consumer.member import JOINS, LEAVES_FOR_A_WHILE
 from fencepost.sim.checks import Check
-from fencepost.sim.group_oracle import HoldingWrite, OffsetKey, OffsetWrite, SentByMember
+from fencepost.sim.group_oracle import NO_EPOCHS, HoldingWrite, OffsetKey, OffsetWrite, SentByMember
 from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
@@ -37,9 +39,12 @@ class OneHolder(Check):
         before = members.pop(write.member_id, None)
         if write.epoch is None:
             return
-        if before is not None and before.epoch is not None and write.epoch < before.epoch:
-            self._refuse(write, f"is in epoch {write.epoch} behind {before.epoch}")
-        fallen = [key for key, epoch in write.since.items() if epoch > write.epoch]
+        epoch = write.epoch
+        if epoch == LEAVES_FOR_A_WHILE:
+            before, write = None, write._replace(since=NO_EPOCHS)
+        if before is not None and before.epoch is not None and epoch < before.epoch:
+            self._refuse(write, f"is in epoch {epoch} behind {before.epoch}")
+        fallen = [key for key, since in write.since.items() if since > epoch > JOINS]
         if before is not None:
             kept = before.since.keys() & write.since.keys()
             fallen += [key for key in kept if write.since[key] < before.since[key]]

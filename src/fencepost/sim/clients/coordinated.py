@@ -32,9 +32,17 @@ which has topic ids, and before."""
 class GroupClient(Client):
     """A client that speaks for a group."""
 
-    def __init__(self, world: Surroundings, client_id: int, group_id: str) -> None:
+    def __init__(
+        self,
+        world: Surroundings,
+        client_id: int,
+        group_id: str,
+        instance_id: str | None = None,
+    ) -> None:
+        """With an `instance_id`, a static member."""
         super().__init__(world, client_id)
         self.group_id = group_id
+        self.instance_id = instance_id
 
     def offsets_partition(self) -> PartitionKey | None:
         """The partition that its group lives in; None if it knows of none."""
@@ -63,5 +71,6 @@ class GroupClient(Client):
             group_id=self.group_id,
             generation_id_or_member_epoch=generation,
             member_id=member_id,
+            group_instance_id=self.instance_id,
             topics=[named],
         )

@@ -6,7 +6,7 @@ answer that was lost.
 It subscribes to the topics that it knows of, so that members do not always agree.
 What it commits is an offset that no other client ever commits, so that the observer knows of each
 committed offset whose it is. It leaves until it has heard that it has left, and is another member
-then.
+then. A static member leaves for a while, and its partitions wait for the next of its instance id.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from fencepost.machines.group.consumer.member import LEAVES, LEAVES_FOR_A_WHILE
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey, OffsetWrite
 from fencepost.sim.oracle import Violation
@@ -41,6 +42,7 @@ _IS_OUT: Final = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.FENCED_INSTANCE_ID,
     }
 )
 _REFUSED: Final = frozenset({*_IS_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSUPPORTED_VERSION})
@@ -49,8 +51,14 @@ _REFUSED: Final = frozenset({*_IS_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.U
 class EpochMember(GroupClient):
     """See the module docstring."""
 
-    def __init__(self, world: Surroundings, client_id: int) -> None:
-        super().__init__(world, client_id, GROUP_ID)
+    def __init__(
+        self,
+        world: Surroundings,
+        client_id: int,
+        instance_id: str | None = None,
+        group_id: str = GROUP_ID,
+    ) -> None:
+        super().__init__(world, client_id, group_id, instance_id)
         self.lives = 0
         self.epoch = 0
         self.owned: frozenset[PartitionKey] = frozenset()
@@ -113,6 +121,7 @@ class EpochMember(GroupClient):
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=self.epoch,
+            instance_id=self.instance_id,
             topic_partitions=self._listed(),
         )
         topics = sorted({self.name_of(key) or "" for key in self.partitions()} - {""})
@@ -140,15 +149,19 @@ class EpochMember(GroupClient):
         elif error is ErrorCode.NONE:
             self.joined += self.epoch == 0
             self.epoch = response.member_epoch
-            if response.assignment is not None:
-                self.owned = frozenset(
-                    (topic.topic_id, index)
-                    for topic in response.assignment.topic_partitions
-                    for index in topic.partitions
-                )
+            self._take(response)
             self.on_outcome(f"epoch {self.epoch} owns {self._owned_in_words()}")
-        elif error not in RETRIABLE:
+        elif error not in RETRIABLE and error is not ErrorCode.UNRELEASED_INSTANCE_ID:
             raise Violation("unforeseen", f"member {self.id}: heartbeat answered {error.name}")
+
+    def _take(self, response: Any) -> None:
+        """Own what the answer says, if it does."""
+        if response.assignment is not None:
+            self.owned = frozenset(
+                (topic.topic_id, index)
+                for topic in response.assignment.topic_partitions
+                for index in topic.partitions
+            )
 
     def _owned_in_words(self) -> str:
         topics = self.world.observer.committed_image.topics_by_id
@@ -160,11 +173,9 @@ class EpochMember(GroupClient):
 
     def leave(self) -> None:
         """Leave the group; it is another member once it knows that it has left."""
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=-1
-        )
 
         def heard(response: Any, error: ErrorCode) -> None:
+            self.on_outcome(error.name)
             if error is ErrorCode.NONE or error in _IS_OUT:
                 self._leaves = False
                 self.lives += 1
@@ -173,7 +184,19 @@ class EpochMember(GroupClient):
             elif error not in RETRIABLE:
                 raise Violation("unforeseen", f"member {self.id}: leaving answered {error.name}")
 
-        self._ask(request, heard)
+        self._ask(self._leave_request(), heard)
+
+    def _leave_request(self) -> Message:
+        return ConsumerGroupHeartbeatRequest(**self._leaving())
+
+    def _leaving(self) -> dict[str, Any]:
+        """What a heartbeat says that is the last one."""
+        return {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": LEAVES if self.instance_id is None else LEAVES_FOR_A_WHILE,
+            "instance_id": self.instance_id,
+        }
 
     def _drawn_rest(self) -> int:
         """How many turns it stays out: long enough, now and then, for the group to be one of

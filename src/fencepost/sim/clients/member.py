@@ -4,6 +4,7 @@ It does what Kafka's classic consumers do. Whoever is told that it leads assigns
 turns. What it commits is an offset that nobody else ever commits, so that the observer knows of
 each committed offset which member of which generation it is from; a commit that is refused or not
 answered is given up. An answer that says so makes it join again, under another id if need be.
+A static member (KIP-345) does not leave: it ends, and begins again under its instance id.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ REBALANCE_TIMEOUT_MS: Final = 1_500
 """Shorter than a request may take, so that whoever waits in JoinGroup is still there to hear."""
 PROTOCOL: Final = "range"
 LEAVES_ONE_IN: Final = 12
+GARBLED: Final = b"\0"
 SUBSCRIPTION: Final = encode_prefixed(ConsumerProtocolSubscription(topics=["all"]), 0)
 
 _JOIN_AGAIN: Final = frozenset(
@@ -53,12 +55,20 @@ Answered = Callable[[Any, ErrorCode], None]
 class Member(GroupClient):
     """See the module docstring."""
 
-    def __init__(self, world: Surroundings, client_id: int, group_id: str = GROUP_ID) -> None:
-        super().__init__(world, client_id, group_id)
+    def __init__(
+        self,
+        world: Surroundings,
+        client_id: int,
+        group_id: str = GROUP_ID,
+        instance_id: str | None = None,
+    ) -> None:
+        super().__init__(world, client_id, group_id, instance_id)
         self.member_id = ""
         self.generation = -1
         """The one that it has its partitions in; -1 while it has none."""
         self.owned: tuple[tuple[str, int], ...] = ()
+        self.is_garbled = False
+        """Whether it says of itself what cannot be read."""
         self.joined = 0
         self.committed = 0
         self._waits = False
@@ -99,13 +109,15 @@ class Member(GroupClient):
     def join(self) -> None:
         """Become a member, or take part in a rebalance; SyncGroup follows by itself."""
         self._own_nothing()
+        said = GARBLED if self.is_garbled else self.subscription()
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=self.subscription())],
+            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=said)],
         )
         self._ask(request, self._joined)
 
@@ -130,6 +142,7 @@ class Member(GroupClient):
             group_id=self.group_id,
             generation_id=generation,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocol_name=PROTOCOL,
             assignments=self._assign(members),
@@ -169,17 +182,22 @@ class Member(GroupClient):
     def heartbeat(self) -> None:
         """Say that it is there, and hear whether it is to join again."""
         request = HeartbeatRequest(
-            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
         )
         self._ask(request, lambda response, error: self._refused("heartbeat", error))
 
     def leave(self) -> None:
-        """Leave the group; whether that has arrived or not, it is a new member from then on."""
-        who = MemberIdentity(member_id=self.member_id)
-        self._ask(
-            LeaveGroupRequest(group_id=self.group_id, members=[who]),
-            lambda response, error: self._refused("leave", error),
-        )
+        """Leave the group; whether that has arrived or not, it is a new member from then on. One
+        that is static says nothing."""
+        if self.instance_id is None:
+            who = MemberIdentity(member_id=self.member_id)
+            self._ask(
+                LeaveGroupRequest(group_id=self.group_id, members=[who]),
+                lambda response, error: self._refused("leave", error),
+            )
         self._own_nothing()
         self.member_id = ""
 
@@ -239,7 +257,7 @@ class Member(GroupClient):
     def _refused(self, what: str, error: ErrorCode) -> None:
         """Do what an answer asks for; NONE asks for nothing."""
         self.on_outcome(error.name)
-        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+        if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id = ""
             self._own_nothing()
         elif error in _JOIN_AGAIN:

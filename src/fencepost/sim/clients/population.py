@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fencepost.machines.share.state_batch import SharePartitionKey
-from fencepost.sim.brokers.letters import TOPIC as DEAD_LETTERS
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
@@ -13,14 +12,16 @@ from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.mixed_member import MixedMember
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.clients.share_consumer import ShareConsumer
+from fencepost.sim.clients.streams_member import SOURCE_PARTITIONS, StreamsMember
 from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
-from fencepost.sim.workload import INTERNAL
+from fencepost.sim.workload import DEAD_LETTERS, INTERNAL
 
 ALL_IN_SYNC = -1
 LEADER_ONLY = 1
+STATIC_ONE_IN = 3
 
 
 class BrokerClients:
@@ -39,6 +40,7 @@ class BrokerClients:
         self.epoch_members: list[EpochMember] = []
         self.mixed_members: list[MixedMember] = []
         self.share_consumers: list[ShareConsumer] = []
+        self.streams_members: list[StreamsMember] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -52,17 +54,25 @@ class BrokerClients:
             elif len(self.committers) < options.committers:
                 self.committers.append(Committer(world, id_))
             elif len(self.members) < options.members:
-                self.members.append(Member(world, id_))
+                self.members.append(Member(world, id_, instance_id=self._instance_id(id_)))
             elif len(self.deleters) < options.deleters:
                 self.deleters.append(Deleter(world, id_))
             elif len(self.transactors) < options.transactors:
                 self.transactors.append(self._transactor(id_))
             elif len(self.epoch_members) < options.epoch_members:
-                self.epoch_members.append(EpochMember(world, id_))
+                self.epoch_members.append(EpochMember(world, id_, self._instance_id(id_)))
             elif len(self.mixed_members) < options.mixed_members:
                 self.mixed_members.append(MixedMember(world, id_))
-            else:
+            elif len(self.share_consumers) < options.share_consumers:
                 self.share_consumers.append(ShareConsumer(world, id_))
+            else:
+                one = StreamsMember(world, id_, self._instance_id(id_))
+                self.streams_members.append(one)
+
+    def _instance_id(self, client_id: int) -> str | None:
+        """Of one in so many members of groups, which is static."""
+        drawn = self._world.tape.lane("static_members").pick(STATIC_ONE_IN)
+        return f"i{client_id}" if drawn == STATIC_ONE_IN - 1 else None
 
     def _transactor(self, client_id: int) -> Transactor:
         """The even ones know KIP-890; one of them may have the transactional id of another."""
@@ -82,7 +92,7 @@ class BrokerClients:
         """Every client."""
         groups = [*self.committers, *self.members]
         others = [*self.deleters, *self.transactors, *self.epoch_members]
-        others += [*self.mixed_members, *self.share_consumers]
+        others += [*self.mixed_members, *self.share_consumers, *self.streams_members]
         return [*self.producers, *self.consumers, *groups, *others]
 
     def begin(self) -> None:
@@ -128,13 +138,14 @@ class BrokerClients:
         busy: list[Producer | Committer | Member | Transactor | EpochMember | ShareConsumer]
         busy = [*self.producers, *self.committers, *self.members, *self.transactors]
         busy += [*self.epoch_members, *self.mixed_members, *self.share_consumers]
+        busy += self.streams_members
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
         generations = {member.generation for member in self.members}
         if len(generations) > 1:
             return f"members believe in generations {sorted(generations)}"
-        wrong = self._trouble_of_epoch_members()
+        wrong = self._trouble_of_epoch_members() or self._trouble_of_streams_members()
         if wrong is not None:
             return wrong
         for key in world.observer.oracle.transactions.undecided():
@@ -158,6 +169,21 @@ class BrokerClients:
         owned += [key for member in self.mixed_members for key in member.owned_keys()]
         if sorted(owned) != sorted(self.partitions()):
             return f"members of the consumer group own {len(owned)} of {len(self.partitions())}"
+        return None
+
+    def _trouble_of_streams_members(self) -> str | None:
+        """The members of the streams group have all tasks, each one of them as active, and another
+        as standby."""
+        members = self.streams_members
+        if not members:
+            return None
+        epochs = {member.epoch for member in members}
+        if len(epochs) > 1:
+            return f"members of the streams group are in epochs {sorted(epochs)}"
+        active = sorted(index for member in members for _, index in member.owned)
+        standby = sorted(index for member in members for index in member.standby)
+        if not active == standby == list(range(SOURCE_PARTITIONS)):
+            return f"members of the streams group have {active}, and {standby} as standby"
         return None
 
     def _trouble_of_share_group(self, key: PartitionKey, end_offset: int) -> str | None:

@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.machines.share.records import AcknowledgeType
 from fencepost.machines.share.state_batch import SharePartitionKey
-from fencepost.sim.brokers.letters import TOPIC as DEAD_LETTERS
 from fencepost.sim.calls import ANY_VERSION, Versions
 from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.share_oracle import Returned, Settled
 from fencepost.sim.surroundings import Surroundings
+from fencepost.sim.workload import DEAD_LETTERS
 from fencepost.wire.api import share_acknowledge as acknowledging, share_fetch as fetching
 from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from fencepost.wire.errors import ErrorCode

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.broker.config.keys import (
+    audit_log,
     authorization,
     delegation_token,
     group,
@@ -55,6 +56,7 @@ _AREAS = (
     sasl,
     delegation_token,
     authorization,
+    audit_log,
 )
 
 BROKER_CONFIGS: Final[dict[str, BrokerConfigDef]] = {

@@ -6,6 +6,7 @@ from typing import Final
 
 from fencepost.broker.config.endpoints import parse_host_limits
 from fencepost.broker.config.keys.definition import (
+    BOOLEAN,
     CLUSTER_WIDE,
     INT,
     LIST,
@@ -64,6 +65,20 @@ _SOCKETS = (
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "In place of inter.broker.listener.name, where listeners are named after their protocols.",
+    ),
+    honoured(
+        "early.start.listeners",
+        LIST,
+        None,
+        distinct(may_be_empty=True),
+        "Listeners that serve before it is known what clients may do; controllers' if not set.",
+    ),
+    honoured(
+        "fencepost.allow.anonymous.listeners",
+        BOOLEAN,
+        False,
+        None,
+        "Whether listeners that other machines can reach may do without a login.",
     ),
     honoured(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), "Largest request, in bytes."
@@ -145,13 +160,6 @@ _UNUSED = (
         30_000,
         None,
         "Socket timeout of requests to the controller.",
-    ),
-    unused(
-        "early.start.listeners",
-        LIST,
-        None,
-        distinct(may_be_empty=True),
-        "Listeners that open before the authorizer is ready; there is no authorizer.",
     ),
     unused(
         "num.io.threads",
