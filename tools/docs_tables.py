@@ -34,6 +34,7 @@ from fencepost.broker.config.keys import (
 )
 from fencepost.broker.metrics.catalogue import CATALOGUE
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route
+from fencepost.broker.net.served import BROKER, SERVED
 from fencepost.cli.commands import COMMANDS
 from fencepost.client.config import DNS_LOOKUPS, KNOWN, ClientConfig
 from fencepost.client.java_properties import JAVA_ONLY
@@ -306,6 +307,22 @@ def _routes(routes: Mapping[int, Route]) -> str:
     return markdown(("key", "API", "versions served", "versions ever defined"), rows)
 
 
+def permissions() -> str:
+    """What each API asks a client for, where it is served."""
+    rows = []
+    for row in sorted(SERVED, key=lambda one: (one.api_key, one.listeners)):
+        name = api.request_class(row.api_key).__name__.removesuffix("Request")
+        where = "" if row.listeners == (BROKER,) else f" ({', '.join(row.listeners)})"
+        asked = [
+            f"{one.operation.name} on {one.resource_type.name.replace('_', ' ').lower()}"
+            for one in row.asks
+        ]
+        rows.append(
+            (str(row.api_key), name + where, "; ".join(asked).replace("_", r"\_") or "nothing")
+        )
+    return markdown(("key", "API", "asks for"), rows)
+
+
 def commands() -> str:
     """The command line."""
     return markdown(
@@ -434,6 +451,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "other-configs": other_configs,
     "served-apis": served_apis,
     "controller-apis": controller_apis,
+    "permissions": permissions,
     "commands": commands,
     "codec-apis": codec_apis,
     "client-properties": client_properties,

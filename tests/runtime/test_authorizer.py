@@ -121,7 +121,7 @@ def test_a_decision_is_told_to_the_log_and_to_the_sink(
     assert (node.authorizer.allowed, node.authorizer.denied) == (1, 1)
 
 
-def test_what_only_chooses_an_answers_contents_is_told_to_nobody(
+def test_what_only_chooses_an_answers_contents_is_not_told(
     node: Node, caplog: pytest.LogCaptureFixture
 ):
     client = Asker()

@@ -12,6 +12,10 @@ from fencepost.broker import apis
 from fencepost.broker.cluster.controller_access import config_refusal
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KIND
+from fencepost.machines.authorizer import AclAuthorizer, Policy
+from fencepost.machines.image.acls import Acl
+from fencepost.machines.image.persistent import PersistentMap
+from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.end_offsets import EndOffsets
 from fencepost.runtime.groups import REBALANCE_PROTOCOLS, GroupCoordinators
@@ -25,6 +29,7 @@ from fencepost.runtime.requests.permissions import (
     ALTER_CLUSTER_CONFIGS,
     ALTER_GROUP_CONFIGS,
     CLUSTER_ACTION,
+    CLUSTER_NAME,
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DELETE_CLUSTER,
@@ -441,3 +446,83 @@ def test_writing_needs_the_topic_and_in_a_transaction_its_id_as_well(node: Parti
     assert produced(node, 13, transactional=True) == [53]
     rules(node, WRITE_TOPIC)
     assert produced(node, 13, transactional=False) == [29]
+
+
+# -- with ACLs -------------------------------------------------------------------------------------
+
+
+def acls_for(node: PartitionNode, *rules: tuple[int, int, bool]) -> NodeAuthorizer:
+    """Has the node's authorizer decide by ACLs about all resources of a type: (operation, type,
+    whether it is allowed)."""
+    acls: dict[Uuid, Acl] = {}
+    for number, (operation, kind, is_allowed) in enumerate(rules, 1):
+        name = CLUSTER_NAME if kind == ResourceType.CLUSTER else "*"
+        acl = Acl(kind, name, 3, operation, "User:ANONYMOUS", "127.0.0.1", 3 if is_allowed else 2)
+        acls[Uuid(number.to_bytes(16, "big"))] = acl
+    authorizer = NodeAuthorizer(AclAuthorizer(Policy()), node.ports)
+    authorizer.machine.learn(PersistentMap(acls))
+    authorizer.machine.loaded()
+    node.access.authorizer = authorizer
+    return authorizer
+
+
+REFUSED = {29, 30, 31, 53, 65}
+ALL = 2
+
+
+@pytest.mark.parametrize(("kind", "api_key"), sorted(DENIED))
+def test_acls_let_a_client_do_what_the_api_asks_for_and_nothing_less(
+    node: PartitionNode, kind: str, api_key: int
+):
+    row = SERVED_BY_KIND[kind][api_key]
+    listener = "PLAINTEXT" if kind == BROKER else "CONTROLLER"
+    asks = [(int(one.operation), int(one.resource_type)) for one in row.asks]
+
+    def refused(version: int) -> set[int]:
+        request: Any = sample(request_class(api_key), version, "sample", topic_id("sample"))
+        if isinstance(request, MetadataRequest | DeleteTopicsRequest) and request.topics:
+            request.topics[0].topic_id = Uuid.ZERO
+        try:
+            answer = ask(node, request, version, listener)
+        except Exception:  # noqa: BLE001 - it went past the gate, to what is not there
+            return set()
+        return set() if answer is None else set(errors_in(answer)) & REFUSED
+
+    for version in {row.min_version, row.max_version}:
+        is_told = version not in WITHOUT_ERROR.get((kind, api_key), ())
+        denied = {31} if version in FROM_BROKERS.get((kind, api_key), ()) else DENIED[kind, api_key]
+        expected = denied if is_told else set()
+        before = node.image
+        acls_for(node)
+        assert refused(version) == expected, f"v{version} without an ACL"
+        others = [
+            (operation, kind_)
+            for kind_ in {kind_ for _, kind_ in asks}
+            for operation in (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15)
+            if not any(operation in (one, *IMPLIES.get(one, ())) for one, of in asks if of == kind_)
+        ]
+        acls_for(node, *((*one, True) for one in others))
+        assert refused(version) == expected, f"v{version} with every right that is not asked for"
+        everything = [(ALL, kind_, True) for kind_ in ResourceType]
+        acls_for(node, *everything, *((*one, False) for one in asks))
+        assert refused(version) == expected, f"v{version} with everything but what is denied"
+        assert node.image is before, f"v{version} has changed something"
+        acls_for(node, *((*one, True) for one in asks))
+        assert refused(version) == set(), f"v{version} with what it asks for"
+
+
+IMPLIES = {8: (3, 4, 6, 7), 10: (11,)}
+"""Operations that imply one, by that."""
+
+
+def test_what_is_forbidden_looks_like_what_is_missing(node: PartitionNode):
+    """By name, byte for byte."""
+    acls_for(node)
+    for api_key, versions in ((0, (3, 12)), (1, (4, 12)), (2, (1, 11)), (3, (0, 13)), (21, (0, 2))):
+        for version in versions:
+            told = []
+            for name in ("sample", "missin"):
+                request: Any = sample(request_class(api_key), version, name, Uuid.ZERO)
+                answer = ask(node, request, version)
+                told.append(repr(answer).replace("missin", "sample"))
+            assert told[0] == told[1], f"key {api_key} v{version}"

@@ -178,7 +178,7 @@ def test_a_session_hears_that_its_right_is_revoked_even_of_a_quiet_partition(
     assert [part.error_code for part in fetch(client, topic, 0)] == [0]
 
 
-def test_producer_ids_are_for_who_may_write_to_some_topic(client: Client, acls: Acls):
+def test_producer_ids_are_for_clients_that_may_write_to_some_topic(client: Client, acls: Acls):
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 
     def error() -> int:
