@@ -67,7 +67,8 @@ def contenders(only: list[str] | None) -> dict[str, Callable[[], Made]]:
 
 
 def run(running: list[peers.Peer], chosen: list[loads.Load], minutes: float) -> report.Rounds:
-    """Warm everybody, then measure as many rounds as there is time for, three at most."""
+    """Warm all peers, then measure as many rounds as there is time for: one at least, three at
+    most."""
     ends = time.monotonic() + minutes * 60
     warmed_until = time.monotonic() + minutes * 60 * WARMING_SHARE
     with_all = [load for load in chosen if load in loads.WARMING]
@@ -80,7 +81,7 @@ def run(running: list[peers.Peer], chosen: list[loads.Load], minutes: float) -> 
     found: report.Rounds = {load.name: {peer.name: [] for peer in running} for load in chosen}
     for number in range(1, ROUNDS + 1):
         for load in chosen:
-            if time.monotonic() > ends:
+            if number > 1 and time.monotonic() > ends:
                 print(f"the time is over in round {number}", file=sys.stderr)
                 return found
             print(f"round {number} of {ROUNDS}, {window_s:.1f} s: {load.name}", file=sys.stderr)
@@ -95,7 +96,12 @@ def run(running: list[peers.Peer], chosen: list[loads.Load], minutes: float) -> 
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=12.0, help="after that, no window begins")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=12.0,
+        help="after that, no window begins but those of the first round",
+    )
     parser.add_argument("--only", action="append", help="loads whose name has this in it")
     parser.add_argument("--peer", action="append", choices=PEERS)
     parser.add_argument("--picture", type=Path, help="where to draw the chart, as SVG")

@@ -8,13 +8,14 @@ from typing import Any
 
 import lz4.frame
 import pytest
+from hypothesis import given, strategies as st
 
 from fencepost.batch.compression import Codec, codec_of
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, check_crc, read_header, stamp_crc
 from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.batch.records import Record, read_records
+from fencepost.batch.records import BatchBuilder, Record, read_records
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
 
@@ -351,3 +352,39 @@ def test_a_bound_that_leaves_64_bits_is_none():
     batch = build([Record(0, 2**63 - 1, 0, b"k", b"v", ())])
     prepared(batch, NOW_MS, timestamp_after_max_ms=2**63 - 1)
     refused(batch, -1, timestamp_after_max_ms=2**63 - 1)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@given(
+    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=5),
+    limit=st.integers(1, 320),
+    with_header=st.booleans(),
+)
+def test_a_record_of_a_compressed_batch_may_be_as_large_as_the_topic_allows(
+    codec: str, sizes: list[int], limit: int, with_header: bool
+) -> None:
+    """Kafka 4.4 compares what a record's length says (`DefaultRecord.readFrom`)."""
+    builder = BatchBuilder(codec)
+    lengths = []
+    for delta, size in enumerate(sizes):
+        headers = [("h", b"v")] if with_header else []
+        builder.append(None, bytes(size), headers, timestamp_ms=delta)
+        length_of_value = 1 if size < 64 else 2
+        lengths.append(4 + length_of_value + size + 1 + (4 if with_header else 0))
+    batch = builder.build()
+    too_large = [one for one in lengths if one > limit]
+    if codec == "none" or not too_large:
+        prepared(batch, max_record_bytes=limit)
+        return
+    error = refused(batch, max_record_bytes=limit)
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert f"its {too_large[0]} bytes are more than the topic allows" in str(error)
+
+
+def test_a_record_that_is_too_large_is_told_before_those_that_are_not_welcome() -> None:
+    builder = BatchBuilder("gzip")
+    for size in (1, 100):
+        builder.append(None, bytes(size), timestamp_ms=5)
+    error = refused(builder.build(), key_required=True, max_record_bytes=50)
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert not isinstance(error, RefusedRecordsError)

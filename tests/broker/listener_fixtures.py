@@ -124,11 +124,12 @@ class Client:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._correlation = 0
+        self.client_id = "test"
 
     def send(self, message: Message, version: int) -> int:
         """Send a request; its correlation id."""
         self._correlation += 1
-        self.sock.sendall(encode_request(message, version, self._correlation, "test"))
+        self.sock.sendall(encode_request(message, version, self._correlation, self.client_id))
         return self._correlation
 
     def send_raw(self, data: bytes) -> None:

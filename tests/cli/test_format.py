@@ -396,3 +396,23 @@ def test_a_file_in_the_place_of_a_directory_is_named(run, tmp_path, below):
     assert code == 1 and err.count("\n") == 1
     assert err.startswith(f"fencepost format: {path}") and "not a directory" in err.lower()
     assert "Errno" not in err
+
+
+def test_users_of_scram_are_in_the_bootstrap_snapshot(run, tmp_path):
+    user = "SCRAM-SHA-512=[name=ada,password=pa55w0rd,iterations=8192]"
+    code, out, err = run("--standalone", "--add-scram", user, "-S", user.replace("ada", "bob"))
+    assert (code, err) == (0, "") and "pa55w0rd" not in out
+    _, found = bootstrap(tmp_path / "a")
+    credentials = [one for one in found if one.record_id == 11]
+    assert [(one.name, one.mechanism) for one in credentials] == [("ada", 2), ("bob", 2)]
+
+
+def test_users_of_scram_are_refused_before_anything_is_written(run, tmp_path):
+    user = "SCRAM-SHA-256=[name=ada,password=pa55w0rd]"
+    code, _, err = run("--standalone", "-S", user, "--release-version", "3.5-IV1", "-f", "x=1")
+    assert code == 2
+    code, _, err = run("-N", "-S", user, "--release-version", "3.5-IV1", "-f", "kraft.version=1")
+    assert code == 2 and "SCRAM is only supported in metadata.version 3.5-IV2 or later" in err
+    code, _, err = run("--standalone", "-S", "SCRAM-SHA-256=[name=ada,pa55w0rd]")
+    assert code == 2 and "component 2" in err and "pa55w0rd" not in err
+    assert not (tmp_path / "a").exists()

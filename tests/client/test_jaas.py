@@ -72,3 +72,20 @@ def test_what_oauth_login_options_become():
     assert tokens.scope == "of the property"  # properties beat JAAS options
     assert tokens.extensions == (("cluster", "lkc-1"),)
     assert "hush" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "is_token"),
+    [
+        ("ScramLoginModule", ' tokenauth="true"', True),
+        ("ScramLoginModule", ' tokenauth="false"', False),
+        ("ScramLoginModule", "", False),
+        ("PlainLoginModule", ' tokenauth="true"', False),
+    ],
+)
+def test_a_delegation_token_is_given_as_a_user_of_scram(module: str, option: str, is_token: bool):
+    jaas = f'{module} required username="id" password="x"{option};'
+    props = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": jaas}
+    mechanism = "PLAIN" if module.startswith("Plain") else "SCRAM-SHA-256"
+    security = ClientConfig.from_props({**props, "sasl.mechanism": mechanism}).security
+    assert security.token_authenticated is is_token

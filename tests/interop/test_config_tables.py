@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from fencepost.broker.config.keys import BROKER_CONFIGS, DIFFERENT_DEFAULTS, DYNAMIC_ONLY
+from fencepost.broker.config.keys.authorization import OF_THE_AUTHORIZER
 from fencepost.broker.config.keys.definition import BrokerConfigDef
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
@@ -22,6 +23,7 @@ from .oracle import PROGRAMS, ask
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 OWN = {"log.flush.before.ack"} | {name for name in BROKER_CONFIGS if name.startswith("fencepost.")}
+OWN |= set(OF_THE_AUTHORIZER)  # Kafka's authorizer reads them from what its brokers do not know
 TABLES: Mapping[str, Mapping[str, ConfigDef]] = {"broker": BROKER_CONFIGS, "topic": TOPIC_CONFIGS}
 
 STRICTER = {
@@ -29,9 +31,8 @@ STRICTER = {
     "remote.log.manager.task.retry.jitter",
     "min.cleanable.dirty.ratio",
     "log.cleaner.min.cleanable.ratio",
-    # Only the default: the records of a batch are bounded together, not each by itself.
-    "max.decompressed.message.bytes",
     # Classes of Kafka's, and no others: there are no classes of users to load here.
+    "authorizer.class.name",
     "group.consumer.assignors",
     "group.share.assignors",
     "group.streams.assignors",

@@ -89,6 +89,9 @@ def properties(place: Path, roles: str = "broker,controller", **more: str) -> Pa
 STATIC = {"controller_quorum_voters": "1@127.0.0.1:9093"}
 DYNAMIC = {"controller_quorum_bootstrap_servers": "127.0.0.1:9093"}
 DIRECTORY = "JEXY6aqzQY-32P5TStzaFg"
+ADA = "SCRAM-SHA-256=[name=ada,password=pencil,salt=c2FsdA]"
+ADA_AGAIN = 'SCRAM-SHA-512=[salt="c2FsdA==",name="ada",password=pencil,iterations=16384,]'
+BOB = "SCRAM-SHA-512=[iterations=8192,name=bob,saltedpassword=YCE=,salt=N3E=]"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,9 @@ DIRECTORY = "JEXY6aqzQY-32P5TStzaFg"
         ("controller", DYNAMIC, "--standalone --feature group.version=0"),
         ("controller", DYNAMIC, "--standalone --release-version 3.8"),
         ("broker", DYNAMIC, ""),
+        ("broker", DYNAMIC, f"-S {ADA}"),
+        ("controller", DYNAMIC, f"--standalone -S {ADA} --add-scram {BOB} -S {ADA_AGAIN}"),
+        ("controller", STATIC, f"-S {BOB} --release-version 3.5-IV2"),
     ],
 )
 def test_both_tools_write_the_same(
@@ -118,6 +124,31 @@ def test_both_tools_write_the_same(
         else:
             apache.run_tool("storage", *given)
     assert written(tmp_path / "ours") == written(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "PLAIN=[name=ada,password=x]",
+        "SCRAM-SHA-256=name=ada,password=x",
+        "SCRAM-SHA-256=[password=x]",
+        "SCRAM-SHA-256=[name=ada,saltedpassword=x]",
+        "SCRAM-SHA-256=[name=ada,password=x,salt=c2FsdA=]",
+        "SCRAM-SHA-256=[name=ada,password=x,iterations=2147483648]",
+        "SCRAM-SHA-512=[name=ada,password=x,iterations=16385]",
+        "SCRAM-SHA-512=[name=ada,password=x,b=1,a=2]",
+    ],
+)
+def test_both_tools_refuse_a_user_alike(
+    kafka_jars, tmp_path: Path, capsys: pytest.CaptureFixture[str], argument: str
+) -> None:
+    config = str(properties(tmp_path, "controller", **STATIC))
+    given = ["format", "-t", apache.CLUSTER_ID, "-c", config, "-S", argument]
+    assert main(given) == 2
+    ours = capsys.readouterr().err.removeprefix("fencepost format: ").strip()
+    with pytest.raises(apache.ToolFailedError) as failed:
+        apache.run_tool("storage", *given)
+    assert ours.partition("; there are")[0] in str(failed.value)
 
 
 def written(place: Path) -> dict[str, object]:

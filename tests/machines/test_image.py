@@ -24,6 +24,7 @@ from fencepost.machines.image import (
     diff,
     persistent as tree,
 )
+from fencepost.machines.image.acls import Acl
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.records.metadata import decode_record, encode_record
@@ -366,29 +367,55 @@ def entity(kind: str, name: str | None) -> records.EntityData:
     return records.EntityData(entity_type=kind, entity_name=name)
 
 
-def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
-    quota = records.ClientQuotaRecord(entity=[entity("user", None)], key="k", value=1.0)
-    kept: list[Message] = [
-        records.AccessControlEntryRecord(id=uuid(7), resource_name="t"),
-        records.UserScramCredentialRecord(name="u", mechanism=1),
-        records.DelegationTokenRecord(token_id="token"),
-        quota,
-        records.ZkMigrationStateRecord(zk_migration_state=0),
-    ]
-    image = image_of(*kept)
-    assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
-    named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 6, "the default user is not one named ''"
-    again = records.AccessControlEntryRecord(id=uuid(7), resource_name="other")
-    assert len(image_of(again, base=image).others) == 5
-    empty = image_of(
-        records.RemoveAccessControlEntryRecord(id=uuid(7)),
-        records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
-        records.RemoveDelegationTokenRecord(token_id="token"),
-        records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
-        base=image,
+def test_what_is_not_interpreted_is_kept_until_it_is_replaced() -> None:
+    first = records.ZkMigrationStateRecord(zk_migration_state=0)
+    image = image_of(first)
+    assert list(image.others.values()) == [first]
+    again = records.ZkMigrationStateRecord(zk_migration_state=1)
+    assert list(image_of(again, base=image).others.values()) == [again]
+
+
+def quota(key: str, value: float | None, *parts: records.EntityData) -> records.ClientQuotaRecord:
+    return records.ClientQuotaRecord(
+        entity=list(parts), key=key, value=value or 0.0, remove=value is None
     )
-    assert [type(m).__name__ for m in empty.others.values()] == ["ZkMigrationStateRecord"]
+
+
+def test_quotas_are_set_replaced_and_removed_by_entity_and_key() -> None:
+    user, client_id = entity("user", None), entity("client-id", "c")
+    image = image_of(
+        quota("k", 1.0, user),
+        quota("k", 2.0, user, client_id),
+        quota("other", 3.0, client_id, user),
+        quota("k", 4.0, entity("user", "")),
+    )
+    both = (("client-id", "c"), ("user", None))
+    assert dict(image.quotas) == {
+        (("user", None),): {"k": 1.0},
+        both: {"k": 2.0, "other": 3.0},
+        (("user", ""),): {"k": 4.0},
+    }
+    assert not image.others
+    after = image_of(
+        quota("k", 5.0, client_id, user), quota("k", None, user), quota("no", None), base=image
+    )
+    assert dict(after.quotas) == {both: {"k": 5.0, "other": 3.0}, (("user", ""),): {"k": 4.0}}
+    assert image.quotas[both]["k"] == 2.0, "the old image is untouched"
+
+
+def test_an_acl_is_added_and_removed_by_its_id() -> None:
+    record = records.AccessControlEntryRecord(
+        id=uuid(7), resource_type=2, resource_name="t", principal="User:a", operation=3
+    )
+    image = image_of(record)
+    assert image.acls[uuid(7)] == Acl.from_record(record)
+    assert image.acls[uuid(7)].to_record(uuid(7)) == record
+    removal = records.RemoveAccessControlEntryRecord(id=uuid(7))
+    empty = image_of(removal, base=image)
+    assert not empty.acls and not image_of(record, removal).acls
+    for base, removals in ((empty, [removal]), (image, [removal, removal])):
+        with pytest.raises(ReplayError, match="no ACL has the id"):
+            apply_records(base, removals)
 
 
 def test_a_controller_is_registered_replaced_and_removed() -> None:
@@ -424,7 +451,7 @@ def test_every_kind_of_record_is_understood_or_kept() -> None:
         records.EndTransactionRecord,
         records.AbortTransactionRecord,
     }
-    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *apply._REMOVED_KEYS, *transactions}
+    known = {*apply._HANDLERS, *apply._KEPT_KEYS, *transactions}
     assert known == set(records.RECORD_CLASSES.values())
 
 

@@ -15,21 +15,27 @@ from msgspec.structs import replace
 
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.share.state_batch import (
+    STATE_BATCHES_MAX,
     SharePartitionKey,
     StateBatch,
     parse_share_partition_key,
 )
+from fencepost.machines.share_state import merge
 from fencepost.machines.share_state.config import ShareStateConfig
 from fencepost.machines.share_state.coordinator import (
     COLD_TIMER,
     PRUNE_TIMER,
-    STATE_BATCHES_MAX,
     Decision,
     PruneLog,
     ShareStateCoordinator,
 )
-from fencepost.machines.share_state.merge import merge_batches
-from fencepost.machines.share_state.records import ShareStateCodec, after_update, initial_state
+from fencepost.machines.share_state.merge import is_merged, merge_batches, merge_into
+from fencepost.machines.share_state.records import (
+    ShareStateCodec,
+    after_update,
+    from_snapshot,
+    initial_state,
+)
 from fencepost.wire.api import (
     delete_share_group_state as deleting,
     initialize_share_group_state as initializing,
@@ -39,7 +45,11 @@ from fencepost.wire.api import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionRecord, TopicRecord
-from fencepost.wire.records.share import ShareUpdateValue
+from fencepost.wire.records.share import (
+    ShareSnapshotValue,
+    ShareUpdateValue,
+    StateBatch as StoredBatch,
+)
 from fencepost.wire.types import Uuid
 
 TOPIC, OTHER, GONE = (Uuid(name.ljust(16).encode()) for name in ("topic", "other", "gone"))
@@ -103,6 +113,53 @@ def test_merged_batches_say_of_each_offset_what_the_highest_batch_says(
 def test_a_merge_of_many_batches_takes_no_longer_than_sorting_them() -> None:
     nested = [StateBatch(one, 40_000 - one, 0, one % 7) for one in range(20_000)]
     assert by_offset(merge_batches(nested, -1)[:3], -1)[0] == (0, 0)
+
+
+@given(
+    st.lists(batches(), max_size=12),
+    st.lists(batches(), max_size=4),
+    st.integers(-1, 10),
+    st.integers(-1, 40),
+)
+def test_merging_into_what_is_merged_is_merging_all(
+    stored: list[StateBatch], written: list[StateBatch], before: int, start_offset: int
+) -> None:
+    merged = merge_batches(stored, before)
+    assert is_merged(merged)
+    assert is_merged(stored) == (merge_batches(stored, -1) == tuple(stored))
+    assert merge_into(merged, written, start_offset) == merge_batches(
+        (*merged, *written), start_offset
+    )
+
+
+def test_a_write_is_merged_with_no_more_than_it_touches(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = merge_batches([StateBatch(2 * one, 2 * one, 2, 1) for one in range(50_000)], -1)
+    sizes = []
+
+    def counted(batches: Any, start_offset: int) -> tuple[StateBatch, ...]:
+        kept = tuple(batches)
+        sizes.append(len(kept))
+        return merge_batches(kept, start_offset)
+
+    monkeypatch.setattr(merge, "merge_batches", counted)
+    written = [StateBatch(one, one + 3, 2, 1) for one in (20, 50_001, 99_000)]
+    merged = merge_into(stored, written, 11)
+    assert merged == merge_batches((*stored, *written), 11)
+    assert sum(sizes) < 30
+
+
+def test_a_snapshot_that_is_not_merged_is_merged_when_it_is_read() -> None:
+    rows = [(4, 8, 0, 1), (0, 5, 2, 2)]
+    value = ShareSnapshotValue(
+        state_batches=[
+            StoredBatch(first_offset=a, last_offset=b, delivery_state=c, delivery_count=d)
+            for a, b, c, d in rows
+        ]
+    )
+    assert from_snapshot(None, value, 0).batches == (
+        StateBatch(0, 5, 2, 2),
+        StateBatch(6, 8, 0, 1),
+    )
 
 
 # -- the log ---------------------------------------------------------------------------------------

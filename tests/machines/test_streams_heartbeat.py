@@ -496,6 +496,17 @@ def test_an_empty_group_is_not_shut_down() -> None:
     assert not world.beat("b").status
 
 
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_a_shutdown_counts_for_nothing_where_the_heartbeat_is_refused(instance: str | None) -> None:
+    """Kafka 4.4.0 keeps it: a stranger that leaves a group ends its applications."""
+    world = StreamsWorld()
+    member = Client(world, "a")
+    member.beat()
+    error = world.refusal("stranger", -1, instance=instance, shutdown=True)[0]
+    assert error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert SHUTDOWN_APPLICATION not in statuses(member.beat())
+
+
 def test_a_member_may_ask_for_the_shutdown_while_it_stays() -> None:
     world = StreamsWorld()
     world.beat("a")

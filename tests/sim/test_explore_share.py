@@ -11,6 +11,7 @@ from fencepost.machines.share import acknowledging, part
 from fencepost.machines.share.in_flight import InFlight
 from fencepost.machines.share.inputs import Acquire, OffsetRange
 from fencepost.machines.share.partition import SharePartition
+from fencepost.machines.share.pieces import PieceOf, Pieces
 from fencepost.sim.explore import Search
 from fencepost.sim.explore.search import Report
 from fencepost.sim.explore.share import Bounds, Space
@@ -56,25 +57,30 @@ def _told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members are answered before their acknowledgement is written."""
     write = part.ShareState.write
 
-    def write_and_tell(self: Any, changes: Any, under_way: Any) -> None:
+    def write_and_tell(self: Any, changes: Any, under_way: Any) -> Pieces:
         self.reply(under_way.token, 0)
         under_way.token = None
-        write(self, changes, under_way)
+        return write(self, changes, under_way)
 
     monkeypatch.setattr(part.ShareState, "write", write_and_tell)
 
 
 def _no_transition(monkeypatch: pytest.MonkeyPatch) -> None:
     """The start passes what is acknowledged and may yet return to its member."""
-    monkeypatch.setattr(InFlight, "start_after", lambda self, changed: self.end_offset + 1)
+
+    def after(self: InFlight, changed: object) -> PieceOf[tuple[int, int]]:
+        yield from ()
+        return self.end_offset + 1, 0
+
+    monkeypatch.setattr(InFlight, "after", after)
 
 
 def _free_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a lock forgets how often the record was delivered."""
     expire_locks = acknowledging.expire_locks
 
-    def expire_and_forget(state: Any, now_ms: int) -> None:
-        expire_locks(state, now_ms)
+    def expire_and_forget(state: Any, now_ms: int) -> Pieces:
+        yield from expire_locks(state, now_ms)
         for run in state.in_flight.runs:
             run.delivery_count = 0
 

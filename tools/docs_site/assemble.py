@@ -16,6 +16,7 @@ GUIDES = (
     "OVERVIEW",
     "GUIDE",
     "OPERATIONS",
+    "SECURING",
     "CLIENT",
     "MIGRATING",
     "SPARK",

@@ -31,7 +31,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 4  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_crc32c.h" nogil:

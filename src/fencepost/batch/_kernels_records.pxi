@@ -44,6 +44,7 @@ cdef extern from "_records.h" nogil:
         int64_t base_timestamp
         int64_t timestamp_min
         int64_t timestamp_max
+        int64_t record_bytes_max
         int key_required
 
     int fpost_read_record(
@@ -71,6 +72,7 @@ def walk(
     bint key_required,
     int64_t timestamp_min,
     int64_t timestamp_max,
+    int64_t record_bytes_max,
 ):
     """(None or the reason, greatest timestamp) of a producer's records; see `walk.walk`."""
     cdef Py_buffer view
@@ -82,6 +84,7 @@ def walk(
     rules.base_timestamp = base_timestamp
     rules.timestamp_min = timestamp_min
     rules.timestamp_max = timestamp_max
+    rules.record_bytes_max = record_bytes_max
     rules.key_required = key_required
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:

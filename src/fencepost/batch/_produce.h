@@ -251,6 +251,7 @@ static int fpost_check_produced(const uint8_t *batch, int64_t size,
         .base_timestamp = header->base_timestamp,
         .timestamp_min = rules->timestamp_min,
         .timestamp_max = rules->timestamp_max,
+        .record_bytes_max = INT64_MAX, /* of compressed batches alone, which are not for here */
         .key_required = rules->key_required,
     };
     fpost_reason_report report;

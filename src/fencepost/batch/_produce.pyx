@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy
 
 from time import perf_counter
 
-INTERFACE = 5  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 6  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "_produce.h" nogil:
@@ -145,7 +145,7 @@ cdef bint set_rules(
     fpost_produced_rules *rules, of_topic, int64_t wall_ms, bint is_transactional
 ) except -1:
     """The `ProduceRules` of a topic, now; whether batches may be appended as they are."""
-    if not isinstance(of_topic, tuple) or len(of_topic) != 7:
+    if not isinstance(of_topic, tuple) or len(of_topic) != 8:
         raise TypeError("not the rules of a topic")
     cdef tuple named = <tuple>of_topic
     rules.bytes_max = min(<int64_t>named[0], <int64_t>named[1])

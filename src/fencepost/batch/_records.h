@@ -25,7 +25,8 @@ enum {
     FPOST_REASON_NO_KEY = 11,
     FPOST_REASON_TIMESTAMP_BOUNDS = 12,
     FPOST_REASON_BATCH_REST = 13,
-    FPOST_REASON_MICROSECONDS = 14
+    FPOST_REASON_MICROSECONDS = 14,
+    FPOST_REASON_RECORD_BYTES = 15
 };
 
 #define FPOST_RECORD_BODY_BYTES_MIN 6
@@ -234,7 +235,7 @@ static inline int fpost_add_timestamp(int64_t base, int64_t delta, int64_t *sum,
 
 typedef struct {
     int32_t count, last_offset_delta;
-    int64_t base_timestamp, timestamp_min, timestamp_max;
+    int64_t base_timestamp, timestamp_min, timestamp_max, record_bytes_max;
     int key_required;
 } fpost_walk_rules;
 
@@ -264,6 +265,20 @@ static inline int fpost_walk_record(const fpost_record_view *record, const fpost
     return 1;
 }
 
+/* What the record's length says, which is not more than a topic allows. `begin` is its first byte. */
+static inline int fpost_check_record_bytes(const uint8_t *begin, const fpost_record_view *record,
+                                           const fpost_walk_rules *rules,
+                                           fpost_reason_report *report)
+{
+    while (*begin++ & 0x80)
+        ;
+    if (record->end - begin <= rules->record_bytes_max)
+        return 1;
+    report->reason = FPOST_REASON_RECORD_BYTES;
+    report->detail = record->end - begin;
+    return 0;
+}
+
 /* Walks a producer's payload: every record sound, numbered 0, 1, 2..., and nothing behind them. */
 static int fpost_walk_payload(const uint8_t *payload, int64_t size, const fpost_walk_rules *rules,
                               int64_t *max_timestamp, fpost_reason_report *report)
@@ -274,7 +289,9 @@ static int fpost_walk_payload(const uint8_t *payload, int64_t size, const fpost_
     for (; report->index < rules->count; report->index++) {
         fpost_record_view record;
         report->position = at - payload;
-        if (!fpost_read_record(&at, end, &record, report) || !fpost_skip_headers(&record, report) ||
+        if (!fpost_read_record(&at, end, &record, report) ||
+            !fpost_check_record_bytes(payload + report->position, &record, rules, report) ||
+            !fpost_skip_headers(&record, report) ||
             !fpost_walk_record(&record, rules, max_timestamp, report))
             return 0;
     }

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from fencepost.extensions import load
 
-COMPILED_INTERFACE = 3
-PRODUCE_INTERFACE = 5
+COMPILED_INTERFACE = 4
+PRODUCE_INTERFACE = 6
 
 
 kernels: Any

@@ -21,6 +21,7 @@ bytes in that it cannot read back:
 | log-append time from a producer; timestamps beyond 64 bits | INVALID_TIMESTAMP |
 | a control batch; a delete horizon; a transaction without a producer id | INVALID_RECORD |
 | a block that cannot be decompressed; records that are not sound | INVALID_RECORD |
+| a record of a compressed batch that is larger than the topic allows | INVALID_RECORD |
 | an lz4 frame whose blocks depend on each other: no Java client reads it | INVALID_RECORD |
 | records without key in a compacted topic | INVALID_RECORD, and which |
 | timestamps out of bounds | INVALID_TIMESTAMP, and which |
@@ -92,7 +93,8 @@ class ProduceRules(NamedTuple):
     is what the topic stores (compression.type), None what producers send, and `level` its level,
     None for the library's own. `key_required` is for compacted topics. Records' timestamps may lie
     so much before and behind the broker's clock (message.timestamp.before.max.ms, .after.max.ms),
-    in ms, unless they have none (-1); topics with LogAppendTime leave that open.
+    in ms, unless they have none (-1); topics with LogAppendTime leave that open. A record of a
+    compressed batch may have `max_record_bytes` behind its length (max.decompressed.message.bytes).
     """
 
     max_batch_bytes: int
@@ -102,6 +104,7 @@ class ProduceRules(NamedTuple):
     timestamp_after_max_ms: int = UNBOUNDED_MS
     codec: Codec | None = None
     level: int | None = None
+    max_record_bytes: int = INT64_MAX
 
 
 class NotOneBatchError(BatchError):
@@ -187,6 +190,7 @@ def prepare_produced(
         rules.key_required,
         earliest_ms if earliest_ms > INT64_MIN else INT64_MIN,
         latest_ms if latest_ms < INT64_MAX else INT64_MAX,
+        INT64_MAX if header.compression == Codec.NONE else rules.max_record_bytes,
     )
     payload, max_timestamp = _check_records(data, header, wanted, max_decompressed_bytes)
     if max_timestamp != header.max_timestamp:

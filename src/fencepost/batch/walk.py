@@ -58,6 +58,7 @@ class Reason(IntEnum):
     TIMESTAMP_BOUNDS = 12
     BATCH_REST = 13
     MICROSECONDS = 14
+    RECORD_BYTES = 15
 
 
 _WORDS = {
@@ -75,6 +76,7 @@ _WORDS = {
     Reason.TIMESTAMP_BOUNDS: "its timestamp {} is outside the bounds of the topic",
     Reason.BATCH_REST: "{} bytes are left behind the last record",
     Reason.MICROSECONDS: "its timestamp of {} ms does not fit into 64 bits of microseconds",
+    Reason.RECORD_BYTES: "its {} bytes are more than the topic allows",
 }
 
 
@@ -223,14 +225,15 @@ class Rules(NamedTuple):
     key_required: bool = False
     timestamp_min_ms: int = INT64_MIN
     timestamp_max_ms: int = INT64_MAX
+    record_bytes_max: int = INT64_MAX
 
 
 def walk(payload: Buffer, rules: Rules) -> int:
     """Check a producer's records, uncompressed; their greatest timestamp, at least -1.
 
-    Every record must be sound, their offset deltas 0, 1, 2, and so on, and nothing may stand behind
-    the last. Timestamps must lie within the bounds unless they are -1 (none). Raises RecordError:
-    INVALID_TIMESTAMP for those, INVALID_RECORD for all else.
+    Every record must be sound, and not larger than the topic allows, their offset deltas 0, 1, 2,
+    and so on, and nothing may stand behind the last. Timestamps must lie within the bounds unless
+    they are -1 (none). Raises RecordError: INVALID_TIMESTAMP for those, INVALID_RECORD for others.
     """
     kernels: Any = backend.kernels
     if kernels is None:
@@ -256,6 +259,7 @@ def find_refused(
     for index in range(begin, min(rules.records_count, begin + LOOKED_AT_MAX)):
         try:
             record = read_record(payload, pos, len(payload))
+            _check_record_bytes(payload, pos, record, rules)
             read_headers(payload, record.headers_at, record.end)
             _walk_record(record, index, rules)
         except InvalidRecord as invalid:
@@ -278,6 +282,7 @@ def _walk_python(payload: Buffer, rules: Rules) -> tuple[tuple[int, int, int, in
     try:
         for index in range(rules.records_count):
             record = read_record(payload, pos, end)
+            _check_record_bytes(payload, pos, record, rules)
             if payload[record.headers_at : record.end] != NO_HEADERS:
                 read_headers(payload, record.headers_at, record.end)
             timestamp = _walk_record(record, index, rules)
@@ -289,6 +294,14 @@ def _walk_python(payload: Buffer, rules: Rules) -> tuple[tuple[int, int, int, in
     except InvalidRecord as invalid:
         return (int(invalid.reason), index, pos, invalid.detail), max_timestamp
     return None, max_timestamp
+
+
+def _check_record_bytes(payload: bytes, pos: int, record: RecordView, rules: Rules) -> None:
+    """What the record's length says is not more than the topic allows."""
+    if record.end - pos > rules.record_bytes_max:
+        length, _ = read_varint(payload, pos, record.end)
+        if length > rules.record_bytes_max:
+            raise InvalidRecord(Reason.RECORD_BYTES, length)
 
 
 def _walk_record(record: RecordView, index: int, rules: Rules) -> int:

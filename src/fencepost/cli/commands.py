@@ -24,9 +24,10 @@ class Command(NamedTuple):
 NODES: Final = "nodes and clusters"
 DATA: Final = "topics, records and groups"
 CARE: Final = "brokers, replicas and configs"
+SECURITY: Final = "who may do what, and how much"
 SPARK: Final = "with Spark"
 FILES: Final = "files, protocol and tests"
-GROUPS: Final = (NODES, DATA, CARE, SPARK, FILES)
+GROUPS: Final = (NODES, DATA, CARE, SECURITY, SPARK, FILES)
 """Headings of `fencepost --help`, in order."""
 
 COMMANDS: tuple[Command, ...] = (
@@ -87,6 +88,31 @@ COMMANDS: tuple[Command, ...] = (
         "fencepost.cli.features",
         "levels at which the cluster runs: see and raise them",
         CARE,
+    ),
+    Command(
+        "security",
+        "fencepost.cli.security",
+        "what is open to whom, and which rule decides",
+        SECURITY,
+    ),
+    Command("acls", "fencepost.cli.acls", "who may do what: list, add and remove rules", SECURITY),
+    Command(
+        "users",
+        "fencepost.cli.users",
+        "users who log in by SCRAM: list, set and delete them",
+        SECURITY,
+    ),
+    Command(
+        "quotas",
+        "fencepost.cli.quotas",
+        "how much clients may do: list, set and remove quotas",
+        SECURITY,
+    ),
+    Command(
+        "tokens",
+        "fencepost.cli.tokens",
+        "delegation tokens: list, create, renew and expire them",
+        SECURITY,
     ),
     Command("reassign", "fencepost.cli.reassign", "move partitions to other brokers", CARE),
     Command(

@@ -36,6 +36,8 @@ examples:
     --initial-controllers 1@h1:9093:JEXY6aqzQY-32P5TStzaFg,2@h2:9093:MvDxzVmcRsaTz33bUuRU6A
   fencepost format --cluster-id MkU3OEVBNTcwNTJENDM2Qg --config broker.properties \\
     --release-version 4.0
+  fencepost format --cluster-id MkU3OEVBNTcwNTJENDM2Qg --config controller.properties \\
+    --standalone --add-scram 'SCRAM-SHA-256=[name=admin,password=...]'
 
 Exit codes: 0 done; 1 it could not be done, and nothing was if it says why; 2 wrong options or
 configuration.
@@ -74,6 +76,16 @@ def register(subparsers: Any) -> None:
         help="the level of a feature at first; may be repeated",
     )
     parser.add_argument(
+        "--add-scram",
+        "-S",
+        dest="scram_users",
+        action="append",
+        default=[],
+        metavar="CREDENTIAL",
+        help="a user that logs in with SCRAM, e.g. 'SCRAM-SHA-256=[name=ada,password=...]'; may be"
+        " repeated",
+    )
+    parser.add_argument(
         "--ignore-formatted",
         "-g",
         action="store_true",
@@ -105,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check everything, then format."""
     from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
     from fencepost.broker.storage.formatting import FormatError, format_directories, random_id
+    from fencepost.broker.storage.scram_arguments import ScramArgumentError
     from fencepost.log.disk import OsDisk
     from fencepost.log.errors import LogError, in_words
 
@@ -115,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.listen = None
         config = BrokerConfig.load(arguments.config, overrides_of(arguments))
         plan = plan_of(arguments, config)
-    except (ConfigError, UsageError, FormatError) as error:
+    except (ConfigError, UsageError, FormatError, ScramArgumentError) as error:
         print(f"fencepost format: {error}", file=sys.stderr)
         return 2
     if not _is_uuid(plan.cluster_id):
@@ -145,13 +158,20 @@ def _is_uuid(text: str) -> bool:
 
 
 def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
-    """What the options and the configuration come to. FormatError, UsageError."""
+    """What the options and the configuration come to.
+
+    FormatError, ScramArgumentError, UsageError.
+    """
+    from fencepost.broker.config.release_versions import name_of
     from fencepost.broker.storage.formatting import (
         FormatError,
         FormatPlan,
         choose_features,
         random_id,
     )
+    from fencepost.broker.storage.scram_arguments import parse_scram_arguments
+    from fencepost.machines.image import SCRAM_SINCE
+    from fencepost.machines.image.model import METADATA_VERSION
 
     if not arguments.cluster_id:
         raise FormatError(f"--cluster-id is missing; {RANDOM} for a new one")
@@ -177,12 +197,17 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
         has_dynamic_voters=voters is not None
         or (arguments.no_initial_controllers and not config.quorum.voters.ids),
     )
+    if arguments.scram_users and features[METADATA_VERSION] < SCRAM_SINCE:
+        raise FormatError(
+            f"SCRAM is only supported in {METADATA_VERSION} {name_of(SCRAM_SINCE)} or later"
+        )
     cluster_id = arguments.cluster_id
     return FormatPlan(
         cluster_id=str(random_id()) if cluster_id == RANDOM else cluster_id,
         metadata_directory_id=directory_id,
         features=features,
         voters=voters,
+        scram_users=tuple(parse_scram_arguments(arguments.scram_users)),
         ignore_formatted=arguments.ignore_formatted,
         is_directory_id_given=arguments.directory_id is not None
         or (arguments.initial_controllers is not None and config.is_controller),

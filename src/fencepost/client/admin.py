@@ -1,7 +1,7 @@
 """Managing a cluster: topics, partitions, configs, records, brokers.
 
 Groups are in `groups`; reassignments, elections and log directories in `replicas`; transactions in
-`transaction_admin`.
+`transaction_admin`; ACLs, users, quotas and tokens in what `security_admin` names.
 
 Each is a conversation, which `Admin` carries out blocking and `client.aio.AsyncAdmin` in asyncio:
 one request, sent to the broker that can carry it out and retried as `Cluster` retries; a refusal is
@@ -26,6 +26,7 @@ from fencepost.client.metadata import Node, TopicInfo, TopicPartition
 from fencepost.client.offsets import LATEST, listing_offsets
 from fencepost.client.replicas import ReplicaAdmin
 from fencepost.client.retry import Deadline, pausing
+from fencepost.client.security_admin import SecurityAdmin
 from fencepost.client.transaction_admin import TransactionAdmin
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -398,7 +399,7 @@ def describing_cluster(
     )
 
 
-class Admin(GroupAdmin, ReplicaAdmin, TransactionAdmin):
+class Admin(GroupAdmin, ReplicaAdmin, TransactionAdmin, SecurityAdmin):
     """Administration through a Cluster, which it does not own."""
 
     list_topics = blocking(listing_topics)

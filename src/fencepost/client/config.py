@@ -328,7 +328,13 @@ def _jaas(key: str, value: object) -> dict[str, Any]:
         return {**found, "extensions": tuple(extensions), "claims": tuple(claims)}
     if not {"username", "password"} <= set(options):
         raise ConfigError(key, "...", 'must hold username="..." and password="..."')
-    return {"username": options["username"], "password": options["password"]}
+    return {
+        "username": options["username"],
+        "password": options["password"],
+        # A delegation token's id and HMAC; only SCRAM can say so.
+        "token_authenticated": module.name == "ScramLoginModule"
+        and options.get("tokenauth", "").lower() == "true",
+    }
 
 
 def _login_callback(key: str, value: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ or the semicolon.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fencepost.client.errors import ConfigError
@@ -24,10 +25,13 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A module's class without its package, and its options."""
+    """A module's class, and its options."""
 
     name: str
+    """Without the package."""
     options: dict[str, str] = field(repr=False)
+    class_name: str = ""
+    """With it, as it is written."""
 
 
 def login_module(text: str) -> LoginModule:
@@ -50,10 +54,19 @@ def login_module(text: str) -> LoginModule:
         raise ConfigError(KEY, "...", "must have one login module, and nothing behind its ;")
     if len(words) != 2 or words[1].lower() not in FLAGS:
         raise ConfigError(KEY, "...", 'must be like "Module required name=\\"value\\";"')
-    return LoginModule(words[0].rpartition(".")[2], options)
+    return LoginModule(words[0].rpartition(".")[2], options, words[0])
 
 
 def _unquoted(value: str) -> str:
     if value[0] not in "\"'":
         return value
     return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
+
+
+def jaas_line(module: str, options: Mapping[str, str]) -> str:
+    """The text that `login_module` reads as this module with these options."""
+    words = [module, "required"]
+    for name, value in options.items():
+        quoted = re.sub(r'(["\\])', r"\\\1", value)
+        words.append(f'{name}="{quoted}"')
+    return f"{' '.join(words)};"

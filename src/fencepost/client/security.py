@@ -6,11 +6,10 @@ authentication is in `protocol.sasl`.
 
 from __future__ import annotations
 
-import os
 import ssl
-import tempfile
 from dataclasses import dataclass, field
 
+from fencepost.client.pem import load_pem
 from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER, TokenSource
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -40,6 +39,8 @@ class Security:
     mechanism: str = "PLAIN"
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    token_authenticated: bool = False
+    """Whether SCRAM's user name and password are a delegation token's id and HMAC (KIP-48)."""
     tokens: TokenSource = field(default_factory=TokenSource)
 
     def missing(self) -> str | None:
@@ -70,16 +71,5 @@ class Security:
         if self.certificate_file is not None:
             context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
         elif self.certificate_pem is not None:
-            self._load_pem(context, self.certificate_pem, self.key_pem or "")
+            load_pem(context, self.certificate_pem, self.key_pem or "", self.key_password)
         return context
-
-    def _load_pem(self, context: ssl.SSLContext, certificate: str, key: str) -> None:
-        """Certificate and key from texts; `ssl` reads files only, so there is one for a moment,
-        which nobody else can read."""
-        handle, path = tempfile.mkstemp()
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(f"{key}\n{certificate}\n")
-            context.load_cert_chain(path, password=self.key_password)
-        finally:
-            os.unlink(path)

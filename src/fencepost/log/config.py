@@ -9,8 +9,9 @@ Three differences in substance from Kafka:
 
 * `preallocate` reserves room without making the file longer, so nothing has to be cut off later.
 * tiered storage does not exist here, so `remote.storage.enable=true` is refused.
-* what a compressed batch may inflate to is bounded for all topics, and not record by record, so
-  `max.decompressed.message.bytes` is refused but for Kafka's default.
+* `max.decompressed.message.bytes` counts when records are produced. Stored records that are larger,
+  since the value was lowered, are still compacted and found by time, which fails in Kafka. What a
+  whole batch may inflate to is bounded for all topics besides.
 
 `internal.segment.bytes` overrides `segment.bytes` without its lower bound; Kafka has it for tests,
 and so have we.
@@ -69,14 +70,6 @@ _GZIP_LEVEL = Validator(
     lambda level: level == -1 or 1 <= level <= 9,
     names_most=True,
     answer=lambda _, level: (level, "Value must be between 1 and 9 or equal to -1"),
-)
-
-
-_ANY_SIZE = Validator(
-    f"{_ARRAY_BYTES_MAX}: the size of single records is not bounded here",
-    lambda value: value == _ARRAY_BYTES_MAX,
-    names_most=True,
-    names_type=True,
 )
 
 
@@ -262,8 +255,8 @@ _RECORDS = (
         "max.decompressed.message.bytes",
         _INT,
         _ARRAY_BYTES_MAX,
-        _ANY_SIZE,
-        "Largest record, decompressed, that producers may send. Only the default is allowed.",
+        between(1, _ARRAY_BYTES_MAX),
+        "Largest record of a compressed batch, decompressed, that producers may send.",
         "max.decompressed.message.bytes",
     ),
     _define(
@@ -589,6 +582,7 @@ def _produce_rules(config: LogConfig) -> ProduceRules:
         timestamp_after_max_ms=after_ms if is_judged else UNBOUNDED_MS,
         codec=codec,
         level=_compression_level(config, codec),
+        max_record_bytes=config.max_decompressed_message_bytes,
     )
 
 

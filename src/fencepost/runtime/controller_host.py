@@ -23,8 +23,9 @@ before, and after, callers hear NOT_CONTROLLER.
 The first decision of a new controller is its own: a metadata transaction that its predecessor has
 left unfinished is aborted, and a cluster without features gets its first records (KIP-868). What is
 to be done without being asked, it decides by one timer: brokers that were silent for too long are
-fenced, unclean elections looked for, and an idle log gets a NoOpRecord now and then, by which
-followers show how far behind they are (KIP-835). All of that works without a broker in the process.
+fenced, unclean elections looked for, expired delegation tokens removed, and an idle log gets a
+NoOpRecord now and then, by which followers show how far behind they are (KIP-835). All of that
+works without a broker in the process.
 
 A controller that does not know the level of a finalized feature would decide what is wrong there.
 It hands the lead on at once, as often as it gets it.
@@ -44,6 +45,7 @@ from msgspec import Struct
 from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.elections import ELECTIONS_PER_ROUND
+from fencepost.machines.controller.tokens import TOKENS_PER_SWEEP
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.records import record_value
 from fencepost.machines.probes import probe
@@ -67,12 +69,14 @@ class Periods(Struct, frozen=True):
 
     `unclean_election_ms` is Kafka's `unclean.leader.election.interval.ms`, `preferred_election_ms`
     its `leader.imbalance.check.interval.seconds`, or 0 without `auto.leader.rebalance.enable`,
+    `token_sweep_ms` its `delegation.token.expiry.check.interval.ms`, or 0 without tokens,
     `max_idle_ms` its `metadata.max.idle.interval.ms`; a lone voter has no followers to show
     anything, and writes no NoOpRecords.
     """
 
     unclean_election_ms: int = 300_000
     preferred_election_ms: int = 300_000
+    token_sweep_ms: int = 0
     max_idle_ms: int = 500
 
 
@@ -115,6 +119,7 @@ class ControllerHost:
         self._written_ms = 0
         self._next_unclean_ms = 0
         self._next_preferred_ms = 0
+        self._next_sweep_ms = 0
         self.on_unfit: Callable[[str], None] = lambda reason: None
         """Told why this node leads the quorum and cannot be the active controller."""
         metadata.on_step(self._stepped)
@@ -295,6 +300,7 @@ class ControllerHost:
         self._written_ms = self._ports.now_ms()
         self._next_unclean_ms = self._written_ms + self._periods.unclean_election_ms
         self._next_preferred_ms = self._written_ms + self._periods.preferred_election_ms
+        self._next_sweep_ms = self._written_ms + self._periods.token_sweep_ms
         first = self._metadata.bootstrap_records
         self.submit(lambda c: c.decide_take_over(first), _ignore)
         self._arm()
@@ -350,6 +356,8 @@ class ControllerHost:
             deadlines.append(self._next_unclean_ms)
         if self._periods.preferred_election_ms > 0:
             deadlines.append(self._next_preferred_ms)
+        if self._periods.token_sweep_ms > 0:
+            deadlines.append(self._next_sweep_ms)
         if self._writes_when_idle:
             deadlines.append(self._written_ms + self._periods.max_idle_ms)
         self._timer = self._ports.timers.at(min(deadlines), self._act)
@@ -372,19 +380,24 @@ class ControllerHost:
         self.submit(lambda c: c.decide_session_expiry(now_ms), _note_fenced)
         if self._periods.unclean_election_ms > 0 and now_ms >= self._next_unclean_ms:
             self._next_unclean_ms = now_ms + self._periods.unclean_election_ms
-            self._elect_in_rounds(lambda c: c.decide_unclean_elections())
+            self._decide_in_rounds(lambda c: c.decide_unclean_elections(), ELECTIONS_PER_ROUND)
         if self._periods.preferred_election_ms > 0 and now_ms >= self._next_preferred_ms:
             self._next_preferred_ms = now_ms + self._periods.preferred_election_ms
-            self._elect_in_rounds(lambda c: c.decide_preferred_elections())
+            self._decide_in_rounds(lambda c: c.decide_preferred_elections(), ELECTIONS_PER_ROUND)
+        if self._periods.token_sweep_ms > 0 and now_ms >= self._next_sweep_ms:
+            self._next_sweep_ms = now_ms + self._periods.token_sweep_ms
+            self._decide_in_rounds(
+                lambda c: c.decide_token_sweep(self._ports.wall_ms()), TOKENS_PER_SWEEP
+            )
         if self._writes_when_idle and now_ms - self._written_ms >= self._periods.max_idle_ms:
             self.submit(lambda c: c.decide_no_op(), _ignore)
         self._arm()
 
-    def _elect_in_rounds(self, decide: Decide) -> None:
-        """Decide on elections, and when those are committed, on the rest of them."""
+    def _decide_in_rounds(self, decide: Decide, round_size: int) -> None:
+        """Decide on as much as fits into one round, and when that is committed, on the rest."""
 
-        def on_reply(error: ErrorCode, elected: int | None) -> None:
-            if error is ErrorCode.NONE and elected and elected >= ELECTIONS_PER_ROUND:
+        def on_reply(error: ErrorCode, done: int | None) -> None:
+            if error is ErrorCode.NONE and done and done >= round_size:
                 self.submit(decide, on_reply)
 
         self.submit(decide, on_reply)

@@ -148,8 +148,9 @@ class FetchHost:
         self._quiet.settle(session, hosted.key, key, asker)
         return True
 
-    def brokers_changed(self) -> None:
-        """Who is alive, and in which incarnation, has changed."""
+    def look_again(self) -> None:
+        """What any partition answers may have changed: which brokers are alive, and in which
+        incarnation, or what clients may read."""
         self._stirred(self._quiet.stir_all())
 
     def _stirred(self, some: Iterable[Stirred[str, SessionKey]]) -> None:

@@ -12,9 +12,10 @@ and when the last session of its group here has ended and nothing is being writt
 share partitions is bounded by what sessions name (`machines.share.sessions`), and the memory of one
 by the group's limit of record locks.
 
-Effects are carried out in their order. An input that comes of one of them waits until those before
-it are done. Nothing here waits for a disk: writes go through the `SharePersister`, dead letters
-through `DeadLetterQueue`.
+Inputs are taken in their order, each when the effects of the one before are carried out. One that
+concerns thousands of records with a state of their own is taken in pieces; meanwhile there is
+nothing to acquire. Nothing here waits for a disk: writes go through the `SharePersister`, dead
+letters through `DeadLetterQueue`.
 """
 
 from __future__ import annotations
@@ -50,9 +51,14 @@ from fencepost.machines.share.inputs import (
 )
 from fencepost.machines.share.part import error_for_consumer
 from fencepost.machines.share.partition import InvalidStateError, SharePartition
-from fencepost.machines.share.state_batch import NO_START_OFFSET, ReadState, SharePartitionKey
+from fencepost.machines.share.state_batch import (
+    NO_START_OFFSET,
+    STATE_BATCHES_MAX,
+    ReadState,
+    SharePartitionKey,
+)
 from fencepost.runtime.clock import Clocks
-from fencepost.runtime.cooperative import Lane
+from fencepost.runtime.cooperative import InOrder, Lane, Pieces
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
@@ -119,6 +125,9 @@ class HostedSharePartition:
         self._letters_under_way = 0
         self._effects: deque[ShareEffect] = deque()
         self._is_carrying_out = False
+        self._inputs = InOrder(node.lane, at_once=1)
+        self._is_stepping = False
+        """Whether the machine is in the middle of an input."""
         self._timer: ArmedTimer | None = None
 
     def __str__(self) -> str:
@@ -146,6 +155,7 @@ class HostedSharePartition:
         machine = self.machine
         return (
             machine is not None
+            and not self._is_stepping
             and machine.can_acquire
             and machine.next_fetch_offset < self.upper_bound
         )
@@ -154,7 +164,7 @@ class HostedSharePartition:
     def may_go(self) -> bool:
         """Whether it is of no use to a session, and has nothing under way."""
         is_busy = self.machine is None or self.machine.is_writing or self._letters_under_way
-        return self.is_idle and not is_busy and not self.is_gone
+        return self.is_idle and not is_busy and not self._is_stepping and not self.is_gone
 
     # -- beginning -------------------------------------------------------------------------
 
@@ -209,14 +219,34 @@ class HostedSharePartition:
     # -- steps -----------------------------------------------------------------------------
 
     def feed(self, input_: ShareInput | TimerFired) -> None:
-        """Step the machine, which is there, and carry out what it asks for."""
-        assert self.machine is not None, "its state has been read"
-        self.machine.limits = self._limits()
-        self.carry_out(self.machine.step(input_, self._node.clocks.now_ms()))
+        """Step the machine, which is there, and carry out what it asks for; see the module."""
+        self._inputs.add(self._take(input_))
+
+    def _take(self, input_: ShareInput | TimerFired) -> Pieces[None]:
+        machine = self.machine
+        assert machine is not None, "its state has been read"
+        machine.limits = self._limits()
+        steps = machine.in_pieces(input_, self._node.clocks.now_ms())
+        is_whole = True
+        self._is_stepping = True
+        try:
+            while True:
+                next(steps)
+                is_whole = False
+                yield None
+        except StopIteration as end:
+            effects: list[ShareEffect] = end.value
+        finally:
+            self._is_stepping = False
+        self.carry_out(effects)
+        if not is_whole and not self.is_gone:
+            self.wake()  # fetches found nothing meanwhile
 
     def acquire(self, wanted: Acquire) -> tuple[tuple[int, int, int], ...]:
         """Acquire records that were read just now: (first, last, delivery count) of each range."""
         assert self.machine is not None, "its state has been read"
+        if self._is_stepping:
+            return ()
         self.machine.limits = self._limits()
         records: tuple[tuple[int, int, int], ...] = ()
         others: list[ShareEffect] = []
@@ -265,6 +295,9 @@ class HostedSharePartition:
                 log.warning("%s: the state was not written: %s %s", self, error.name, message or "")
             self.feed(StateWritten(effect.ticket, error))
 
+        if len(effect.batches) > STATE_BATCHES_MAX:
+            done(ErrorCode.INVALID_REQUEST, "more batches than the share coordinator takes")
+            return
         self._node.persister.write(
             self.key,
             state_epoch=self._state_epoch,

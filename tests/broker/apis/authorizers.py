@@ -19,6 +19,10 @@ class Rules:
         self.asked: set[Permission] = set()
         self.logged: set[Permission] = set()
 
+    @property
+    def version(self) -> object:
+        return self
+
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         assert client.client_host and client.principal.name == "ANONYMOUS"
         self.asked.add(permission)

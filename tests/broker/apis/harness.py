@@ -23,13 +23,15 @@ from fencepost.broker.cluster.topic_creation import AutoTopicCreation, fill_in_c
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
+from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage, apply_records
-from fencepost.machines.session import ANONYMOUS
+from fencepost.machines.session import ANONYMOUS, SecurityProtocol
 from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.parts import ClusterMetadata, Parts
@@ -45,6 +47,7 @@ from fencepost.wire.records.metadata import (
 )
 from fencepost.wire.types import Uuid
 
+WALL_MS = 1_700_000_000_000
 CLUSTER_ID = "fencepost-under-test-A"
 
 
@@ -70,6 +73,7 @@ class StillNode:
             lambda request, on_response: None,
             NoOtherNode(),
             self.access,
+            lambda: WALL_MS,
         )
         self.channel = ControllerChannel(
             self.service, NoOtherNode(), self.timers, lambda: self.timers.now_ms
@@ -213,6 +217,7 @@ class PromptController:
                 topic_defaults=config.topic_defaults,
                 broker_configs=BROKER_CONFIGS,
                 resource_checks={RESOURCE_GROUP: GroupSettings(config.get).check},
+                tokens=TokenSettings(config.token_secret),
             )
             controller = Controller.from_image(self._node.image, settings, 0)
         decision = decide(controller)
@@ -267,10 +272,13 @@ class Caller:
 
     client_host = "127.0.0.1"
     principal = ANONYMOUS
+    security_protocol = SecurityProtocol.PLAINTEXT
     closed = False
     available_bytes = 1 << 26
     at_once_bytes = 1 << 20
     is_broker = False
+    api_name = "Sample"
+    quotas = NO_QUOTAS
 
     def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name

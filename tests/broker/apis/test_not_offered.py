@@ -11,8 +11,6 @@ from fencepost.broker.apis import list_config_resources
 from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.runtime.requests.access import Access
-from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
-from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.list_config_resources import ListConfigResourcesRequest
@@ -21,7 +19,7 @@ from fencepost.wire.types import Uuid
 
 from ..conftest import RunningNode
 from ..listener_fixtures import Client
-from ..not_offered import CASES, by_user, credential, quota_answer, quota_entry
+from ..not_offered import CASES, by_user
 from ..topic_requests import make_topic
 
 
@@ -35,24 +33,6 @@ def test_what_is_not_offered_is_answered_as_by_kafka_without_it(
 ) -> None:
     for version in versions:
         assert by_user(client.ask(request_, version)) == by_user(answer)
-
-
-def test_each_entity_whose_quota_would_be_set_is_refused(client: Client) -> None:
-    entries = [quota_entry(5.0), quota_entry(None), quota_entry(None, 5.0)]
-    for validate_only in (True, False):
-        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-        refused, removed, mixed = client.ask(request, 1).entries
-        assert refused.error_code == 35 and "not offered" in refused.error_message
-        assert (removed, mixed) == (quota_answer(), refused)
-
-
-def test_each_user_that_would_be_created_is_refused(client: Client) -> None:
-    request = AlterUserScramCredentialsRequest(
-        deletions=[], upsertions=[credential("ada"), credential("ada", 2), credential("bob")]
-    )
-    results = client.ask(request, 0).results
-    assert [(one.user, one.error_code) for one in results] == [("ada", 35), ("bob", 35)]
-    assert all("not offered" in one.error_message for one in results)
 
 
 @pytest.mark.parametrize(

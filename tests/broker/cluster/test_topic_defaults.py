@@ -44,7 +44,7 @@ class World:
         self.node_id = NODE
         self.image = ClusterImage()
         self.sent: list[tuple[tuple[str, int], Any, Any, Any]] = []
-        self.defaults = TopicDefaults(config, self, self, lambda: self.image)
+        self.defaults = TopicDefaults(config, self, self, self, lambda: self.image)
 
     def address_of(self, node_id: int) -> Any:
         return SimpleNamespace(host="controller", port=node_id)

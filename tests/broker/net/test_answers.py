@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.output import SMALL_OUTPUT_BYTES, Output
 from fencepost.broker.net.pending_request import PendingRequest
@@ -45,6 +46,7 @@ class Client:
 
     listener_name, client_host, routes, available_bytes = "PLAINTEXT", "?", {}, 0
     is_broker = False
+    quotas = NO_QUOTAS
 
     def __init__(self) -> None:
         self.socket = Socket()
@@ -56,7 +58,9 @@ class Client:
         self.work: list[Any] = []
         self.taker = Taker()
         self.muted_ms: list[int] = []
-        host: Any = SimpleNamespace(memory_budget=self.budget, work=self, loop=loop)
+        host: Any = SimpleNamespace(
+            memory_budget=self.budget, work=self, loop=loop, quotas=NO_QUOTAS
+        )
         self.answers = Answers(self, host, self.output)
         self.closed = False
         self.flushed = 0

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from fencepost.broker.net import memory_budget
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.dispatch import Dispatcher
 from fencepost.broker.net.listener_security import ListenerSecurity
@@ -57,6 +58,7 @@ class Host:
         self.scratch = memoryview(bytearray(4 * SMALL_FRAME_BYTES))
         self.work = SimpleNamespace(is_busy=False)
         self.reasons: list[str] = []
+        self.quotas = NO_QUOTAS
         self.disconnect_log = SimpleNamespace(note=lambda client, text: self.reasons.append(text))
 
     def connect(self) -> Connection:

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.request_metrics import (
     ALL_TIMED_UP_TO,
@@ -27,6 +28,7 @@ class Door:
     """A connection on which bytes arrived at `arrived_s`, and every answer leaves at once."""
 
     client_host, listener_name, closed, available_bytes = "h", "PLAINTEXT", False, 1 << 20
+    quotas = NO_QUOTAS
 
     def __init__(self, arrived_s):
         self.arrived_s = arrived_s

@@ -247,10 +247,17 @@ def test_two_listeners_on_free_ports_are_told_by_name():
 
 
 def test_an_open_listener_is_reported_loudly(tmp_path):
-    with Cluster(config={"listeners": "PLAINTEXT://0.0.0.0:0"}) as cluster:
-        assert "WITHOUT encryption" in cluster.log_text
+    allowed = {"fencepost.allow.anonymous.listeners": True}
+    with Cluster(config={"listeners": "PLAINTEXT://0.0.0.0:0", **allowed}) as cluster:
+        assert "WITHOUT a login" in cluster.log_text
     with Cluster(faults=False) as cluster:
-        assert "WITHOUT encryption" not in cluster.log_text
+        assert "WITHOUT a login" not in cluster.log_text
+
+
+def test_a_listener_is_open_to_others_only_if_that_is_said(tmp_path):
+    done = serve("--data-dir", str(tmp_path / "d"), "--listen", "0.0.0.0:0")
+    assert done.returncode == 1
+    assert "fencepost.allow.anonymous.listeners=true" in done.stderr
 
 
 def test_it_says_where_it_listens_and_keeps_its_data():

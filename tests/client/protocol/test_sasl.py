@@ -37,6 +37,11 @@ def test_scram_says_what_the_rfc_says():
     scram.finish(SERVER_FINAL)
 
 
+def test_scram_says_that_a_user_is_a_delegation_token():
+    token = ScramExchange("SCRAM-SHA-256", "id", "x", "n", token_authenticated=True)
+    assert token.first() == b"n,,n=id,r=n,tokenauth=true"
+
+
 def test_scram_escapes_the_separators_in_names():
     assert ScramExchange("SCRAM-SHA-512", "a=b,c", "x", "n").first() == b"n,,n=a=3Db=2Cc,r=n"
 

@@ -26,8 +26,10 @@ from .topics import make_topics
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 BATCH_BYTES_MAX = 1000
+RECORD_BYTES_MAX = 200
 CONFIGS: dict[str, dict[str, str | None]] = {
     "plain": {},
+    "small-records": {"max.decompressed.message.bytes": str(RECORD_BYTES_MAX)},
     "small": {"max.message.bytes": str(BATCH_BYTES_MAX)},
     "gzip": {"compression.type": "gzip"},
     "uncompressed": {"compression.type": "uncompressed"},
@@ -79,7 +81,8 @@ def draw_batch(rng: random.Random, now_ms: int) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 5))):
         key = rng.choice((None, b"", b"k"))
         room = BATCH_BYTES_MAX - builder.size_bytes - 12
-        size = max(0, rng.choice((0, 1, 100, room + rng.randint(-8, 8))))
+        around = rng.randint(-8, 8)
+        size = max(0, rng.choice((0, 1, 100, room + around, RECORD_BYTES_MAX - 8 + around)))
         value = None if rng.random() < 0.1 else rng.randbytes(size)
         headers = [("h", rng.choice((None, b"", b"v")))] if rng.random() < 0.2 else []
         builder.append(key, value, headers, timestamp_ms=at_ms + rng.randint(0, 2))

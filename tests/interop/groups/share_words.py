@@ -282,6 +282,14 @@ def describe_offsets(
     version: int = 1,
     error: int | None = 0,
 ) -> Any:
+    request = offsets_request(group, topics)
+    return stage.ask(request, version, error=error).groups[0]
+
+
+def offsets_request(
+    group: str, topics: dict[str, list[int]] | None = None
+) -> DescribeShareGroupOffsetsRequest:
+    """DescribeShareGroupOffsets of these partitions, or of all."""
     rows = None
     if topics is not None:
         rows = [
@@ -289,9 +297,7 @@ def describe_offsets(
             for name, numbers in topics.items()
         ]
     wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=rows)
-    return stage.ask(
-        DescribeShareGroupOffsetsRequest(groups=[wanted]), version, error=error
-    ).groups[0]
+    return DescribeShareGroupOffsetsRequest(groups=[wanted])
 
 
 def alter_offsets(

@@ -1,65 +1,154 @@
-"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31) v1-3: SECURITY_DISABLED, each rule alone.
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31) v1-3: the access control lists (KIP-140).
 
-There is no authorizer, so there are no access control lists. Brokers and controllers answer as
-Apache Kafka does without `authorizer.class.name`, whatever a rule or a filter says. MirrorMaker 2
-and consoles take that for a cluster without ACLs.
+DescribeAcls is answered from this node's metadata, grouped by resource pattern. The others are the
+active controller's to decide (`machines.controller.acls`); the answer comes when that is committed.
+A request with a code that is 0 cannot be read, as in Kafka: the client is disconnected. A filter
+with a code that means nothing matches nothing, and cannot delete.
+
+Without an authorizer all three are SECURITY_DISABLED, each rule alone. MirrorMaker 2 and consoles
+take that for a cluster without ACLs.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Final
 
-from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.runtime.requests.access import Access
-from fencepost.runtime.requests.context import RequestContext
-from fencepost.runtime.requests.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
-from fencepost.wire.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from fencepost.wire.api.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
+from fencepost.broker.cluster.acl_requests import refused_creations, refused_deletions
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.registry import (
+    BROKER,
+    CONTROLLER,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    handles,
 )
-from fencepost.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from fencepost.machines.authorizer.filters import AclFilter
+from fencepost.machines.image.acls import Acl
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
+from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
+from fencepost.wire.api.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from fencepost.wire.errors import ErrorCode
 
-NO_AUTHORIZER: Final = "No Authorizer is configured."
 NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
-"""Kafka's two messages, which programs compare."""
+"""Kafka's message, which programs compare."""
+_UNREADABLE: Final = "a rule or filter has a code that is 0"
 
 
 @handles(DescribeAclsRequest, listeners=(BROKER, CONTROLLER))
 def handle_describe(
-    context: RequestContext, request: DescribeAclsRequest, *, access: Access
-) -> DescribeAclsResponse:
-    """Refuse to describe."""
+    context: PendingRequest,
+    request: DescribeAclsRequest,
+    *,
+    access: Access,
+    metadata: MetadataCache,
+) -> DescribeAclsResponse | None:
+    """Tell the ACLs that match."""
+    wanted = AclFilter.of(request)
+    if wanted.has_zero:
+        context.close(_UNREADABLE)
+        return None
     if refusal := access.refusal(context, DESCRIBE_CLUSTER):
         return DescribeAclsResponse(error_code=refusal)
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER_TO_DESCRIBE
+    if access.authorizer is None:
+        return DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER_TO_DESCRIBE
+        )
+    found = sorted(acl for acl in metadata.image.acls.values() if wanted.matches(acl))
+    resources = [
+        DescribeAclsResource(
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=pattern,
+            acls=[_told(acl) for acl in acls],
+        )
+        for (kind, name, pattern), acls in groupby(found, _pattern_of)
+    ]
+    return DescribeAclsResponse(error_message="", resources=resources)
+
+
+def _pattern_of(acl: Acl) -> tuple[int, str, int]:
+    return acl.resource_type, acl.resource_name, acl.pattern_type
+
+
+def _told(acl: Acl) -> AclDescription:
+    return AclDescription(
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
     )
 
 
-@handles(CreateAclsRequest, listeners=(BROKER, CONTROLLER))
+@handles(
+    CreateAclsRequest,
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+    stores_text=True,
+)
 def handle_create(
-    context: RequestContext, request: CreateAclsRequest, *, access: Access
-) -> CreateAclsResponse:
-    """Refuse each rule."""
-    if refusal := access.refusal(context, ALTER_CLUSTER):
-        denied = AclCreationResult(error_code=refusal, error_message=None)
-        return CreateAclsResponse(results=[denied] * len(request.creations))
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+    context: PendingRequest, request: CreateAclsRequest, *, forwarder: Forwarder
+) -> None:
+    """Have the active controller add ACLs."""
+    if not _is_readable(context, request):
+        return
+    take_to_controller(forwarder, context, request, refused_creations)
 
 
-@handles(DeleteAclsRequest, listeners=(BROKER, CONTROLLER))
+@handles(
+    CreateAclsRequest,
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+    stores_text=True,
+)
+def handle_create_here(
+    context: PendingRequest, request: CreateAclsRequest, *, controller: ControllerService
+) -> None:
+    """Let the controller add ACLs; answer when that is committed."""
+    if _is_readable(context, request):
+        decide_here(controller, context, request, refused_creations)
+
+
+@handles(DeleteAclsRequest, max_elements=WHOLE_REQUEST_ELEMENTS_MAX, listeners=(BROKER,))
 def handle_delete(
-    context: RequestContext, request: DeleteAclsRequest, *, access: Access
-) -> DeleteAclsResponse:
-    """Refuse each filter."""
-    if refusal := access.refusal(context, ALTER_CLUSTER):
-        denied = DeleteAclsFilterResult(error_code=refusal, error_message=None)
-        return DeleteAclsResponse(filter_results=[denied] * len(request.filters))
-    refused = DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+    context: PendingRequest, request: DeleteAclsRequest, *, forwarder: Forwarder
+) -> None:
+    """Have the active controller remove ACLs."""
+    if any(AclFilter.of(one).has_zero for one in request.filters):
+        context.close(_UNREADABLE)
+        return
+    take_to_controller(forwarder, context, request, refused_deletions)
+
+
+@handles(DeleteAclsRequest, max_elements=WHOLE_REQUEST_ELEMENTS_MAX, listeners=(CONTROLLER,))
+def handle_delete_here(
+    context: PendingRequest, request: DeleteAclsRequest, *, controller: ControllerService
+) -> None:
+    """Let the controller remove ACLs; answer when that is committed."""
+    if any(AclFilter.of(one).has_zero for one in request.filters):
+        context.close(_UNREADABLE)
+        return
+    decide_here(controller, context, request, refused_deletions)
+
+
+def _is_readable(context: PendingRequest, request: CreateAclsRequest) -> bool:
+    if all(map(_has_no_zero, request.creations)):
+        return True
+    context.close(_UNREADABLE)
+    return False
+
+
+def _has_no_zero(one: AclCreation) -> bool:
+    return bool(
+        one.resource_type and one.resource_pattern_type and one.operation and one.permission_type
     )
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

@@ -12,7 +12,13 @@ from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
-from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from fencepost.wire.errors import ErrorCode
 
 
 @handles(
@@ -24,7 +30,7 @@ def handle(
     context: PendingRequest, request: AlterPartitionReassignmentsRequest, *, forwarder: Forwarder
 ) -> None:
     """Have the active controller decide."""
-    take_to_controller(forwarder, context, request)
+    take_to_controller(forwarder, context, request, _refused)
 
 
 @handles(
@@ -39,4 +45,28 @@ def handle_here(
     controller: ControllerService,
 ) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(controller, context, request)
+    decide_here(controller, context, request, _refused)
+
+
+def _refused(
+    request: AlterPartitionReassignmentsRequest, error: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    """The error at the top, and in every row, as Kafka has it."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=int(error),
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=one.partition_index,
+                        error_code=int(error),
+                        error_message=None,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

@@ -7,7 +7,8 @@ whose lowest level is 0 is left out, because clients of that version refuse it (
 
 From v5 a client may name the cluster and the node that it believes to have reached (KIP-1242). One
 of them without the other is 42; a broker that is another one answers 129, and the client looks for
-the cluster again by its bootstrap addresses. Controllers do not compare them, as in Kafka.
+the cluster again by its bootstrap addresses. Controllers do not compare them, and brokers do not
+before a client has logged in, as in Kafka.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def handle(
     """Answer with ranges and features, or with an error alone."""
     expected = (request.cluster_id, request.node_id)
     is_expected = request.cluster_id is None or expected == (metadata.cluster_id, config.node_id)
-    if _is_valid(request, context.api_version) and not is_expected:
+    is_compared = _is_valid(request, context.api_version) and not context.is_before_login
+    if is_compared and not is_expected:
         return ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
     return _answer(context, request, metadata)
 
@@ -64,6 +66,7 @@ def _answer(
 ) -> ApiVersionsResponse:
     if not _is_valid(request, context.api_version):
         return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    context.note_versions_answered()
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)

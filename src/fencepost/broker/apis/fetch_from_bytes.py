@@ -45,7 +45,12 @@ from fencepost.runtime.cooperative import without_frames
 from fencepost.runtime.delayed_fetches import SessionKey
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.context import Pieces
-from fencepost.runtime.requests.fetch_answer import PARTITION_BYTES, FetchAnswer
+from fencepost.runtime.requests.fetch_answer import (
+    PARTITION_BYTES,
+    FetchAnswer,
+    answer_bytes,
+    throttled_answer,
+)
 from fencepost.runtime.requests.fetch_parts import TOPIC_IDS_FROM, FetchParts
 from fencepost.runtime.requests.permissions import READ_TOPIC
 from fencepost.wire.api.fetch import FetchResponse
@@ -78,7 +83,7 @@ def fetch_from_bytes(
     if isinstance(session, ErrorCode):
         context.reply(FetchResponse(error_code=int(session)))
         return True
-    max_bytes = min(request.max_bytes, parts.policy.max_bytes)
+    max_bytes = min(request.max_bytes, parts.policy.max_bytes, context.fetch_bytes_max)
     return _PlainFetch(parts, context, max_bytes, session, asker).begin(request.max_wait_ms)
 
 
@@ -175,6 +180,8 @@ class _PlainFetch:
         some = None if found is None else self._read(found, unread)
         if found is None or some is None:
             return self._slower(unread).make_at_once(None)
+        if self._context.is_throttled_for(answer_bytes(len(one[3]) for one in some)):
+            return throttled_answer(self._session)
         session, session_id = self._session.session, 0
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         for place, (hosted, wanted, bounds) in enumerate(found):

@@ -43,6 +43,7 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config import loggers
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
+from fencepost.broker.config.prefixed_keys import definition_of
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
@@ -159,7 +160,9 @@ def _check_broker(image: ClusterImage, settings: Settings, resource: AlterConfig
             continue
         _check_is_list(change)
         try:
-            changes[change.name] = changed_value(BROKER_CONFIGS, change, present.get(change.name))
+            definition = definition_of(change.name)
+            known = {} if definition is None else {change.name: definition}
+            changes[change.name] = changed_value(known, change, present.get(change.name))
         except Refused as refused:
             raise ResourceRefused(refused.error, refused.message) from None
     kept = {key: text for key, text in present.items() if key not in gone}
@@ -179,7 +182,7 @@ def _check_is_list(change: AlterableConfig) -> None:
     """Refuse to append to, or subtract from, what is no list."""
     if change.config_operation not in (APPEND, SUBTRACT):
         return
-    definition = BROKER_CONFIGS.get(change.name)
+    definition = definition_of(change.name)
     if definition is None:
         raise ResourceRefused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
     if definition.type is not ConfigType.LIST:

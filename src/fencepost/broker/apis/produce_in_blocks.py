@@ -15,6 +15,8 @@ answered as they would: an ordinary context takes the request's place.
 
 from __future__ import annotations
 
+from struct import Struct
+from time import perf_counter
 from typing import Any, Final
 
 from fencepost.batch import backend
@@ -32,6 +34,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
 
 PRODUCE_KEY: Final = 0
+_CLIENT_ID_LENGTH: Final = Struct(">h")
+_CLIENT_ID_AT: Final = 4
 
 
 def produce_in_blocks(
@@ -41,6 +45,17 @@ def produce_in_blocks(
     if backend.produce_kernel is None:
         return None
     return ProduceInBlocks(appends, metadata, partitions)
+
+
+class _Producer:
+    """The client of a run, to ask about."""
+
+    api_name = "Produce"
+
+    def __init__(self, connection: RunConnection) -> None:
+        self.principal = connection.principal
+        self.client_host = connection.client_host
+        self.listener_name = connection.listener_name
 
 
 class ProduceInBlocks:
@@ -58,8 +73,9 @@ class ProduceInBlocks:
         self._metadata = metadata
         self._partitions = partitions
         self._connection: RunConnection | None = None
-        self._client: tuple[Principal, str] | None = None
-        """Whose rights the blocks that the kernel remembers have been found with."""
+        self._asked: tuple[Principal, str, object] | None = None
+        """Whose rights, and under which ACLs, the blocks that the kernel remembers have been found
+        with."""
         self._api = api
         self._runs = backend.produce_kernel.ProduceRuns(
             self, appends.open_blocks, self._find, self._behind, ALL_TIMED_UP_TO, TIMED_ONE_IN
@@ -84,6 +100,7 @@ class ProduceInBlocks:
         """Take the plain requests at the front of frames[start:end]; see `RunTaker`."""
         runs, api = self._runs, self._api
         self._connection = connection
+        began_s = perf_counter() if connection.quotas.is_on else 0.0
         if self._partitions.access.authorizer is not None:
             self._remember_for(connection)
         arrived_s = connection.arrived_s
@@ -94,10 +111,28 @@ class ProduceInBlocks:
         )  # fmt: skip
         self._connection = None
         if runs.requests:
+            if connection.quotas.is_on:
+                self._charge(connection, head, perf_counter() - began_s)
             if api is not None:
                 api.asked(runs.requests, int.from_bytes(head[2:4], "big"), runs.frame_bytes)
             self._appends.filled(runs.frame_bytes)
         return start
+
+    def _charge(self, connection: RunConnection, head: bytes, used_s: float) -> None:
+        """Charge the client for the run that was taken. The answer to its last request has the
+        throttle time; without one the connection is muted at once."""
+        last = connection.waiting[-1] if connection.waiting else None
+        if last is not None and (last.taker is None or not last.acks):
+            last = None
+        throttle_ms = connection.quotas.charge_run(
+            connection, client_id_in(head), self._runs.frame_bytes, used_s, acks=last is not None
+        )
+        if not throttle_ms:
+            return
+        if last is not None:
+            last.throttle(throttle_ms)
+        else:
+            connection.mute(throttle_ms)
 
     @property
     def latest_bytes(self) -> int:
@@ -105,19 +140,21 @@ class ProduceInBlocks:
         return int(self._runs.frame_bytes)
 
     def _remember_for(self, connection: RunConnection) -> None:
-        """Forget the blocks that were found for another client: this one may lack its rights. The
-        blocks stay open, and are found again with one question per partition."""
-        client = connection.principal, connection.client_host
-        if client != self._client:
+        """Forget the blocks that were found for another client, or before the ACLs changed: this
+        one may lack the rights. The blocks stay open, and are found again with one question per
+        partition."""
+        asked = connection.principal, connection.client_host, self._partitions.access.version
+        if asked != self._asked:
             self._appends.open_blocks.clear()
-            self._client = client
+            self._asked = asked
 
     def _find(
         self, is_by_id: bool, topic: bytes, index: int, acks: int, timeout_ms: int
     ) -> Any | None:
         """The block for a partition; None if its batches cannot be plain."""
         assert self._connection is not None, "it is called by `take`"
-        hosted = find_partition(self._partitions, self._connection, is_by_id, topic, index)
+        producer = _Producer(self._connection)
+        hosted = find_partition(self._partitions, producer, is_by_id, topic, index)
         if hosted is None or hosted.log.config.produce_rules.codec is not None:
             return None
         return self._appends.block_for(hosted, acks, timeout_ms, self._answer)
@@ -189,3 +226,10 @@ class ProduceInBlocks:
                     answer.log_start_offset = result.log_start_offset
                 place += 1
         finish(context, request.acks, response, self._metadata)
+
+
+def client_id_in(head: bytes) -> str:
+    """The client id in how requests begin: see `RunTaker.take`."""
+    (size_bytes,) = _CLIENT_ID_LENGTH.unpack_from(head, _CLIENT_ID_AT)
+    begins = _CLIENT_ID_AT + _CLIENT_ID_LENGTH.size
+    return head[begins : begins + max(size_bytes, 0)].decode(errors="replace")

@@ -14,12 +14,15 @@ def find_partition(
     partitions: PartitionAccess, client: Client, is_by_id: bool, topic: bytes, index: int
 ) -> HostedPartition | None:
     """The partition of a topic's name or id, as it is on the wire; None if it cannot be had, is not
-    the client's to write, or is one of the brokers' own."""
+    the client's to write, or is one of the brokers' own.
+
+    A refusal is not told of here, but where the request is read that has it, and refused."""
     try:
         named = Uuid(topic) if is_by_id else topic.decode()
     except UnicodeDecodeError:
         return None
-    hosted = partitions.find(client, WRITE_TOPIC, named, index)
+    hosted = partitions.find(client, WRITE_TOPIC, named, index, quiet=True)
     if isinstance(hosted, ErrorCode) or hosted.topic in INTERNAL_TOPICS:
         return None
+    partitions.access.allows(client, WRITE_TOPIC, hosted.topic)
     return hosted

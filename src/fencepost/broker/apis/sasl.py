@@ -1,6 +1,6 @@
-"""SaslHandshake, SaslAuthenticate (keys 17, 36): ILLEGAL_SASL_STATE, since no listener uses SASL.
+"""SaslHandshake, SaslAuthenticate (keys 17, 36): the login of the connection that they come by.
 
-Brokers and controllers answer as Apache Kafka does on a PLAINTEXT listener: a connection there is
+On a listener without SASL they are ILLEGAL_SASL_STATE, as in Apache Kafka: a connection there is
 authenticated when it begins. A client that is configured for SASL ends with an error that says so.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
-from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fencepost.wire.errors import ErrorCode
@@ -19,17 +19,23 @@ AUTHENTICATED: Final = "SaslAuthenticate request received after successful authe
 
 @handles(SaslHandshakeRequest, listeners=(BROKER, CONTROLLER))
 def handle_handshake(
-    context: RequestContext, request: SaslHandshakeRequest
-) -> SaslHandshakeResponse:
-    """Refuse the mechanism; none is enabled."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    context: PendingRequest, request: SaslHandshakeRequest
+) -> SaslHandshakeResponse | None:
+    """Begin a login by the mechanism that the client names."""
+    if context.login is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    context.login.shake_hands(context, request)
+    return None
 
 
 @handles(SaslAuthenticateRequest, listeners=(BROKER, CONTROLLER))
 def handle_authenticate(
-    context: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
-    """Refuse to authenticate the client again."""
-    return SaslAuthenticateResponse(
-        error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=AUTHENTICATED
-    )
+    context: PendingRequest, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse | None:
+    """Go on with it."""
+    if context.login is None or not context.is_before_login:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=AUTHENTICATED
+        )
+    context.login.authenticate(context, request)
+    return None

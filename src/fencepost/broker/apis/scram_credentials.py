@@ -1,98 +1,107 @@
-"""DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51) v0: no user has any.
+"""DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51) v0: the users of SCRAM.
 
-Nothing here authenticates by SCRAM. A user that is named, to be described or deleted, is
-RESOURCE_NOT_FOUND, as in a cluster of Apache Kafka without SCRAM users; one that is to be created
-is UNSUPPORTED_VERSION, as Kafka answers below the `metadata.version` that has SCRAM. Each user is
-answered once.
+Credentials are in the metadata log, so every node describes them from its own image, and the active
+controller alters them (`machines.controller.scram_users`). A description has the mechanisms and
+iterations of a user; salts and keys do not leave the node but by a login.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Any
 
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
+from fencepost.machines.image import ScramMechanism
+from fencepost.machines.image.scram import ScramImage
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
-from fencepost.runtime.requests.permissions import ALTER_CLUSTER, DESCRIBE_CLUSTER
+from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
 from fencepost.wire.api.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 from fencepost.wire.errors import ErrorCode
 
-MECHANISMS: Final = (1, 2)
-"""SCRAM-SHA-256 and SCRAM-SHA-512."""
-NOT_OFFERED: Final = "SCRAM is not offered: this cluster stores no credentials."
-
 
 @handles(DescribeUserScramCredentialsRequest, listeners=(BROKER, CONTROLLER))
 def handle_describe(
-    context: RequestContext, request: DescribeUserScramCredentialsRequest, *, access: Access
+    context: RequestContext,
+    request: DescribeUserScramCredentialsRequest,
+    *,
+    access: Access,
+    metadata: MetadataCache,
 ) -> DescribeUserScramCredentialsResponse:
-    """Say of each user named that it has no credentials; there is none to list."""
+    """Describe the users that are named, or all if none is."""
     if refusal := access.refusal(context, DESCRIBE_CLUSTER):
         return DescribeUserScramCredentialsResponse(error_code=refusal)
-    named = Counter(user.name for user in request.users or ())
+    credentials = metadata.image.scram
+    if request.users:
+        named = Counter(user.name for user in request.users)
+    else:
+        named = Counter(dict.fromkeys(sorted({user for user, _ in credentials}), 1))
     return DescribeUserScramCredentialsResponse(
-        results=[_described(name, times) for name, times in named.items()]
+        results=[_described(credentials, name, times) for name, times in named.items()]
     )
 
 
-def _described(name: str, times: int) -> DescribeUserScramCredentialsResult:
+def _described(
+    credentials: ScramImage, name: str, times: int
+) -> DescribeUserScramCredentialsResult:
+    infos = [
+        CredentialInfo(mechanism=mechanism, iterations=found.iterations)
+        for mechanism in ScramMechanism
+        if (found := credentials.get((name, int(mechanism)))) is not None
+    ]
     if times > 1:
         error = ErrorCode.DUPLICATE_RESOURCE
         message = "Cannot describe SCRAM credentials for the same user twice in a single request: "
-    else:
+    elif not infos:
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = "Attempt to describe a user credential that does not exist: "
+    else:
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
     return DescribeUserScramCredentialsResult(
         user=name, error_code=error, error_message=message + name
     )
 
 
-@handles(AlterUserScramCredentialsRequest, listeners=(BROKER, CONTROLLER))
+@handles(AlterUserScramCredentialsRequest, listeners=(BROKER,), stores_text=True)
 def handle_alter(
-    context: RequestContext, request: AlterUserScramCredentialsRequest, *, access: Access
-) -> AlterUserScramCredentialsResponse:
-    """Refuse each user."""
-    if forbidden := access.refusal(context, ALTER_CLUSTER):
-        users = dict.fromkeys([gone.name for gone in request.deletions])
-        users.update(dict.fromkeys([new.name for new in request.upsertions]))
-        return AlterUserScramCredentialsResponse(
-            results=[
-                AlterUserScramCredentialsResult(user=user, error_code=forbidden, error_message=None)
-                for user in users
-            ]
-        )
-    absent = (
-        ErrorCode.RESOURCE_NOT_FOUND,
-        "Attempt to delete a user credential that does not exist",
-    )
-    refusals: dict[str, tuple[ErrorCode, str]] = {}
-    for gone in request.deletions:
-        refusals.setdefault(gone.name, _refusal_of(gone.name, gone.mechanism) or absent)
-    for new in request.upsertions:
-        refusal = _refusal_of(new.name, new.mechanism)
-        refusals.setdefault(new.name, refusal or (ErrorCode.UNSUPPORTED_VERSION, NOT_OFFERED))
+    context: PendingRequest, request: AlterUserScramCredentialsRequest, *, forwarder: Forwarder
+) -> None:
+    """Have the active controller decide."""
+    take_to_controller(forwarder, context, request, _refused)
+
+
+@handles(AlterUserScramCredentialsRequest, listeners=(CONTROLLER,), stores_text=True)
+def handle_alter_here(
+    context: PendingRequest,
+    request: AlterUserScramCredentialsRequest,
+    *,
+    controller: ControllerService,
+) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(controller, context, request, _refused)
+
+
+def _refused(request: Any, error: ErrorCode) -> AlterUserScramCredentialsResponse:
+    """The response with that error for every user: the API has no error for the whole."""
+    users = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
     return AlterUserScramCredentialsResponse(
         results=[
-            AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
-            for user, (error, message) in refusals.items()
+            AlterUserScramCredentialsResult(user=user, error_code=error, error_message=None)
+            for user in users
         ]
     )
-
-
-def _refusal_of(name: str, mechanism: int) -> tuple[ErrorCode, str] | None:
-    """Why no broker could take this user, if there is a reason."""
-    if not name:
-        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-    if mechanism not in MECHANISMS:
-        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-    return None

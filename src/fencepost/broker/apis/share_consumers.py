@@ -24,5 +24,5 @@ def fetch(
     parts: ShareParts,
 ) -> Pieces:
     """Answer with records, or wait for them."""
-    max_bytes = config.get("fetch.max.bytes")
+    max_bytes = min(config.get("fetch.max.bytes"), context.fetch_bytes_max)
     return share_fetch(context, request, context.connection, max_bytes, parts=parts)

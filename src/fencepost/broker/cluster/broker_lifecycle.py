@@ -35,8 +35,6 @@ from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.types import Uuid
 
 HAND_OVER_MARGIN_MS = 1_000
-PLAINTEXT = 0
-"""Number of the security protocol in registrations."""
 
 
 class RegistrationError(Exception):
@@ -89,7 +87,7 @@ class LifecycleHandle:
             broker_id=self._config.node_id,
             cluster_id=storage.cluster_id,
             incarnation_id=Uuid.random(),
-            listeners=tuple(registered_listeners(advertised)),
+            listeners=tuple(registered_listeners(self._config, advertised)),
             features=supported_features(),
             rack=self._config.get("broker.rack"),
             log_dirs=tuple(storage.online_ids()),
@@ -145,9 +143,14 @@ class LifecycleHandle:
             raise RegistrationError(outcome)
 
 
-def registered_listeners(endpoints: Iterable[Endpoint]) -> list[ListenerImage]:
-    """Listeners without encryption or authentication, as a registration has them."""
-    return [ListenerImage(one.name, one.host, one.port, PLAINTEXT) for one in endpoints]
+def registered_listeners(
+    config: BrokerConfig, endpoints: Iterable[Endpoint]
+) -> list[ListenerImage]:
+    """This node's listeners, as a registration has them."""
+    return [
+        ListenerImage(one.name, one.host, one.port, int(config.protocol_of(one.name)))
+        for one in endpoints
+    ]
 
 
 def supported_features() -> tuple[FeatureRange, ...]:

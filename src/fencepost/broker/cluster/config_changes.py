@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from fencepost.broker.config.broker_config import BrokerConfig, check_pairs, is_foreign
-from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
+from fencepost.broker.config.keys import BROKER_CONFIGS, UpdateMode
+from fencepost.broker.config.prefixed_keys import definition_of
 from fencepost.broker.config.settings import Settings
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
@@ -58,6 +59,23 @@ THREAD_KEYS: Final = frozenset(
     }
 )
 """Numbers of threads: one change may at most halve or double them, as in Kafka."""
+
+
+KEY_STORE_KEYS: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Dynamic configs that need the prefix of a listener, as in Kafka."""
 
 
 class ResourceRefused(Exception):
@@ -192,25 +210,35 @@ def check_broker_values(
     own = {**kept, **given} if name else image.broker_configs(config.node_id)
     typed: dict[str, Any] = {}
     for key, text in {**shared, **own}.items():
-        if key in DYNAMIC_BROKER_KEYS:
+        definition = definition_of(key)
+        if definition is not None and definition.is_dynamic:
             with contextlib.suppress(ConfigError):  # of another version, and not in force
-                typed[key] = BROKER_CONFIGS[key].parse(text)
+                typed[key] = definition.parse(text)
     try:
         check_pairs(lambda key: typed[key] if key in typed else config.get(key))
         LogConfig.from_props({}, {**config.topic_defaults, **typed})
+        if name:
+            settings.check_listeners(values, typed)
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, error.answer) from None
 
 
 def _check_keys(name: str, keys: Iterable[str]) -> None:
     """Refuse keys that cannot change while a broker runs, or not for all brokers at once."""
-    known = {key: BROKER_CONFIGS[key] for key in keys if key in BROKER_CONFIGS}
+    known = {key: one for key in keys if (one := definition_of(key)) is not None}
     fixed = [key for key, definition in known.items() if not definition.is_dynamic]
     fixed += [key for key in keys if key not in known and not is_foreign(key)]
     if fixed:
         raise ResourceRefused(
             ErrorCode.INVALID_REQUEST,
             f"Cannot update these configs dynamically: [{', '.join(sorted(fixed))}]",
+        )
+    without = sorted(KEY_STORE_KEYS & known.keys())
+    if without:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener"
+            f" prefix: [{', '.join(without)}]",
         )
     single = [key for key, one in known.items() if one.mode is UpdateMode.PER_BROKER]
     if single and not name:
@@ -223,13 +251,15 @@ def _check_keys(name: str, keys: Iterable[str]) -> None:
 
 def _check_value(key: str, text: str, settings: Settings) -> None:
     """Refuse a dynamic config that may not be set to this."""
-    definition = BROKER_CONFIGS.get(key)
+    definition = definition_of(key)
     if definition is None:
         return
     try:
         value = definition.parse(text)
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, error.answer) from None
+    if key not in BROKER_CONFIGS:
+        return
     present = settings.get(key)
     if key in FIXED_WHILE_RUNNING and value != present:
         raise ResourceRefused(

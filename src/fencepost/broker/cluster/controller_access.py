@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from fencepost.machines.controller.tokens import owner_of
 from fencepost.machines.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -30,6 +31,7 @@ from fencepost.runtime.requests.permissions import (
     CLUSTER_ACTION,
     CLUSTER_NAME,
     CREATE_CLUSTER,
+    CREATE_TOKENS,
     CREATE_TOPIC,
     DELETE_CLUSTER,
     DELETE_TOPIC,
@@ -41,12 +43,16 @@ from fencepost.runtime.requests.permissions import (
 from fencepost.wire.api import alter_configs, incremental_alter_configs
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+from fencepost.wire.api.create_acls import CreateAclsRequest
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopicResult,
@@ -56,20 +62,28 @@ from fencepost.wire.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 WHOLE: Final[Mapping[type[Message], Permission]] = {
     AddRaftVoterRequest: ALTER_CLUSTER,
+    AlterClientQuotasRequest: ALTER_CLUSTER_CONFIGS,
     AlterPartitionReassignmentsRequest: ALTER_CLUSTER,
+    AlterUserScramCredentialsRequest: ALTER_CLUSTER,
+    CreateAclsRequest: ALTER_CLUSTER,
+    DeleteAclsRequest: ALTER_CLUSTER,
     ElectLeadersRequest: ALTER_CLUSTER,
     RemoveRaftVoterRequest: ALTER_CLUSTER,
     UnregisterBrokerRequest: ALTER_CLUSTER,
@@ -85,6 +99,9 @@ WHOLE: Final[Mapping[type[Message], Permission]] = {
     ControllerRegistrationRequest: CLUSTER_ACTION,
 }
 """What is refused as a whole without the permission."""
+
+OF_TOKENS: Final = (RenewDelegationTokenRequest, ExpireDelegationTokenRequest)
+"""What the controller lets the owner and the renewers of a token do."""
 
 _REFUSED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -125,11 +142,26 @@ def permitted_part(
     with."""
     if access.authorizer is None:
         return Permitted(request, [], is_empty=False)
+    if isinstance(request, CreateDelegationTokenRequest):
+        error = token_refusal(access, client, request)
+        return error or Permitted(request, [], is_empty=False)
+    if isinstance(request, OF_TOKENS):  # a token's owner and renewers need no further permission
+        return Permitted(request, [], is_empty=False)
     whole = WHOLE.get(type(request))
     if whole is not None:
         error = access.refusal(client, whole)
         return error or Permitted(request, [], is_empty=False)
     return _BY_ROW[type(request)](_Asked(access, client, image), request)
+
+
+def token_refusal(
+    access: Access, client: Client, request: CreateDelegationTokenRequest
+) -> ErrorCode:
+    """The error for a client that may create no token for that owner: each may for itself."""
+    owner = owner_of(request, client.principal)
+    if owner.is_same_as(client.principal):
+        return ErrorCode.NONE
+    return access.refusal(client, CREATE_TOKENS, str(owner))
 
 
 def without_configs(access: Access, client: Client, response: CreateTopicsResponse) -> None:
@@ -209,7 +241,8 @@ def _delete_topics(asked: _Asked, request: DeleteTopicsRequest) -> Permitted:
 
     def refuse(topic: Any) -> DeletableTopicResult | None:
         if topic.name is not None:
-            return refuse_name(topic.name)
+            is_named_twice = topic.topic_id != Uuid.ZERO  # whatever it is, that is refused
+            return None if is_named_twice else refuse_name(topic.name)
         known = asked.image.topics_by_id.get(topic.topic_id)
         if known is None:
             return None

@@ -24,7 +24,7 @@ from fencepost.machines.probes import probe
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.ports import ArmedTimer, TimerQueue
-from fencepost.runtime.requests.access import Client
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -80,7 +80,7 @@ class Wrapping(Protocol):
     """How a client's request travels, which does not go over the network as it is."""
 
     @property
-    def client(self) -> Client:
+    def client(self) -> RequestContext:
         """The client that it is decided for."""
         ...
 

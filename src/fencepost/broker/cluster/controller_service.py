@@ -12,26 +12,42 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from fencepost.broker.cluster.acl_requests import without_authorizer
 from fencepost.broker.cluster.controller_access import permitted_part, without_configs
+from fencepost.broker.cluster.mutation_charges import STRICT_FROM, MutationCharge
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.decision import FREE, Charge
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.machines.quota import MutationQuota
+from fencepost.machines.session import Principal
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.requests.access import Access, Client
+from fencepost.runtime.requests.context import RequestContext
 from fencepost.wire.api import response_class
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from fencepost.wire.api.create_acls import CreateAclsRequest
+from fencepost.wire.api.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_acls import DeleteAclsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -45,6 +61,7 @@ AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+FIRST_CREATE_TOKEN_WITH_REQUESTER = 3
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """What a user's request may come to in the metadata log, as Kafka has it: it is one batch there,
 and the other nodes have to take it as a whole."""
@@ -72,10 +89,15 @@ TIMED = (
 """The requests whose `timeout_ms` Kafka's controllers heed."""
 
 
-def new_topic_ids() -> Iterator[Uuid]:
-    """Ids no topic has had, without end."""
+def new_ids() -> Iterator[Uuid]:
+    """Ids that no topic and no ACL has had, without end."""
     while True:
         yield Uuid.random()
+
+
+def new_token_id() -> str:
+    """An id that no delegation token has had."""
+    return str(Uuid.random())
 
 
 def placement_start() -> int:
@@ -127,10 +149,12 @@ class Quorum(Protocol):
 
 
 class ControllerService:
-    """Serves controller requests by their class; `now_ms` is the node's clock.
+    """Serves controller requests by their class; `now_ms` is the node's clock, `wall_ms` that of
+    the world, in milliseconds since 1970.
 
     `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
-    has the quorum machine answer what is about the quorum itself.
+    has the quorum machine answer what is about the quorum itself. Clients are charged `mutations`
+    for partitions that change, if there are such quotas.
     """
 
     def __init__(
@@ -141,8 +165,12 @@ class ControllerService:
         ask_quorum: AskQuorum,
         quorum: Quorum,
         access: Access,
+        wall_ms: Callable[[], int],
+        mutations: MutationQuota | None = None,
     ) -> None:
+        self._mutations = mutations
         self._host = host
+        self._wall_ms = wall_ms
         self._access = access
         self._now_ms = now_ms
         self._fill_in_configs = fill_in_configs
@@ -165,7 +193,7 @@ class ControllerService:
         request: Message,
         on_reply: OnReply,
         api_version: int = NEWEST,
-        client: Client | None = None,
+        client: RequestContext | None = None,
     ) -> None:
         """Decide over `request`; call back when that is committed, perhaps at once.
 
@@ -174,13 +202,26 @@ class ControllerService:
         controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave the request no
         time. Raises KeyError for a request that no controller serves.
         """
-        if client is not None and self._access.authorizer is not None:
-            self._serve_permitted(request, on_reply, api_version, client)
+        charge: Charge = FREE
+        if client is not None and self._mutations and type(request) in STRICT_FROM:
+            charged = MutationCharge(self._mutations, client, request, self._now_ms)
+            charge, on_reply = charged, _throttling(charged, on_reply)
+        is_open = self._access.authorizer is None
+        refused = without_authorizer(request) if is_open else None
+        if refused is not None:
+            on_reply(ErrorCode.NONE, refused)
+        elif client is not None and not is_open:
+            self._serve_permitted(request, on_reply, api_version, client, charge)
         else:
-            self._decide(request, on_reply, api_version)
+            self._decide(request, on_reply, api_version, client, charge)
 
     def _serve_permitted(
-        self, request: Message, on_reply: OnReply, api_version: int, client: Client
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int,
+        client: Client,
+        charge: Charge,
     ) -> None:
         controller = self._host.controller
         if controller is None:
@@ -202,9 +243,16 @@ class ControllerService:
                 permitted.complete(response)
             on_reply(error, response)
 
-        self._decide(permitted.request, on_decided, api_version)
+        self._decide(permitted.request, on_decided, api_version, client, charge)
 
-    def _decide(self, request: Message, on_reply: OnReply, api_version: int) -> None:
+    def _decide(
+        self,
+        request: Message,
+        on_reply: OnReply,
+        api_version: int,
+        client: Client | None,
+        charge: Charge,
+    ) -> None:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
@@ -214,7 +262,16 @@ class ControllerService:
         if isinstance(request, UpdateFeaturesRequest):
             FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
             return
-        decide = _DECISIONS[type(request)]
+        decide_for = _DECISIONS_FOR_CLIENTS.get(type(request))
+        if decide_for is not None:
+            assert client is not None, "tokens belong to clients"
+            requester, wall_ms = client.principal, self._wall_ms()
+            if api_version < FIRST_CREATE_TOKEN_WITH_REQUESTER:
+                on_reply = _without_requester(on_reply)
+            self._host.submit(lambda c: decide_for(c, request, requester, wall_ms), on_reply)
+            return
+        charged = _CHARGED.get(type(request))
+        decide = _DECISIONS[type(request)] if charged is None else charged(charge)
         if (
             isinstance(request, CreateTopicsRequest)
             and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
@@ -233,6 +290,26 @@ class ControllerService:
             on_reply(error, response)
 
         return filled
+
+
+def _without_requester(on_reply: OnReply) -> OnReply:
+    """An older answer to CreateDelegationToken does not say who has asked."""
+
+    def answered(error: ErrorCode, response: Any) -> None:
+        if isinstance(response, CreateDelegationTokenResponse):
+            response.token_requester_principal_type = ""
+            response.token_requester_principal_name = ""
+        on_reply(error, response)
+
+    return answered
+
+
+def _throttling(charge: MutationCharge, on_reply: OnReply) -> OnReply:
+    def replied(error: ErrorCode, response: Any) -> None:
+        charge.throttle()
+        on_reply(error, response)
+
+    return replied
 
 
 class FeatureUpdate:
@@ -324,33 +401,59 @@ _DECISIONS: dict[type[Message], DecideOn] = {
     **NODE_DECISIONS,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
     UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
-    CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
-        request, new_topic_ids(), placement_start()
-    ),
-    DeleteTopicsRequest: lambda c, request, _: c.decide_delete_topics(request),
-    CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
-        request, placement_start()
-    ),
+    CreateAclsRequest: lambda c, request, _: c.decide_create_acls(request, new_ids()),
+    DeleteAclsRequest: lambda c, request, _: c.decide_delete_acls(request),
     AlterPartitionReassignmentsRequest: lambda c, request, _: (
         c.decide_alter_partition_reassignments(request)
     ),
     ListPartitionReassignmentsRequest: lambda c, request, _: c.decide_list_partition_reassignments(
         request
     ),
+    AlterUserScramCredentialsRequest: lambda c, request, _: c.decide_alter_scram_credentials(
+        request
+    ),
     ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
+    AlterClientQuotasRequest: lambda c, request, _: c.decide_alter_client_quotas(request),
     AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
     IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
         request
     ),
 }
 
+_DECISIONS_FOR_CLIENTS: dict[
+    type[Message], Callable[[Controller, Any, Principal, int], Decision]
+] = {
+    CreateDelegationTokenRequest: lambda c, request, requester, wall_ms: c.decide_create_token(
+        request, requester, new_token_id(), wall_ms
+    ),
+    RenewDelegationTokenRequest: Controller.decide_renew_token,
+    ExpireDelegationTokenRequest: Controller.decide_expire_token,
+}
+"""Decisions that depend on who the client is, and on the time of the world."""
+_CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
+    CreateTopicsRequest: lambda charge: (
+        lambda c, request, _: c.decide_create_topics(request, new_ids(), placement_start(), charge)
+    ),
+    DeleteTopicsRequest: lambda charge: (
+        lambda c, request, _: c.decide_delete_topics(request, charge)
+    ),
+    CreatePartitionsRequest: lambda charge: (
+        lambda c, request, _: c.decide_create_partitions(request, placement_start(), charge)
+    ),
+}
+"""Those that clients are charged for, with what charges them."""
+
 OF_USERS: frozenset[type[Message]] = frozenset(
     {
+        CreateAclsRequest,
         CreateTopicsRequest,
+        DeleteAclsRequest,
         DeleteTopicsRequest,
         CreatePartitionsRequest,
         AlterPartitionReassignmentsRequest,
+        AlterUserScramCredentialsRequest,
         ElectLeadersRequest,
+        AlterClientQuotasRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
     }

@@ -29,7 +29,6 @@ from fencepost.broker.cluster.peer_connection import MAX_ELEMENTS
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.machines.session import Principal
 from fencepost.runtime.asks_controller import OnReply
-from fencepost.runtime.requests.access import Client
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode, error_name
@@ -52,7 +51,7 @@ class Envelope:
         self._request = request
 
     @property
-    def client(self) -> Client:
+    def client(self) -> PendingRequest:
         """The client, whose permissions count."""
         return self._context
 

@@ -3,16 +3,25 @@
 What is said, in which frames and versions, is decided in `fencepost.client.protocol`, which the
 blocking client drives too; this module has the transport and its timers. A connection carries one
 request at a time. It tells its `Peer` what becomes of it, and what the other node does wrong.
+
+Where the other node's listener has SASL, the connection logs in before it is usable, and again
+before its session ends (KIP-368), between two requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+import random
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fencepost.client.errors import BrokerError, ProtocolError, UnsupportedApi
+from fencepost.client.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ProtocolError,
+    UnsupportedApi,
+)
 from fencepost.client.protocol.framing import FrameReader
 from fencepost.client.protocol.in_flight import InFlightRequests
 from fencepost.client.protocol.negotiation import negotiate
@@ -26,12 +35,22 @@ from fencepost.machines.broker.requests import for_version
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
 
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
+
 log = logging.getLogger(__name__)
 
 MAX_ELEMENTS: Final = 1_000_000
 """Array elements in a response: a peer that lies must not make gigabytes of its megabytes."""
 CONNECT_TIMEOUT_S: Final = 10.0
+SESSION_PART_MIN: Final = 0.85
+SESSION_PART_MAX: Final = 0.95
+"""After which part of its session a connection logs in again, drawn at random, as Java clients do,
+so that connections that were made together do not all do it at the same time."""
 
+Opening = Generator[tuple[Any, int | None], Any, int]
+"""What is said on a connection before it is usable; comes to how many milliseconds the session
+lasts, 0 for ever."""
 OnResponse = Callable[[Any], None]
 OnFailure = Callable[[str], None]
 
@@ -123,6 +142,12 @@ class Peer(Protocol):
     def on_ready(self, connection: PeerConnection) -> None:
         """It can take a request."""
 
+    def on_session_ending(self, connection: PeerConnection) -> None:
+        """It has to log in again, and carries no request: `log_in_again` is to be called."""
+
+    def on_login_refused(self, reason: str) -> None:
+        """The peer does not let this node in, and is disconnected."""
+
     def on_answered(self) -> None:
         """A request was answered as it should be."""
 
@@ -140,15 +165,24 @@ class PeerConnection(asyncio.Protocol):
     """One connection; see the module docstring. `drop` ends it from our side."""
 
     def __init__(
-        self, peer: Peer, loop: asyncio.AbstractEventLoop, client_id: str, max_response_bytes: int
+        self,
+        peer: Peer,
+        loop: asyncio.AbstractEventLoop,
+        client_id: str,
+        max_response_bytes: int,
+        security: Security | None,
+        access_token: str | None = None,
     ) -> None:
         self.usable = False
-        """Whether the peer's versions are known."""
+        """Whether the peer's versions are known, and it has let this node in."""
+        self.security = security
         self._peer = peer
         self._loop = loop
         self._reader = FrameReader(max_response_bytes)
         self._in_flight = InFlightRequests(client_id, max_elements=MAX_ELEMENTS)
-        self._negotiation = negotiate()
+        self._opening = self._open(access_token)
+        self._session_ends: asyncio.TimerHandle | None = None
+        self._session_is_ending = False
         self._versions = ServedVersions()
         self._transport: Any = None
         self._request: PeerRequest | None = None
@@ -159,14 +193,11 @@ class PeerConnection(asyncio.Protocol):
     # -- what the event loop says --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the versions."""
+        """Ask for the versions, and log in."""
         self._transport = transport
-        self._handshake_timer = self._loop.call_later(
-            CONNECT_TIMEOUT_S, self.drop, f"no ApiVersions within {CONNECT_TIMEOUT_S:.0f} s"
-        )
         self._peer.on_connected(self)
         if not self._lost:
-            self._negotiate(None)
+            self._begin("no ApiVersions")
 
     def data_received(self, data: bytes) -> None:
         """Take the responses that are whole."""
@@ -211,8 +242,9 @@ class PeerConnection(asyncio.Protocol):
         if self._lost:
             return
         self._lost = True
-        if self._handshake_timer is not None:
-            self._handshake_timer.cancel()
+        for timer in (self._handshake_timer, self._session_ends):
+            if timer is not None:
+                timer.cancel()
         if self._transport is not None:
             self._transport.abort()
         request, self._request = self._request, None
@@ -229,30 +261,76 @@ class PeerConnection(asyncio.Protocol):
 
     def _take(self, response: Any) -> None:
         if not self.usable:
-            self._negotiate(response)
+            self._go_on(response)
             return
         request, self._request = self._request, None
         assert request is not None, "a response that is expected has its request"
         request.connection = None
         self._has_answered = True
         self._peer.on_answered()
-        self._peer.on_ready(self)  # first: what the answer leads to may go the same way
+        if self._session_is_ending:
+            self._end_session()
+        else:
+            self._peer.on_ready(self)  # first: what the answer leads to may go the same way
         request.answer(response)
 
-    def _negotiate(self, response: Any) -> None:
-        """Ask for versions; `response` is the one to what was asked last, None at first."""
+    def _open(self, access_token: str | None) -> Opening:
+        self._versions = yield from negotiate()
+        return (yield from self._log_in(access_token))
+
+    def _log_in(self, access_token: str | None) -> Opening:
+        if self.security is None or not self.security.uses_sasl:
+            return 0
+        # What a node without SASL never needs, its start can do without.
+        from fencepost.client.protocol.sasl import authenticate
+
+        return (yield from authenticate(self.security, host=str(self._peer), token=access_token))
+
+    def log_in_again(self, access_token: str | None) -> None:
+        """The session is about to end: log in again; `on_ready` says when that is done."""
+        if not self._lost:
+            self._opening = self._log_in(access_token)
+            self._begin("no answer to a login")
+
+    def _begin(self, late: str) -> None:
+        reason = f"{late} within {CONNECT_TIMEOUT_S:.0f} s"
+        self._handshake_timer = self._loop.call_later(CONNECT_TIMEOUT_S, self.drop, reason)
+        self._go_on(None)
+
+    def _go_on(self, response: Any) -> None:
+        """Say what comes next; `response` is the one to what was said last, None at first."""
         try:
-            message, version = self._negotiation.send(response)
+            message, version = self._opening.send(response)
+            if version is None:
+                version = choose_version(type(message), self._versions)
         except StopIteration as agreed:
-            assert self._handshake_timer is not None, "the handshake is timed"
-            self._handshake_timer.cancel()
-            self._versions = agreed.value
-            self.usable = True
-            self._peer.on_ready(self)
-        except BrokerError as error:
+            self._opened(agreed.value)
+        except AuthenticationFailed as error:
+            self._peer.on_login_refused(str(error))
+            self.drop(f"the login is refused: {error}")
+        except (BrokerError, UnsupportedApi) as error:
             self._disconnect(str(error))
         else:
             self._write(message, version)
+
+    def _opened(self, lifetime_ms: int) -> None:
+        assert self._handshake_timer is not None, "the handshake is timed"
+        self._handshake_timer.cancel()
+        if lifetime_ms > 0:
+            part = random.uniform(SESSION_PART_MIN, SESSION_PART_MAX)
+            self._session_ends = self._loop.call_later(lifetime_ms * part / 1000, self._note_end)
+        self.usable = True
+        self._peer.on_ready(self)
+
+    def _note_end(self) -> None:
+        """The session is about to end; a request that is on its way is answered first."""
+        self._session_is_ending = True
+        if self._request is None:
+            self._end_session()
+
+    def _end_session(self) -> None:
+        self._session_is_ending = self.usable = False
+        self._peer.on_session_ending(self)
 
     def _disconnect(self, reason: str) -> None:
         """The peer does not speak as it should."""

@@ -12,12 +12,16 @@ connection that is idle, or a new one, up to `MAX_CONNECTIONS`; beyond that it w
 `MAX_WAITING`. Requests of different purposes (the quorum's, those to the controller) do not share
 connections, so that none of them can be in the way of another.
 
-A new connection asks for ApiVersions first, and every request goes in the newest version that both
+A new connection asks for ApiVersions first, logs in where the other nodes' listener wants that, and
+every request goes in the newest version that both
 sides have (`peer_connection`). A peer that cannot be reached is not tried again for a while, longer
 with every failure; what is sent meanwhile fails at once, so that who can ask another node does. A
 peer that answers what cannot be read, or out of turn, is disconnected and not tried again likewise,
 with one log line until it has answered as it should; so is one that closes new connections, over
-and over, when it is asked.
+and over, when it is asked. One that does not let this node in is not tried again for a while,
+either.
+
+All peers of one `Peers` are reached at listeners of one name, which have one `Security`.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ import asyncio
 import logging
 import random
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from fencepost.addresses import address_text
 from fencepost.broker.cluster.peer_connection import (
@@ -36,9 +41,13 @@ from fencepost.broker.cluster.peer_connection import (
     PeerConnection,
     PeerRequest,
 )
+from fencepost.client.errors import ClientError
 from fencepost.client.protocol.versions import KeyedApi, VersionRange
 from fencepost.machines.backoff import backoff_ms
 from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +82,12 @@ class Peers:
         *,
         max_response_bytes: int,
         backoff_ms: int,
+        security: Callable[[], Security | None] = lambda: None,
     ) -> None:
+        """`security` says how the next connection is secured; None for not at all. It may read
+        files."""
         self.loop = loop
+        self.security = security
         self.client_id = client_id
         self.max_response_bytes = max_response_bytes
         self.backoff_ms = max(1, backoff_ms)
@@ -133,8 +146,10 @@ class _Peer:
         self._idle: list[PeerConnection] = []
         self._connections: set[PeerConnection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
+        self._logging_in: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._protocol_errors = 0
+        self._refusals = 0
         self._closed_unanswered = 0
         self._not_before = 0.0
         self._last_failure = ""
@@ -161,7 +176,7 @@ class _Peer:
 
     def close(self) -> None:
         """Disconnect and tell everybody."""
-        for task in list(self._connecting):
+        for task in [*self._connecting, *self._logging_in]:
             task.cancel()
         for connection in list(self._connections):
             connection.drop("this node is stopping")
@@ -179,12 +194,27 @@ class _Peer:
         """A connection can take a request."""
         if self._failures:
             log.info("reconnected to %s", self)
-        self._failures = 0
+        self._failures = self._refusals = 0
         if self._waiting or len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
             self._pump()
         else:
             connection.drop("there are enough connections")
+
+    def on_session_ending(self, connection: PeerConnection) -> None:
+        """A connection has to log in again, and takes no request until it has."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+        task = self.owner.loop.create_task(self._log_in_again(connection))
+        self._logging_in.add(task)
+        task.add_done_callback(self._logging_in.discard)
+
+    def on_login_refused(self, reason: str) -> None:
+        """The peer does not let this node in."""
+        level = logging.DEBUG if self._refusals else logging.WARNING
+        log.log(level, "%s refuses the login of this node: %s", self, reason)
+        self._refusals += 1
+        self._failures = max(self._failures, self._refusals)
 
     def on_answered(self) -> None:
         """A request was answered as it should be: what was wrong with the peer is over."""
@@ -254,14 +284,42 @@ class _Peer:
 
     async def _connect(self) -> None:
         owner = self.owner
-        connection = PeerConnection(self, owner.loop, owner.client_id, owner.max_response_bytes)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await owner.loop.create_connection(lambda: connection, self._host, self._port)
+                security = owner.security()
+                connection = PeerConnection(
+                    self,
+                    owner.loop,
+                    owner.client_id,
+                    owner.max_response_bytes,
+                    security,
+                    await self._access_token(security),
+                )
+                tls = security.tls_context() if security and security.uses_tls else None
+                await owner.loop.create_connection(
+                    lambda: connection, self._host, self._port, ssl=tls
+                )
         except TimeoutError:
             self._note_failure(f"no connection within {CONNECT_TIMEOUT_S:.0f} s")
-        except (OSError, ValueError) as error:  # ValueError: a host name that cannot be one
+        except (OSError, ValueError, ClientError) as error:
+            # ValueError: a host name that cannot be one, or a configuration.
             self._note_failure(str(error), is_refused=isinstance(error, ConnectionRefusedError))
+
+    async def _log_in_again(self, connection: PeerConnection) -> None:
+        try:
+            token = await self._access_token(connection.security)
+        except ClientError as error:
+            connection.drop(f"there is no access token: {error}")
+        else:
+            connection.log_in_again(token)
+
+    async def _access_token(self, security: Security | None) -> str | None:
+        """What OAUTHBEARER logs in with; None for other mechanisms. ClientError."""
+        if security is None or not security.uses_sasl or security.username is not None:
+            return None
+        from fencepost.client.tokens import access_token
+
+        return await self.owner.loop.run_in_executor(None, access_token, security)
 
     def _note_failure(self, reason: str, *, is_refused: bool = False) -> None:
         """The peer cannot be reached: whoever waits is told, and it is not tried for a while."""

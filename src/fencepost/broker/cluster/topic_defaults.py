@@ -29,6 +29,7 @@ from fencepost.broker.cluster.controller_channel import LeaderView, PeerSender
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import ConfigSource
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
+from fencepost.runtime.requests.leader_hints import endpoint_of
 from fencepost.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -57,12 +58,14 @@ class TopicDefaults:
     def __init__(
         self,
         config: BrokerConfig,
-        peers: PeerSender,
+        brokers: PeerSender,
+        controllers: PeerSender,
         quorum: LeaderView,
         image: Callable[[], ClusterImage],
     ) -> None:
         self._config = config
-        self._peers = peers
+        self._brokers = brokers
+        self._controllers = controllers
         self._quorum = quorum
         self._image = image
         self._own: Values = {key: str(config.get(key)) for key in KEYS}
@@ -83,7 +86,7 @@ class TopicDefaults:
         elif leader_id >= 0 and self._config.is_broker:
             address = self._quorum.address_of(leader_id)
             if address is not None:
-                self._ask((leader_id, -1), (address.host, address.port))
+                self._ask(self._controllers, (leader_id, -1), (address.host, address.port))
 
     def _look_at_shared(self) -> None:
         shared = self._image().broker_configs().get(MIN_ISR)
@@ -98,16 +101,18 @@ class TopicDefaults:
         self._overridden = overridden
 
     def _ask_brokers(self) -> None:
-        brokers = self._image().brokers.values()
+        listener = self._config.inter_broker_listener
         wanted = [
-            ((one.broker_id, one.epoch), (one.listeners[0].host, one.listeners[0].port))
-            for one in brokers
-            if one.is_active and one.broker_id != self._config.node_id and one.listeners
+            ((one.broker_id, one.epoch), (endpoint.host, endpoint.port))
+            for one in self._image().brokers.values()
+            if one.is_active
+            and one.broker_id != self._config.node_id
+            and (endpoint := endpoint_of(one, listener)) is not None
         ]
         for key, address in [one for one in wanted if one[0] not in self._compared][:ASKED_AT_ONCE]:
-            self._ask(key, address)
+            self._ask(self._brokers, key, address)
 
-    def _ask(self, key: tuple[int, int], address: tuple[str, int]) -> None:
+    def _ask(self, peers: PeerSender, key: tuple[int, int], address: tuple[str, int]) -> None:
         if key in self._compared:
             return
         self._compared.add(key)
@@ -116,7 +121,7 @@ class TopicDefaults:
             resource_name=str(key[0]),
             configuration_keys=list(KEYS),
         )
-        self._peers.send(
+        peers.send(
             address,
             DescribeConfigsRequest(resources=[resource], include_synonyms=True),
             partial(self._answered, key, self._controller_id),

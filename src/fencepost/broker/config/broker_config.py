@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost.addresses import AddressError, parse_listener
+from fencepost.broker.config.authorizer import check_authorizer
 from fencepost.broker.config.endpoints import (
     WILDCARDS,
     ConnectionLimits,
@@ -31,6 +32,13 @@ from fencepost.broker.config.endpoints import (
 )
 from fencepost.broker.config.group_bounds import check_group_bounds
 from fencepost.broker.config.keys import ALIASES, BROKER_CONFIGS, REFUSED, REMOVED
+from fencepost.broker.config.listener_config import ListenerConfig
+from fencepost.broker.config.prefixed_keys import (
+    PREFIX,
+    definition_of,
+    listener_of,
+    unknown_prefixed,
+)
 from fencepost.broker.config.quorum_config import (
     NAMES_KEY,
     SERVERS_KEY,
@@ -40,16 +48,25 @@ from fencepost.broker.config.quorum_config import (
     check_listeners,
     quorum_part,
 )
+from fencepost.broker.config.security_protocols import (
+    INTER_BROKER_KEY,
+    INTER_BROKER_PROTOCOL_KEY,
+    PROTOCOLS_KEY,
+    inter_broker_listener,
+    listener_protocols,
+)
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, closest
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.properties import read_properties
+from fencepost.machines.image.token_secret import TokenSecret
+from fencepost.machines.session import SecurityProtocol
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
-PROTOCOLS_KEY = "listener.security.protocol.map"
-INTER_BROKER_KEY = "inter.broker.listener.name"
+EARLY_START_KEY = "early.start.listeners"
+ALLOW_ANONYMOUS_KEY = "fencepost.allow.anonymous.listeners"
 METRICS_KEY = "fencepost.metrics.listener"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 OWN_PREFIX: Final = "fencepost."
@@ -96,9 +113,13 @@ class BrokerConfig:
         )
         """This node's roles, the voters, and whom to ask for the leader."""
         self._opened = self._check_listeners()
+        self._protocols = self._check_protocols()
+        self.inter_broker_listener = self._check_inter_broker()
+        """The name of the listener that brokers use among themselves."""
         self._told = self._check_advertised()
         self.metrics_listener = self._check_metrics_listener()
         """Where metrics and health are told over HTTP; None if they are not."""
+        self._check_early_start()
         check_pairs(self.get)
         self.topic_defaults = self._topic_defaults()
 
@@ -134,7 +155,7 @@ class BrokerConfig:
             if name in REMOVED:
                 without_effect.append(name)
                 continue
-            definition = BROKER_CONFIGS.get(name)
+            definition = definition_of(name)
             if definition is None:
                 raise _unknown(name, text)
             explicit[name] = definition.parse(text)
@@ -144,7 +165,16 @@ class BrokerConfig:
             f"line {line} of {path}: {name} has no effect: {_why_unknown(name)}"
             for name, line in unknown.items()
         ]
-        return cls(explicit, (*notes, *_notes(without_effect)), frozenset(unknown))
+        config = cls(explicit, (*notes, *_notes(without_effect)), frozenset(unknown))
+        if keys := config._keys_of_no_listener():
+            config.notes += (f"these keys are for listeners that are not here: {keys}",)
+        return config
+
+    def _keys_of_no_listener(self) -> str:
+        here = {*self.quorum.listener_names, *(endpoint.name for endpoint in self._opened)}
+        return ", ".join(
+            key for key in self.explicit if key.startswith(PREFIX) and listener_of(key) not in here
+        )
 
     def get(self, key: str) -> Any:
         """The typed value of `key`, set or default; KeyError for a key that does not exist."""
@@ -178,6 +208,12 @@ class BrokerConfig:
         return self.quorum.is_controller
 
     @property
+    def token_secret(self) -> TokenSecret | None:
+        """`delegation.token.secret.key`; None where there are no delegation tokens."""
+        text = self.get("delegation.token.secret.key")
+        return TokenSecret(text) if text else None
+
+    @property
     def _is_single_node(self) -> bool:
         """Whether nothing is configured of a quorum: no other node can join this one."""
         return self.quorum.is_lone and not self.quorum.voters.ids
@@ -205,18 +241,14 @@ class BrokerConfig:
         """What clients are told of `listeners`."""
         return self._of_clients(self._told)
 
-    @property
-    def inter_broker_listener(self) -> str:
-        """The name of the listener that brokers use among themselves.
+    def protocol_of(self, listener: str) -> SecurityProtocol:
+        """How a listener is secured: one of this node's, or one that it connects to. KeyError."""
+        return self._protocols[listener.upper()]
 
-        Where `inter.broker.listener.name` is not set that is PLAINTEXT, as in Kafka, or the first
-        listener if none has this name.
-        """
-        named = self.get(INTER_BROKER_KEY)
-        if named is not None:
-            return str(named).upper()
-        names = [endpoint.name for endpoint in self.listeners]
-        return names[0] if names and "PLAINTEXT" not in names else "PLAINTEXT"
+    def for_listener(self, listener: str, mechanism: str | None = None) -> ListenerConfig:
+        """The configs of one listener, and of a SASL mechanism on it; what this node was started
+        with (`Settings.for_listener`: what is in force)."""
+        return ListenerConfig(listener, mechanism, self.get, self.is_set)
 
     @property
     def flush_before_ack(self) -> bool:
@@ -224,8 +256,27 @@ class BrokerConfig:
         return bool(self.get("log.flush.before.ack"))
 
     def exposed_listeners(self) -> list[Endpoint]:
-        """Listeners that other machines can reach, in plain text."""
-        return [endpoint for endpoint in self._opened if not is_loopback(endpoint.host)]
+        """Listeners that other machines can reach, and that ask clients for no login."""
+        return [
+            endpoint
+            for endpoint in self._opened
+            if not (self._asks_for_login(endpoint.name) or is_loopback(endpoint.host))
+        ]
+
+    def _asks_for_login(self, listener: str) -> bool:
+        """Whether clients need SASL, or a certificate."""
+        protocol = self.protocol_of(listener)
+        asked = self.for_listener(listener).get("ssl.client.auth").lower()
+        return protocol.has_sasl or (protocol.has_tls and asked == "required")
+
+    @property
+    def early_start_listeners(self) -> frozenset[str]:
+        """Listeners that need not wait until it is known what clients may do: those of controllers
+        if nothing else is configured (KIP-801)."""
+        named = self.get(EARLY_START_KEY)
+        if named is None:
+            return frozenset(self.quorum.listener_names)
+        return frozenset(name.upper() for name in named)
 
     def advertised_endpoints(self, bound: list[Endpoint]) -> list[Endpoint]:
         """What clients are told, given where the listeners were `bound` (port 0 is then known)."""
@@ -262,7 +313,6 @@ class BrokerConfig:
     def _check_listeners(self) -> list[Endpoint]:
         found = [_endpoint("listeners", text) for text in self.get("listeners")]
         _check_distinct("listeners", found)
-        self._check_protocols(found)
         if self.is_set("listeners") or not self.quorum.is_lone:
             check_listeners(self.quorum, found)
         if self.is_broker and not self._of_clients(found):
@@ -270,12 +320,6 @@ class BrokerConfig:
                 "listeners",
                 ",".join(self.get("listeners")),
                 "at least one listener that controller.listener.names does not name",
-            )
-        names = [endpoint.name for endpoint in self._of_clients(found)]
-        among_brokers = self.get(INTER_BROKER_KEY)
-        if self.is_broker and among_brokers is not None and among_brokers.upper() not in names:
-            raise ConfigError(
-                INTER_BROKER_KEY, among_brokers, f"one of the listeners {', '.join(sorted(names))}"
             )
         return found
 
@@ -296,29 +340,27 @@ class BrokerConfig:
             raise ConfigError(METRICS_KEY, text, "an address that `listeners` has not")
         return endpoint
 
-    def _check_protocols(self, endpoints: list[Endpoint]) -> None:
-        protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
-        for pair in filter(str.strip, self.get(PROTOCOLS_KEY).split(",")):
-            name, colon, protocol = (part.strip() for part in pair.partition(":"))
-            if not colon:
-                raise ConfigError(PROTOCOLS_KEY, pair, "NAME:PROTOCOL")
-            protocols[name.upper()] = protocol.upper()
-        controllers = self.quorum.listener_names
-        for endpoint in endpoints:
-            default = "PLAINTEXT" if endpoint.name in controllers else None
-            protocol = protocols.get(endpoint.name, default)
-            if protocol is None or (protocol != "PLAINTEXT" and not self.is_set(PROTOCOLS_KEY)):
-                raise ConfigError(
-                    "listeners",
-                    f"{endpoint.name}://{endpoint}",
-                    "PLAINTEXT, or a name that listener.security.protocol.map maps to PLAINTEXT",
-                )
-            if protocol != "PLAINTEXT":
-                raise ConfigError(
-                    PROTOCOLS_KEY,
-                    f"{endpoint.name}:{protocol}",
-                    "PLAINTEXT; TLS and SASL are not offered",
-                )
+    def _check_protocols(self) -> dict[str, SecurityProtocol]:
+        return listener_protocols(
+            self.get(PROTOCOLS_KEY),
+            self.is_set(PROTOCOLS_KEY),
+            [endpoint.name for endpoint in self._opened],
+            self.quorum.listener_names,
+        )
+
+    def _check_inter_broker(self) -> str:
+        written = [
+            self.get(key) if self.is_set(key) else None
+            for key in (INTER_BROKER_KEY, INTER_BROKER_PROTOCOL_KEY)
+        ]
+        names = [endpoint.name for endpoint in self.listeners]
+        return inter_broker_listener(written[0], written[1], names)
+
+    def _check_early_start(self) -> None:
+        known = {*(endpoint.name for endpoint in self._opened), *self.quorum.listener_names}
+        for name in self.early_start_listeners - known:
+            allowed = f"names out of `listeners` and {NAMES_KEY}"
+            raise ConfigError(EARLY_START_KEY, name, allowed)
 
     def _check_advertised(self) -> list[Endpoint]:
         texts = self.get("advertised.listeners")
@@ -372,10 +414,14 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
+    check_authorizer(get)
     cordoned, dirs = get("cordoned.log.dirs"), get("log.dirs") or get("log.dir")
     for path in cordoned:
         if path != "*" and Path(path) not in map(Path, dirs):
             raise ConfigError("cordoned.log.dirs", path, "* or a directory of log.dirs")
+    delay, idle = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
+    if 0 <= get(idle) <= get(delay):
+        raise ConfigError(delay, get(delay), f"less than {idle}={get(idle)}")
     wait = "replica.fetch.wait.max.ms"
     for longer in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if get(wait) > get(longer):  # a follower with nothing to fetch would be given up
@@ -391,8 +437,12 @@ CONNECTION_KEYS = (
 """Configs of `connection_limits` that may change while a node runs."""
 
 
-def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
-    """The bounds of the front door; `get` gives typed values."""
+def connection_limits(
+    get: Callable[[str], Any], of_listeners: Iterable[ListenerConfig] = ()
+) -> ConnectionLimits:
+    """The bounds of the front door; `get` gives typed values, `of_listeners` those of each
+    listener."""
+    own = {one.listener: one for one in of_listeners}
     return ConnectionLimits(
         max_frame_bytes=get("socket.request.max.bytes"),
         max_connections=get("max.connections"),
@@ -403,6 +453,16 @@ def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
         receive_buffer_bytes=get("socket.receive.buffer.bytes"),
         max_connections_of=parse_host_limits(get("max.connections.per.ip.overrides")),
         max_created_per_s=get("max.connection.creation.rate"),
+        max_connections_by_listener={
+            name: one.get("max.connections")
+            for name, one in own.items()
+            if one.has_own("max.connections")
+        },
+        max_created_per_s_by_listener={
+            name: one.get("max.connection.creation.rate")
+            for name, one in own.items()
+            if one.has_own("max.connection.creation.rate")
+        },
     )
 
 
@@ -460,7 +520,7 @@ def is_foreign(key: str) -> bool:
     return (
         key not in BROKER_CONFIGS
         and key not in REMOVED
-        and not key.startswith((OWN_PREFIX, *(prefix for prefix, _ in REFUSED)))
+        and not key.startswith((OWN_PREFIX, PREFIX, *(prefix for prefix, _ in REFUSED)))
         and re.fullmatch(KEY_PATTERN, key) is not None
     )
 
@@ -471,6 +531,8 @@ def _unknown(key: str, text: str) -> ConfigError:
     for prefix, reason in REFUSED:
         if key.startswith(prefix):
             return ConfigError(key, hidden, reason)
+    if key.startswith(PREFIX):
+        return unknown_prefixed(key, hidden)
     near = _near(key)
     is_secret = near is not None and BROKER_CONFIGS[near].type is ConfigType.PASSWORD
     return ConfigError(key, hidden if is_secret else text, _why_unknown(key))
@@ -492,7 +554,7 @@ def _near(key: str) -> str | None:
 
 def _without_empty_elements(key: str, text: str) -> str:
     """The text of a list without its empty elements; the text of another config as it is."""
-    definition = BROKER_CONFIGS.get(ALIASES.get(key, key))
+    definition = definition_of(ALIASES.get(key, key))
     if definition is None or definition.type is not ConfigType.LIST:
         return text
     return ",".join(item for item in (part.strip() for part in text.split(",")) if item)

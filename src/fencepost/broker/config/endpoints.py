@@ -62,6 +62,10 @@ class ConnectionLimits(Struct, frozen=True):
     """In place of `max_connections_per_ip`, by address."""
     max_created_per_s: int = (1 << 31) - 1
     """New connections per second that are served at once; others wait for their turn."""
+    max_connections_by_listener: Mapping[str, int] = field(default_factory=dict)
+    """The most on each listener, by its name."""
+    max_created_per_s_by_listener: Mapping[str, int] = field(default_factory=dict)
+    """`max_created_per_s` of each listener."""
 
 
 def parse_host_limits(text: str) -> dict[str, int]:

@@ -28,7 +28,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, DYNAMIC_ONLY
+from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_ONLY
+from fencepost.broker.config.prefixed_keys import definition_of, is_dynamic
 from fencepost.broker.config.settings import dynamic_texts
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
@@ -162,7 +163,7 @@ def group_entries(
 def broker_entries(config: BrokerConfig, image: ClusterImage) -> Iterator[ConfigEntry]:
     """Every config of this broker, by name, and what else is set for it."""
     dynamic = dynamic_texts(image, config.node_id).keys()
-    for name in sorted({*BROKER_CONFIGS, *config.unknown, *dynamic}):
+    for name in sorted({*BROKER_CONFIGS, *config.explicit, *config.unknown, *dynamic}):
         definition = _definition(name)
         if definition.internal and not config.is_set(name) and name not in dynamic:
             continue
@@ -170,7 +171,7 @@ def broker_entries(config: BrokerConfig, image: ClusterImage) -> Iterator[Config
             continue
         stack = tuple(_broker_stack(config, image, _SYNONYMS.get(name, [name])))
         text = stack[0].text if stack and stack[0].key == name else None
-        yield ConfigEntry(definition, text, stack, read_only=name not in DYNAMIC_BROKER_KEYS)
+        yield ConfigEntry(definition, text, stack, read_only=not is_dynamic(name))
 
 
 def shared_broker_entries(image: ClusterImage) -> Iterator[ConfigEntry]:
@@ -179,14 +180,12 @@ def shared_broker_entries(image: ClusterImage) -> Iterator[ConfigEntry]:
     for name in sorted(texts):
         definition = _definition(name)
         value = ConfigValue(name, _tidy(definition, texts[name]), ConfigSource.ALL_BROKERS)
-        yield ConfigEntry(
-            definition, value.text, (value,), read_only=name not in DYNAMIC_BROKER_KEYS
-        )
+        yield ConfigEntry(definition, value.text, (value,), read_only=not is_dynamic(name))
 
 
 def _definition(name: str) -> ConfigDef:
     """What a key of a broker is, known or not."""
-    known = BROKER_CONFIGS.get(name)
+    known = definition_of(name)
     return ConfigDef(name, ConfigType.UNKNOWN, None, "") if known is None else known
 
 
@@ -199,11 +198,11 @@ def _broker_stack(config: BrokerConfig, image: ClusterImage, keys: list[str]) ->
             (image.broker_configs(), ConfigSource.ALL_BROKERS),
         )
         for key in keys
-        if key in texts and (key in DYNAMIC_BROKER_KEYS or key not in BROKER_CONFIGS)
+        if key in texts and (is_dynamic(key) or definition_of(key) is None)
     ]
     for key in keys:
         if config.is_set(key):
-            text = BROKER_CONFIGS[key].format(config.get(key))
+            text = _definition(key).format(config.get(key))
             stack.append(ConfigValue(key, text, ConfigSource.STATIC))
         elif key in config.unknown:
             stack.append(ConfigValue(key, None, ConfigSource.STATIC))

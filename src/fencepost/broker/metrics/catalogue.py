@@ -450,6 +450,13 @@ _NODE = (
     MetricDef(
         "kafka_server_metadataloader_currentmetadataversion", _G, "Level of metadata.version."
     ),
+    MetricDef("fencepost_authorizer_acls", _G, "ACLs that this node's authorizer decides by."),
+    MetricDef(
+        "fencepost_authorizer_decisions_total",
+        _C,
+        "Questions that the authorizer has answered, by its answer.",
+        ("answer",),
+    ),
     MetricDef("fencepost_broker_fenced", _G, "1 if the controller has this broker fenced."),
     MetricDef("fencepost_ready", _G, "1 if /ready says so."),
     MetricDef("fencepost_build_info", _G, "1 under the version.", ("version",)),

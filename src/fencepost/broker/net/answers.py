@@ -153,6 +153,7 @@ class Answers:
         came_last = self.waiting.pop()
         assert came_last is context and not self.waiting, "it is the next"
         self.frame_bytes -= context.frame_size_bytes
+        context.charge()
         if context.throttle_time_ms:
             parts = context.with_throttle_time(parts)
             self._client.mute(context.throttle_time_ms)
@@ -194,9 +195,10 @@ class Answers:
     def work_on(self, context: PendingRequest, pieces: Pieces, on_done: Callable[[], None]) -> bool:
         """Work on an answer, as long as the client is there; whether it is done already."""
         lane = self._host.broker_work if self._client.is_broker else self._host.work
-        return lane.begin(
-            context.answering(pieces), on_done, is_wanted=lambda: not context.disconnected
-        )
+        work = context.answering(pieces)
+        if self._host.quotas.is_on:
+            work = self._host.quotas.measured(context, work)
+        return lane.begin(work, on_done, is_wanted=lambda: not context.disconnected)
 
     def _made(self) -> None:
         """The answer whose turn it is has been made."""

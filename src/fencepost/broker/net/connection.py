@@ -9,8 +9,9 @@ Out. Every request has a place among the `answers`, in the order of arrival; tho
 come go to the `output`.
 
 Session. A session (`machines.session`) says how large a frame may be, which requests are let
-through, and who the client is. Listeners are PLAINTEXT, so it is READY from the start, is asked
-nothing further, and the client is ANONYMOUS.
+through, and who the client is. On a PLAINTEXT listener it is READY from the start, is asked nothing
+further, and the client is ANONYMOUS. Where there is TLS, `tls_transport` is between this and the
+socket, and says when the handshake is over. On a listener with SASL there is a `login`.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -34,12 +35,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from struct import Struct
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.net.answers import OUTPUT_HIGH_WATER_BYTES, Answers
-from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
+from fencepost.broker.net.disconnect_log import (
+    MIN_FRAME_BYTES,
+    explain_length,
+    explain_plain,
+    explain_tls,
+)
 from fencepost.broker.net.dispatch import MAX_REQUESTS_IN_FLIGHT, Dispatcher
 from fencepost.broker.net.host import Host
 from fencepost.broker.net.listener_security import ListenerSecurity
@@ -52,6 +59,7 @@ from fencepost.broker.net.run_taker import RunSlot
 from fencepost.broker.net.turn import COUNTED_S, SMALL_BYTES
 from fencepost.broker.net.writer import writer_for
 from fencepost.machines.session import (
+    ANONYMOUS,
     ClientConnected,
     ClientDisconnected,
     DelayElapsed,
@@ -62,8 +70,16 @@ from fencepost.machines.session import (
     RequestArrived,
     Session,
     SessionReaction,
+    SessionState,
+    TlsEstablished,
+    TlsFailed,
 )
+from fencepost.machines.session.machine import SASL_AUTHENTICATE_KEY
 from fencepost.runtime.requests.context import QUANTUM_BYTES
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.login import Login
 
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 BUFFERED_HIGH_WATER_BYTES = 16 * 1024 * 1024
@@ -79,13 +95,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Host, security: ListenerSecurity) -> None:
         self._listener = listener
+        self.quotas = listener.quotas
         self.routes = listener.routes
         self.listener_name = security.name
+        self.security_protocol = security.rules.protocol
         self.client_host = "?"
         self.client_port = 0
         self.closed = self.accepted = self.is_broker = False
         self.last_activity = self.arrived_s = 0.0
-        self._session = Session(security.rules)
+        self._session = session = Session(security.rules)
+        self.login: Login | None = None
+        if security.rules.protocol.has_sasl:
+            # What a node without SASL never needs, its start can do without.
+            from fencepost.broker.net.login import Login
+
+            self.login = Login(self, security, session, listener.logins)
         self._transport: Any = None
         self._output: Output
         self._answers: Answers
@@ -198,6 +222,11 @@ class Connection(asyncio.BufferedProtocol):
         return not self._answers.waiting and not self._output
 
     @property
+    def session(self) -> Session:
+        """See `Replier`."""
+        return self._session
+
+    @property
     def principal(self) -> Principal:
         """Who the client is."""
         return self._session.principal
@@ -259,42 +288,81 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- the session -----------------------------------------------------------------------
 
+    @property
+    def waits_s(self) -> float:
+        """See `TlsConnection`."""
+        return self._waits_until - self._listener.loop.time()
+
+    def tls_established(self, principal: Principal) -> None:
+        """See `TlsConnection`."""
+        self.last_activity = self._listener.loop.time()
+        self._session.step(TlsEstablished(principal))
+        if principal is not ANONYMOUS:
+            logins = self._listener.logins
+            logins.tell(str(principal), self.client_host, self.listener_name, "TLS")
+
+    def tls_failed(self, reason: str, is_plain: bool = False) -> None:
+        """See `TlsConnection`."""
+        if self.closed:
+            return
+        self._session.step(TlsFailed(reason))
+        log = self._listener.disconnect_log
+        if is_plain:
+            log.note_once(self, self.client_host, explain_plain(self.listener_name))
+        else:
+            log.note(self, reason)
+        self.disconnect()
+
     def admit(self, context: PendingRequest) -> bool:
         """See `DispatchingConnection`."""
+        was_ready = self._session.state is SessionState.READY
         reaction = self._session.step(RequestArrived(context.route.api_key, self._now_ms()))
         if isinstance(reaction, Proceed):
             return True
         self._answers.add(context)
-        self._turn_away(context, reaction)
+        if self.login is not None:
+            self.login.count_refusal(was_ready=was_ready)
+        self.turn_away(context, reaction)
         return False
 
-    def _turn_away(self, context: PendingRequest, reaction: SessionReaction) -> None:
-        """Refuse a request, or disconnect its client; after a delay, in which nothing is read, so
-        that a client cannot try passwords fast."""
+    def turn_away(
+        self,
+        context: PendingRequest,
+        reaction: SessionReaction,
+        answer: Message | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """See `LoginConnection`. After a delay, in which nothing is read, so that a client cannot
+        try passwords fast."""
         delay_ms = 0
         if isinstance(reaction, Refuse | Disconnect):
             delay_ms = reaction.delay_ms or 0
+        finish = partial(self._finish_turning_away, context, reaction, answer, reason)
         if delay_ms:
-            self.wait(delay_ms / 1000)
-            self._failure_delay = self._listener.loop.call_later(
-                delay_ms / 1000, lambda: self._end_delay(context, reaction)
-            )
-        elif not self.closed:
-            self._finish_turning_away(context, reaction)
+            self._failure_delay = self._listener.loop.call_later(delay_ms / 1000, finish)
+        else:
+            finish()
 
-    def _end_delay(self, context: PendingRequest, reaction: SessionReaction) -> None:
-        if not self.closed:
-            self._finish_turning_away(context, reaction)
-
-    def _finish_turning_away(self, context: PendingRequest, reaction: SessionReaction) -> None:
+    def _finish_turning_away(
+        self,
+        context: PendingRequest,
+        reaction: SessionReaction,
+        answer: Message | None,
+        reason: str | None,
+    ) -> None:
+        if self.closed:
+            return
         if isinstance(reaction, Refuse):
-            context.fail(reaction.error)
+            if answer is None:
+                context.fail(reaction.error)
+            else:
+                context.reply(answer)
             if reaction.delay_ms is None:
                 return
             self._answers.drain()
             reaction = self._session.step(DelayElapsed())
         if isinstance(reaction, Disconnect):
-            self.close(reaction.reason)
+            self.close(reason or reaction.reason)
 
     # -- in --------------------------------------------------------------------------------
 
@@ -371,9 +439,9 @@ class Connection(asyncio.BufferedProtocol):
                 now = perf_counter()
                 continue
             (size_bytes,) = _LENGTH.unpack_from(view, start)
-            if size_bytes < MIN_FRAME_BYTES or size_bytes > session.frame_bytes_max:
-                first_bytes = bytes(view[start : min(end, start + 16)])
-                self.close(explain_length(size_bytes, session.frame_bytes_max, first_bytes))
+            least_bytes = 0 if session.reads_tokens else MIN_FRAME_BYTES
+            if size_bytes < least_bytes or size_bytes > session.frame_bytes_max:
+                self._close_for_length(size_bytes, bytes(view[start : min(end, start + 16)]))
                 return end
             frame_end = start + 4 + size_bytes
             if frame_end > end:
@@ -381,7 +449,10 @@ class Connection(asyncio.BufferedProtocol):
             if size_bytes > SMALL_FRAME_BYTES and self._must_wait_its_turn(view, start + 4):
                 self._stalled = True
                 break
-            dispatcher.dispatch(view[start + 4 : frame_end])
+            if session.reads_tokens:
+                self._take_token(bytes(view[start + 4 : frame_end]))
+            else:
+                dispatcher.dispatch(view[start + 4 : frame_end])
             if self.closed:
                 return end
             start, now = frame_end, perf_counter()
@@ -389,12 +460,32 @@ class Connection(asyncio.BufferedProtocol):
             self._turn.spend_s(now - began)
         return start
 
+    def _close_for_length(self, size_bytes: int, first_bytes: bytes) -> None:
+        """Disconnect a client that sends what is no request."""
+        session = self._session
+        if hint := explain_tls(first_bytes, self.listener_name):
+            self._listener.disconnect_log.note_once(self, self.client_host, hint)
+            self.disconnect()
+            return
+        key = "sasl.server.max.receive.size"
+        if session.state is SessionState.READY:
+            key = "socket.request.max.bytes"
+        self.close(explain_length(size_bytes, session.frame_bytes_max, first_bytes, key))
+
+    def _take_token(self, token: bytes) -> None:
+        """A frame is a token of the login, without a header."""
+        assert self.login is not None, "a session without a login reads no tokens"
+        route = self.routes[SASL_AUTHENTICATE_KEY]
+        context = self._listener.new_context(self, route, 0, 0, None, len(token))
+        self._answers.add(context)
+        self.login.take_token(context, token)
+
     def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
         """Whether a long frame is to be decoded later, because others are at work already."""
         if self._has_turn or not self._listener.work.is_busy:
             self._has_turn = False
             return False
-        if self._dispatcher.is_opaque(view, start):
+        if self._session.reads_tokens or self._dispatcher.is_opaque(view, start):
             return False
         self._waits_for_turn = True
         self._listener.work.later(self._turn_came)
@@ -414,6 +505,8 @@ class Connection(asyncio.BufferedProtocol):
             output.is_paused
             or self._dispatcher.at_work
             or self._wait is not None
+            or self._failure_delay is not None
+            or (self.login is not None and self.login.at_work)
             or self._waits_for_turn
             or self._waits_to_receive
             or len(answers.waiting) >= MAX_REQUESTS_IN_FLIGHT

@@ -23,6 +23,7 @@ from fencepost.broker.net.registry import API_VERSIONS_KEY, Route
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.run_taker import RunConnection, RunSlot
 from fencepost.broker.net.unsupported_version import unsupported_version_response
+from fencepost.machines.authorizer import AuthorizerNotReadyError
 from fencepost.machines.session import Session
 from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
 from fencepost.wire.message import Message
@@ -149,6 +150,9 @@ class Dispatcher:
         context = self._new_context(connection, route, version, correlation_id, None, len(frame))
         if self._session.is_guarded and not connection.admit(context):
             return
+        quotas = self._host.quotas
+        if quotas.is_on:
+            quotas.begun(context)
         if not route.min_version <= version <= route.max_version:
             self._refuse_version(context)
             return
@@ -187,11 +191,15 @@ class Dispatcher:
                 context.reply(answer)
             elif answer is not None:
                 self.at_work = not self._answers.work_on(context, answer, self._work_done)
+        except AuthorizerNotReadyError:
+            context.fail()
         except Exception:
             log.exception(
                 "%s v%d from %s failed", route.name, context.api_version, self._connection
             )
             context.fail()
+        if self._host.quotas.is_on:
+            self._host.quotas.returned(context)
 
     def _take_bytes(self, context: PendingRequest, frame: memoryview, body_start: int) -> bool:
         """Whether a request was taken before it is decoded."""
@@ -208,12 +216,14 @@ class Dispatcher:
                 "%s v%d from %s failed", route.name, context.api_version, self._connection
             )
             context.fail()
-            return True
+            taken = True
         if taken is False:
             answers.take_back()
             return False
         if taken is not True:
             answers.put_next(context, taken)
+        if self._host.quotas.is_on:
+            self._host.quotas.returned(context)
         return True
 
     def _work_done(self) -> None:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import Routes
@@ -27,6 +29,8 @@ class Host(Protocol):
     memory_budget: MemoryBudget
     turn: Turn
     disconnect_log: DisconnectLog
+    logins: Logins
+    quotas: QuotaGate
     new_context: Callable[..., PendingRequest]
     """Makes the context of a request."""
     context_again: Callable[..., PendingRequest]

@@ -5,12 +5,11 @@ Theory of operation
 Sockets are bound first and accept later, so that a port that is taken is found out before any data
 is touched, and no client is served before the node is ready for it.
 
-Connections beyond `max.connections` and `max.connections.per.ip` are refused at once, with a log
-line now and then instead of one each. Those beyond `max.connection.creation.rate` wait for their
-turn with nothing read from them. A connection on which nothing happened for
-`connections.max.idle.ms` and nobody waits for anything is closed, and so is one whose client has
-left while nothing was read from it. `limits` may be replaced at any time; connections that are open
-stay.
+Connections beyond the limits are refused at once or wait with nothing read from them
+(`connection_gate`); a log line tells of those refused now and then instead of one each. A
+connection on which nothing happened for `connections.max.idle.ms` and nobody waits for anything is
+closed, and so is one whose client has left while nothing was read from it. `limits` may be replaced
+at any time; connections that are open stay.
 
 A connection takes a file descriptor, and so does every segment of a log that is open. So no more
 connections stay than `file_limit` has a share for, on all listeners together. A connection has to
@@ -30,29 +29,37 @@ import logging
 import select
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
+from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.connection import Connection
+from fencepost.broker.net.connection_gate import ConnectionGate, Refused
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.broker.net.handshakes import Handshakes
+from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
+from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
 from fencepost.broker.net.registry import ROUTES, Routes
 from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.broker.net.turn import Turn
+from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.tls_transport import TlsTransport
 
 log = logging.getLogger(__name__)
 
 REFUSED_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
-CREATION_WAIT_MAX_S = 10.0
 
 
 class ConnectionCounts:
@@ -95,7 +102,13 @@ class Listener:
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
         self.turn = Turn(loop.call_soon)
+        self.handshakes = Handshakes(loop)
+        """Of TLS, that are in progress."""
+        self._records: memoryview | None = None
         self.disconnect_log = DisconnectLog()
+        self.logins = Logins(loop)
+        self.quotas = NO_QUOTAS
+        """What requests are charged to; to be given before `start`."""
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
         """Called with every connection that was accepted, when it is gone."""
         self.before_others: Callable[[], None] = lambda: None
@@ -110,7 +123,8 @@ class Listener:
         self.request_metrics: RequestMetrics | None = None
         self.work = work
         self.broker_work = work.beside()
-        self._per_host: dict[str, int] = {}
+        self.gate = ConnectionGate(loop.time)
+        """Which new connections may stay."""
         self.securities: dict[str, ListenerSecurity] = {}
         """How new connections are secured, by the name of their listener."""
         self.names: list[str] = []
@@ -120,12 +134,17 @@ class Listener:
         self._unflushed: dict[Connection, None] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._drained: asyncio.Event | None = None
-        self._turn_at = float("-inf")
         self._refused = 0
         self._refusal_logged_at = float("-inf")
 
-    def bind(self, endpoints: list[Endpoint]) -> list[Endpoint]:
-        """Bind every endpoint and say where; nothing is accepted before `start`. BindError."""
+    def bind(
+        self, endpoints: list[Endpoint], security_of: SecurityOf | None = None
+    ) -> list[Endpoint]:
+        """Bind every endpoint and say where; nothing is accepted before `start`.
+
+        BindError; ConfigError if a listener cannot be secured.
+        Without `security_of` the listeners are PLAINTEXT.
+        """
         bound: list[Endpoint] = []
         try:
             for endpoint in endpoints:
@@ -134,12 +153,14 @@ class Listener:
                 port = sockets[0].getsockname()[1]
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
                 self.names.append(endpoint.name)
-                rules = SessionRules(self.limits.max_frame_bytes)
-                self.securities[endpoint.name] = ListenerSecurity(endpoint.name, rules)
-        except BindError:
+                self.securities[endpoint.name] = (security_of or self._plaintext)(endpoint.name)
+        except (BindError, ConfigError):
             self.close_sockets()
             raise
         return bound
+
+    def _plaintext(self, name: str) -> ListenerSecurity:
+        return ListenerSecurity(name, SessionRules(self.limits.max_frame_bytes))
 
     def watch(self) -> None:
         """Measure requests from now on; to be called before `start`."""
@@ -147,22 +168,48 @@ class Listener:
         self.new_context = metrics.new_context
         self.context_again = metrics.context_again
 
-    async def start(self) -> None:
-        """Accept connections."""
+    async def start(
+        self, early: Collection[str] = (), ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Accept connections: on the listeners that are `early` at once, on the others as soon as
+        `ready` is."""
         if self.request_metrics is not None:
             self.routes = self.routes.each(self.request_metrics.watch)
-        for name, sock in self._sockets:
+        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
+        if ready is not None:
+            await self._accept(lambda name: name in early)
+            await ready()
+        await self._accept(lambda name: True)
+
+    async def _accept(self, is_due: Callable[[str], bool]) -> None:
+        due = [one for one in self._sockets if is_due(one[0])]
+        self._sockets = [one for one in self._sockets if one not in due]
+        for name, sock in due:
             server = await self.loop.create_server(
                 partial(self._connection, name),
                 sock=sock,
                 backlog=min(self.limits.backlog, self.count.backlog),
             )
             self._servers.append(server)
-        self._sockets.clear()
-        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
 
-    def _connection(self, name: str) -> Connection:
-        return Connection(self, self.securities[name])
+    def _connection(self, name: str) -> Connection | TlsTransport:
+        security = self.securities[name]
+        connection = Connection(self, security)
+        if security.tls is None:
+            return connection
+        # What a node without TLS never needs, its start can do without.
+        from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
+
+        if self._records is None:
+            self._records = memoryview(bytearray(RECORDS_BYTES))
+        return TlsTransport(
+            connection,
+            security.tls,
+            self.handshakes,
+            self.memory_budget,
+            self._records,
+            self.loop,
+        )
 
     @property
     def is_open(self) -> bool:
@@ -184,6 +231,7 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.memory_budget.close()
+        self.logins.close()
         for connection in list(self.connections):
             connection.disconnect()
         if self.connections:
@@ -196,46 +244,43 @@ class Listener:
 
     def connected(self, connection: Connection) -> bool:
         """Whether the connection may stay; counts it if so."""
-        host = connection.client_host
-        of_host = self._per_host.get(host, 0)
-        if len(self.connections) >= self.limits.max_connections:
-            self._refuse(connection, f"max.connections={self.limits.max_connections} are open")
+        gate, count = self.gate, self.count
+        try:
+            gate.check(connection, self.limits)
+            if count.open >= count.most - self._left_free:
+                raise Refused(
+                    f"{count.open} are open, which is what {count.limit} open files (ulimit -n)"
+                    " allow"
+                )
+            hold_s = gate.hold_s(connection)
+            wait_s = hold_s or gate.wait_s(connection, self.limits)
+        except Refused as refused:
+            self._refuse(connection, str(refused))
             return False
-        limit = self.limits.max_connections_of.get(host, self.limits.max_connections_per_ip)
-        if of_host >= limit:
-            self._refuse(connection, f"max.connections.per.ip={limit} are open")
-            return False
-        count = self.count
-        if count.open >= count.most - self._left_free:
-            why = f"{count.open} are open, which is what {count.limit} open files (ulimit -n) allow"
-            self._refuse(connection, why)
-            return False
-        wait_s = self._wait_for_rate_s()
-        if wait_s is None:
-            rate = self.limits.max_created_per_s
-            self._refuse(connection, f"max.connection.creation.rate={rate} is exceeded")
-            return False
-        if wait_s > 0:
-            connection.wait(wait_s)
         count.open += 1
         self.counts.created[connection.listener_name] += 1
         self.connections.add(connection)
-        self._per_host[host] = of_host + 1
+        gate.joined(connection)
+        if wait_s > 0:
+            connection.wait(wait_s)
+        if hold_s > 0:
+            self.loop.call_later(hold_s, self._end_hold, connection)
+        elif connection.listener_name == gate.protected:
+            self._make_room()
         return True
 
-    def _wait_for_rate_s(self) -> float | None:
-        """How long a new connection has to wait for its turn; None if that were too long.
+    def _end_hold(self, connection: Connection) -> None:
+        """A connection that came too soon after others of its address is closed."""
+        if not connection.closed:
+            self._refuse(connection, "connection_creation_rate of its address is exceeded")
+            connection.abort()
 
-        A second's worth of connections may come at once.
-        """
-        rate, now = self.limits.max_created_per_s, self.loop.time()
-        if rate == 0:
-            return None
-        turn_at = max(self._turn_at, now - 1) + 1 / rate
-        if turn_at - now > CREATION_WAIT_MAX_S:
-            return None
-        self._turn_at = turn_at
-        return max(0.0, turn_at - now)
+    def _make_room(self) -> None:
+        """Close a connection of a client if brokers' connections made it one too many."""
+        surplus = self.gate.one_too_many(self.connections, self.limits)
+        if surplus is not None:
+            most = self.limits.max_connections
+            surplus.evict(f"max.connections={most} are exceeded by the brokers' listener")
 
     def disconnected(self, connection: Connection) -> None:
         """A counted connection is gone."""
@@ -247,11 +292,7 @@ class Listener:
         self.turn.forget(connection)
         if self._drained is not None and not self.connections:
             self._drained.set()
-        left = self._per_host.get(connection.client_host, 0) - 1
-        if left > 0:
-            self._per_host[connection.client_host] = left
-        else:
-            self._per_host.pop(connection.client_host, None)
+        self.gate.left(connection)
 
     def flush_soon(self, connection: Connection) -> None:
         """Write the connection's output at the end of this turn of the loop."""

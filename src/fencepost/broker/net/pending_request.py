@@ -7,10 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from fencepost.broker.net.client_quotas import Meter, QuotaGate
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.machines.session import Principal
+from fencepost.machines.quota.clients import INT_MAX
+from fencepost.machines.session import (
+    Principal,
+    SecurityProtocol,
+    Session,
+    SessionState,
+    VersionsAnswered,
+)
 from fencepost.runtime.requests.context import Pieces
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts, frame_response_parts
@@ -23,6 +31,18 @@ Buffer = bytes | bytearray | memoryview
 MESSAGE_LETTERS_MAX: Final = 1_000
 """What is left of an error message that is too long to be sent."""
 CUT: Final = "..."
+
+
+class LoginSteps(Protocol):
+    """What handlers need of a login by SASL."""
+
+    def shake_hands(self, context: PendingRequest, request: Any) -> None:
+        """Answer the request, which names a mechanism."""
+        ...
+
+    def authenticate(self, context: PendingRequest, request: Any) -> None:
+        """Answer the request, which carries a token."""
+        ...
 
 
 class Replier(Protocol):
@@ -39,8 +59,23 @@ class Replier(Protocol):
         ...
 
     @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
+        ...
+
+    @property
     def principal(self) -> Principal:
         """Who the client is."""
+        ...
+
+    @property
+    def session(self) -> Session:
+        """What its client may do now."""
+        ...
+
+    @property
+    def login(self) -> LoginSteps | None:
+        """The client's login; None where there is none."""
         ...
 
     @property
@@ -69,6 +104,8 @@ class Replier(Protocol):
 
     is_broker: bool
     """Whether a broker is the client."""
+    quotas: QuotaGate
+    """What requests are charged to."""
 
     def add_outgoing(self, size_bytes: int) -> None:
         """An answer that is made takes so much more (or less) memory."""
@@ -113,9 +150,12 @@ class PendingRequest:
         "connection",
         "correlation_id",
         "frame_size_bytes",
+        "meter",
         "route",
         "throttle_time_ms",
     )
+    meter: Meter
+    """Of a request that came while a quota was set."""
 
     def __init__(
         self,
@@ -157,6 +197,30 @@ class PendingRequest:
         return self.connection.listener_name
 
     @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
+        return self.connection.security_protocol
+
+    @property
+    def login(self) -> LoginSteps | None:
+        """The client's login by SASL; None on a listener without."""
+        return self.connection.login
+
+    @property
+    def is_before_login(self) -> bool:
+        """Whether the client has to log in first."""
+        return self.connection.session.state is not SessionState.READY
+
+    def note_versions_answered(self) -> None:
+        """The request is an ApiVersions, and is answered without an error."""
+        self.connection.session.step(VersionsAnswered())
+
+    @property
+    def api_name(self) -> str:
+        """The API by its name in Kafka."""
+        return self.route.name
+
+    @property
     def routes(self) -> Routes:
         """What is served where the request came in, by API key."""
         return self.connection.routes
@@ -183,6 +247,33 @@ class PendingRequest:
     def throttle(self, throttle_time_ms: int) -> None:
         """The client is to wait so long before its next request; see `RequestContext`."""
         self.throttle_time_ms = max(self.throttle_time_ms, throttle_time_ms)
+
+    @property
+    def api_key(self) -> int:
+        """Of the request's API."""
+        return self.route.api_key
+
+    @property
+    def is_from_broker(self) -> bool:
+        """Whether a broker has sent it."""
+        return self.connection.is_broker
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """See `runtime.requests.fetch_parts.FetchRequestContext`."""
+        quotas = self.connection.quotas
+        return quotas.fetch_bytes_max(self) if quotas.is_on else INT_MAX
+
+    def is_throttled_for(self, size_bytes: int) -> bool:
+        """See `runtime.requests.fetch_parts.FetchRequestContext`."""
+        quotas = self.connection.quotas
+        return quotas.is_on and quotas.charge_fetch(self, size_bytes)
+
+    def charge(self) -> None:
+        """The answer is known: its client's quotas are charged, once."""
+        quotas = self.connection.quotas
+        if quotas.is_on:
+            quotas.charge(self)
 
     def comes_from_broker(self) -> None:
         """The client is a broker: what it is sent comes before what clients are."""
@@ -233,6 +324,7 @@ class PendingRequest:
     def reply_without_errors(self, *parts: Buffer) -> None:
         """The answer, encoded with its length in front, in parts; there is no error in it."""
         if self._may_answer():
+            self.charge()
             self._parts = list(parts)
             if self.throttle_time_ms:
                 self._parts = self.with_throttle_time(self._parts)
@@ -262,6 +354,8 @@ class PendingRequest:
     def reply_now(self, make: Callable[[], Message | Pieces | list[Buffer]]) -> None:
         """`make`, called now, makes the answer of a request that `is_next`, or returns the pieces
         that do. Parts are an answer as `reply_without_errors` takes it."""
+        quotas = self.connection.quotas
+        begins = quotas.is_on and quotas.goes_on(self)
         try:
             answer = make()
         except Exception:
@@ -274,6 +368,8 @@ class PendingRequest:
                 self.reply_without_errors(*answer)
             else:
                 self.reply_in_pieces(answer)
+        if begins:
+            quotas.returned(self)
 
     def reply_in_pieces(self, pieces: Pieces) -> None:
         """`pieces` makes the answer, once, when the connection is ready to send it."""
@@ -284,6 +380,9 @@ class PendingRequest:
     def no_reply(self) -> None:
         """The protocol has no response for this request."""
         if self._may_answer():
+            quotas = self.connection.quotas
+            if quotas.is_on:
+                quotas.charge_unanswered(self)
             self._parts = []
             self._settle()
 
@@ -348,6 +447,7 @@ class PendingRequest:
         return parts
 
     def _encode(self, message: Message) -> list[Buffer]:
+        self.charge()
         if self.throttle_time_ms and hasattr(message, "throttle_time_ms"):
             message.throttle_time_ms = max(message.throttle_time_ms, self.throttle_time_ms)
         try:
@@ -364,6 +464,7 @@ class PendingRequest:
             return encode_response_parts(substitute, self.api_version, self.correlation_id)
 
     def _frame(self, kind: type[Message], body: bytes, errors: Sequence[int]) -> list[Buffer]:
+        self.charge()
         parts = frame_response_parts(kind, [body], self.api_version, self.correlation_id)
         return self.with_throttle_time(parts) if self.throttle_time_ms else parts
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.machines.session import Principal
 
 
@@ -71,6 +72,11 @@ class RunConnection(Protocol):
         ...
 
     @property
+    def listener_name(self) -> str:
+        """The listener that the client came in by."""
+        ...
+
+    @property
     def arrived_s(self) -> float:
         """When the latest bytes arrived, by `time.perf_counter`."""
         ...
@@ -78,6 +84,15 @@ class RunConnection(Protocol):
     @property
     def waiting(self) -> deque[Any]:
         """The queue of answers: slots of takers and `PendingRequest`s, the oldest first."""
+        ...
+
+    @property
+    def quotas(self) -> QuotaGate:
+        """What requests are charged to."""
+        ...
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Take no further requests for so many milliseconds."""
         ...
 
     @property

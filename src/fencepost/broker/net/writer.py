@@ -5,6 +5,7 @@ what it can from the front. What is under it decides how:
 
 * `TransportWriter` gives everything to the asyncio transport, in chunks, so that it says when the
   socket takes bytes again. That is right for every transport, also for one that encrypts.
+* `TlsWriter` joins parts to a chunk for TLS, which makes records of it.
 * `SocketWriter` is for a transport that passes bytes on as they are. It writes a vector straight to
   the socket while the transport has nothing left to write, so that log data is not copied on its
   way out. Behind a layer that encrypts that would put plain bytes among its records.
@@ -60,6 +61,19 @@ class TransportWriter:
         return len(chunk)
 
 
+class TlsWriter(TransportWriter):
+    """Over TLS."""
+
+    __slots__ = ()
+
+    def write_some(self, parts: deque[Buffer], most_bytes: int) -> int:
+        """Give it a chunk of as many parts as it takes: each write is records of its own."""
+        chunk = _front(parts, min(CHUNK_BYTES, most_bytes))
+        data = chunk[0] if len(chunk) == 1 else b"".join(chunk)
+        self._transport.write(data)
+        return len(data)
+
+
 class SocketWriter(TransportWriter):
     """Over a transport that passes bytes on as they are to the socket `fd`."""
 
@@ -94,6 +108,8 @@ def _front(parts: deque[Buffer], most_bytes: int) -> list[Buffer]:
 
 def writer_for(transport: asyncio.BaseTransport) -> Writer:
     """The writer that suits what is under the connection."""
+    if transport.get_extra_info("tls") is not None:
+        return TlsWriter(transport)
     sock = transport.get_extra_info("socket")
     if sock is None or transport.get_extra_info("sslcontext") is not None:
         return TransportWriter(transport)

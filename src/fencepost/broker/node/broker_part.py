@@ -19,13 +19,14 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.streams_topics import StreamsTopics
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
-from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import BROKER, served_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.late_parts import HandlerParts, LateParts
+from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
@@ -89,11 +90,15 @@ class BrokerPart:
         get = core.settings.get
         self.listener = Listener(
             core.loop,
-            connection_limits(get),
+            self._limits(),
             core.ports.scheduler.lane(),
             count=core.connection_count,
             left_free=core.connection_count.most // 8 if core.config.is_controller else 0,
         )
+        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
+        """What clients are held to."""
+        if len(core.config.listeners) > 1:
+            self.listener.gate.protected = core.config.inter_broker_listener
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
         self._has_caught_up = False
@@ -131,10 +136,15 @@ class BrokerPart:
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        self.bound = self.listener.bind(self._core.config.listeners)
+        self.bound = self.listener.bind(self._core.config.listeners, self._core.security_of)
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._core.settings.get)
+        self.listener.limits = self._limits()
+
+    def _limits(self) -> ConnectionLimits:
+        core = self._core
+        names = [endpoint.name for endpoint in core.config.listeners]
+        return connection_limits(core.settings.get, map(core.settings.for_listener, names))
 
     def wire(self) -> None:
         """Make the parts and tell them of each other."""
@@ -159,6 +169,7 @@ class BrokerPart:
         self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
         self.replicas.on_placed = lambda placed: self.lifecycle.replicas_placed(placed)
         core.metadata.on_image(self._image_changed)
+        core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self.forwarder = Forwarder(core.channel)
         self.topic_creation = AutoTopicCreation(config, core.channel, core.now_ms)
         self.lifecycle = LifecycleHandle(config, core.storage, ports.driver, core.registrations)
@@ -223,6 +234,8 @@ class BrokerPart:
         await self.followed()
         await self.lifecycle.become_unfenced()
         await self.followed()
+        if self._core.authorizer is not None:
+            self._core.authorizer.machine.loaded()
 
     async def followed(self) -> None:
         """Wait until the partitions are as the metadata says that has been applied."""
@@ -241,12 +254,14 @@ class BrokerPart:
         if self._core.storage.has_copies():
             self.moves.resume()
         self.compactor.start()
+        self.quotas.image_changed(self._core.image)
         self.listener.routes = served_routes(
             BROKER,
             self._parts(),
             unstable=bool(self._core.config.get("unstable.api.versions.enable")),
         )
-        await self.listener.start()
+        core = self._core
+        await self.listener.start(core.config.early_start_listeners, core.access_ready)
 
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""

@@ -20,7 +20,7 @@ from fencepost.broker.cluster.listener_probe import ListenerProbe
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
-from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.config.features import (
     KRAFT_VERSION,
     NEW_CLUSTER_LEVELS,
@@ -31,8 +31,10 @@ from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER, bind_route, served_routes
 from fencepost.broker.node.core import NodeCore
+from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
+from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.driver import Driver
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
@@ -68,22 +70,32 @@ class ControllerPart:
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self._is_voter = False
+        self._late_start: asyncio.Task[None] | None = None
         self._probe: ListenerProbe | None = None
         get = core.settings.get
         self.listener = Listener(
             core.loop,
-            connection_limits(get),
+            self._limits(),
             core.ports.scheduler.lane(),
             count=core.connection_count,
         )
+        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
+        """What clients are held to that change partitions."""
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        self.bound = self.listener.bind(self._core.config.controller_listeners)
+        self.bound = self.listener.bind(
+            self._core.config.controller_listeners, self._core.security_of
+        )
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._core.settings.get)
+        self.listener.limits = self._limits()
+
+    def _limits(self) -> ConnectionLimits:
+        core = self._core
+        names = [endpoint.name for endpoint in core.config.controller_listeners]
+        return connection_limits(core.settings.get, map(core.settings.for_listener, names))
 
     def wire(self) -> None:
         """Make the controller behind the node's metadata log."""
@@ -97,6 +109,9 @@ class ControllerPart:
                 unclean_election_ms=get("unclean.leader.election.interval.ms"),
                 preferred_election_ms=get("leader.imbalance.check.interval.seconds") * 1_000
                 if get("auto.leader.rebalance.enable")
+                else 0,
+                token_sweep_ms=get("delegation.token.expiry.check.interval.ms")
+                if core.config.token_secret is not None
                 else 0,
                 max_idle_ms=get("metadata.max.idle.interval.ms"),
             ),
@@ -113,7 +128,10 @@ class ControllerPart:
             ),
             core.metadata.machine,
             core.access,
+            core.wall_ms,
+            self.quotas.quotas.mutations,
         )
+        core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self._probe = ListenerProbe(core.loop)
         self.probes = BrokerProbes(
             core.ports,
@@ -134,7 +152,7 @@ class ControllerPart:
             broker_id=core.config.node_id,
             cluster_id=core.cluster_id,
             incarnation_id=Uuid.random(),
-            listeners=tuple(registered_listeners(told)),
+            listeners=tuple(registered_listeners(core.config, told)),
             features=supported_features(),
         )
         core.registrations.host_controller(ControllerRegistration(registration))
@@ -145,7 +163,12 @@ class ControllerPart:
         self.listener.routes = routes = served_routes(CONTROLLER, parts)
         for key, draft in draft_routes(self._core.config.get(DRAFT_KEY)).items():
             routes[key] = bind_route(draft, parts)
-        await self.listener.start()
+        early = self._core.config.early_start_listeners
+        started = self.listener.start(early, self._core.access_ready)
+        if early >= set(self.listener.names):
+            await started
+        else:  # the quorum may need the other controllers' listeners before it knows
+            self._late_start = self._core.loop.create_task(started)
 
     def _parts(self) -> Parts:
         """What handlers of the quorum's and forwarded requests may ask for."""
@@ -181,6 +204,8 @@ class ControllerPart:
 
     async def close(self) -> None:
         """Close the connections of the quorum."""
+        if self._late_start is not None:
+            self._late_start.cancel()
         if self._probe is not None:
             self.probes.close()
             self._probe.close()
@@ -224,6 +249,11 @@ class ControllerPart:
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES
                 },
+                tokens=TokenSettings(
+                    core.config.token_secret,
+                    get("delegation.token.max.lifetime.ms"),
+                    get("delegation.token.expiry.time.ms"),
+                ),
                 first_levels=_FIRST_LEVELS if core.config.formats_itself else BOOTSTRAP_FEATURES,
             ),
             core.now_ms(),

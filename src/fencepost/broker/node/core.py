@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
-from typing import Final
+import secrets
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.peers import Peers
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
-from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.authorizer import authorizer_policy
+from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
+from fencepost.broker.config.listener_config import ListenerConfig
+from fencepost.broker.config.security_protocols import PROTOCOLS_KEY
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.loop.ports import AsyncPorts
-from fencepost.broker.net.log_limit import ClientWarnings
+from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
+from fencepost.broker.net.log_limit import ClientWarnings, LogLimit
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import with_advice
+from fencepost.machines.authorizer import AclAuthorizer
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
+from fencepost.machines.session import SecurityProtocol
+from fencepost.runtime.authorizer import NodeAuthorizer
+from fencepost.runtime.clock import Clocks
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.requests.access import Access
+
+if TYPE_CHECKING:
+    from fencepost.broker.security.server_tls import ServerTls
+    from fencepost.client.security import Security
 
 log = logging.getLogger(__name__)
 
 FAILURE_NOTICE_S: Final = 0.5
 """How long clients have to read that the storage failed, before the node stops."""
+
+
+def make_authorizer(config: BrokerConfig, clocks: Clocks) -> NodeAuthorizer | None:
+    """The authorizer that the node is configured to have."""
+    policy = authorizer_policy(config.get)
+    if policy is None:
+        return None
+    return NodeAuthorizer(AclAuthorizer(policy), clocks, LogLimit().admit)
 
 
 class NodeCore:
@@ -51,10 +73,13 @@ class NodeCore:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
-        self.access = Access()
-        """What clients may do."""
+        self.access_ready: Callable[[], Awaitable[None]] | None = None
+        """Waits until it is known what clients may do; None where that is known from the start.
+        Listeners that are not `early.start.listeners` serve nobody before."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
+        self._login_secret = secrets.token_bytes(32)
+        """What salts of users that do not exist are made of, where nodes share no secret."""
         self.files = share_files(config, file_limit()) if files is None else files
         self.connection_count = self.files.connection_count()
         self.failure: str | None = None
@@ -67,12 +92,40 @@ class NodeCore:
             on_disk_failed=on_disk_failed,
             on_machine_failed=on_machine_failed,
         )
-        self.peers = Peers(
-            loop,
-            f"fencepost-node-{config.node_id}",
-            max_response_bytes=config.get("socket.request.max.bytes"),
-            backoff_ms=config.get("controller.quorum.retry.backoff.ms"),
+        self.authorizer = make_authorizer(config, self.ports)
+        """What decides what clients may do; None: they may do everything."""
+        self.access = Access(self.authorizer)
+        """What clients may do."""
+        names = config.quorum.listener_names
+        self.controllers = self._peers_at(names[0] if names else None)
+        """The way to controllers, by their first listener."""
+        self.brokers = self._peers_at(config.inter_broker_listener)
+        """The way to brokers, by the listener that they use among themselves."""
+
+    def _peers_at(self, listener: str | None) -> Peers:
+        return Peers(
+            self.loop,
+            f"fencepost-node-{self.config.node_id}",
+            max_response_bytes=self.config.get("socket.request.max.bytes"),
+            backoff_ms=self.config.get("controller.quorum.retry.backoff.ms"),
+            security=partial(self.peer_security, listener),
         )
+
+    def _check_own_login(self, listener: str, protocol: SecurityProtocol) -> None:
+        """Where nodes connect to this listener: by what they all log in. ConfigError."""
+        config = self.config
+        if not protocol.has_sasl or config.quorum.is_lone:
+            return
+        if listener in (config.inter_broker_listener, *config.quorum.listener_names[:1]):
+            from fencepost.broker.security.peer_login import check_peer_mechanism
+
+            check_peer_mechanism(self.settings, listener)
+            self.peer_security(listener)
+
+    def close_peers(self) -> None:
+        """Disconnect from the other nodes."""
+        self.controllers.close()
+        self.brokers.close()
 
     @property
     def image(self) -> ClusterImage:
@@ -96,6 +149,53 @@ class NodeCore:
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch: for timestamps and their age."""
         return self.ports.wall_ms()
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """How the connections of one of this node's listeners are secured; its files are read.
+
+        ConfigError if they cannot be used.
+        """
+        protocol = self.config.protocol_of(listener)
+        of = partial(self.settings.for_listener, listener)
+        mechanisms = self._mechanisms(of) if protocol.has_sasl else {}
+        self._check_own_login(listener, protocol)
+        tls = self._tls(of(None), protocol) if protocol.has_tls else None
+        return ListenerSecurity(listener, session_rules(protocol, of), mechanisms, tls)
+
+    def _tls(self, config: ListenerConfig, protocol: SecurityProtocol) -> ServerTls:
+        from fencepost.broker.security.server_tls import server_tls
+
+        return server_tls(config, protocol)
+
+    def peer_security(self, listener: str | None) -> Security | None:
+        """How connections to other nodes' listeners of this name are secured; None for not at
+        all. ConfigError."""
+        try:
+            protocol = SecurityProtocol.PLAINTEXT
+            if listener is not None:
+                protocol = self.config.protocol_of(listener)
+        except KeyError:
+            allowed = f"a map with {listener}:PROTOCOL in it"
+            raise ConfigError(PROTOCOLS_KEY, self.config.get(PROTOCOLS_KEY), allowed) from None
+        if listener is None or protocol is SecurityProtocol.PLAINTEXT:
+            return None
+        # What a node without SASL and TLS never needs, its start can do without.
+        from fencepost.broker.security.peer_security import peer_security
+
+        return peer_security(self.settings, listener)
+
+    def _mechanisms(self, of: Callable[[str | None], ListenerConfig]) -> dict[str, Any]:
+        """What begins logins by SASL. ConfigError."""
+        # What a node without SASL never needs, its start can do without.
+        from fencepost.broker.security.mechanisms import sasl_mechanisms
+        from fencepost.machines.sasl import ScramLookups
+        from fencepost.runtime.credentials import ImageScramCredentials, ImageTokenCredentials
+
+        users = ImageScramCredentials(lambda: self.image)
+        tokens = ImageTokenCredentials(lambda: self.image, self.config.token_secret, self.wall_ms)
+        shared = self.config.get("delegation.token.secret.key")
+        secret = shared.encode() if shared else self._login_secret
+        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, secret)))
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

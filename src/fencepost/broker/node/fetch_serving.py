@@ -30,4 +30,6 @@ class FetchServing:
         throttle = LeaderThrottle(core.settings, core.now_ms)
         self.policy = BrokerFetchPolicy(core.config, lambda: core.image, throttle, core.now_ms)
         replicas.on_moved = self.host.moved
-        replicas.on_brokers_changed = self.host.brokers_changed
+        replicas.on_brokers_changed = self.host.look_again
+        if core.authorizer is not None:
+            core.authorizer.on_changed = self.host.look_again

@@ -6,6 +6,7 @@ Loaded and made when the first of them is needed, see `broker.node.late_parts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final
 
 from fencepost.broker.node.core import NodeCore
@@ -29,6 +30,7 @@ class Fetchers:
             lambda: core.image,
             max_response_bytes=get("socket.request.max.bytes"),
             backoff_ms=get("replica.fetch.backoff.ms"),
+            security=partial(core.peer_security, core.config.inter_broker_listener),
         )
         self.of_partitions = FollowerFetchers(
             core.config.node_id,

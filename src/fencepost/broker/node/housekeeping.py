@@ -150,7 +150,11 @@ class Housekeeping:
 
             core = self._core
             self._defaults = TopicDefaults(
-                core.config, core.peers, core.metadata.machine, lambda: core.image
+                core.config,
+                core.brokers,
+                core.controllers,
+                core.metadata.machine,
+                lambda: core.image,
             )
         self._defaults.look()
 

@@ -106,7 +106,7 @@ class LateParts:
         from fencepost.broker.cluster.broker_channel import BrokerChannel
 
         core = self._core
-        return BrokerChannel(core.peers, core.config.inter_broker_listener, lambda: core.image)
+        return BrokerChannel(core.brokers, core.config.inter_broker_listener, lambda: core.image)
 
     @late
     def cold_reads(self) -> ColdReads:

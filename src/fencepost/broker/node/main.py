@@ -1,7 +1,8 @@
 """`run`: a node in this process, from its configuration to its exit code.
 
 Standard error gets one line per event: time, level, who, what. SIGINT and SIGTERM stop the node in
-order; a second one ends the process at once, as a crash would, which the log survives.
+order; a second one ends the process at once, as a crash would, which the log survives. SIGHUP has a
+node with TLS read its key files again.
 
 Exit codes: 0 stopped as asked, and in order; 1 it could not start, had to give up, or stopped with
 something left undone that the next start has to recover; 2 the configuration is wrong; 130 forced.
@@ -115,6 +116,8 @@ async def _serve(
     gc.disable()
     node = Node(config, loop, files)
     _stop_on_signals(loop, node.request_stop)
+    if node.has_tls:
+        loop.add_signal_handler(signal.SIGHUP, node.reload_keys)
     if stop_with_parent is not None:  # from now on: a start may wait for other nodes for ever
         _watch_parent(loop, node.request_stop, stop_with_parent or os.getppid())
     try:

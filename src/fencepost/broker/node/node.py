@@ -31,7 +31,7 @@ from fencepost.broker.cluster.broker_lifecycle import RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, draft_to_follow
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
-from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.broker_config import ALLOW_ANONYMOUS_KEY, BrokerConfig, ConfigError
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.features import KRAFT_VERSION
 from fencepost.broker.config.file_limit import FileShares
@@ -46,6 +46,8 @@ from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 
 if TYPE_CHECKING:
     from fencepost.broker.node.observation import Observation
+    from fencepost.broker.node.tls_reload import TlsReload
+    from fencepost.broker.security.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +83,11 @@ class Node(NodeCore):
         self._thread_id = threading.get_ident()
         self._storage: Storage | None = None
         self._wired = False
+        self.audit_log: AuditLog | None = None
+        """What clients did, and were refused; None where that is not wanted."""
         self.broker = BrokerPart(self) if config.is_broker else None
         self.controller = ControllerPart(self) if config.is_controller else None
+        self._tls_reload = self._make_tls_reload()
         self.housekeeping = Housekeeping(self, self.broker)
         self.observation = self._make_observation()
         """What tells of the node over HTTP; None where that is not wanted."""
@@ -101,6 +106,7 @@ class Node(NodeCore):
 
         `on_locked` is called when the log directories are ours and nobody is served yet.
         """
+        self._audit()
         self._bind()
         if self.observation is not None and self.config.metrics_listener is not None:
             await self.observation.start(self.config.metrics_listener)
@@ -134,6 +140,8 @@ class Node(NodeCore):
         finally:
             if self.observation is not None:
                 self.observation.close()
+            if self.audit_log is not None:
+                self.audit_log.close()
 
     async def _stop(self) -> bool:
         hands_over = self._wired and self.broker is not None and self.broker.can_hand_over
@@ -160,7 +168,7 @@ class Node(NodeCore):
         if self.observation is not None:
             self.observation.close()
         self.metadata.close()
-        self.peers.close()
+        self.close_peers()
         self.ports.close()
         return self.storage.close(
             clean=self.failure is None and self.is_started,
@@ -178,17 +186,70 @@ class Node(NodeCore):
 
         return Observation(self, self.broker, self.controller)
 
+    def _audit(self) -> None:
+        """Open the audit log, if one is wanted. StartError: a node that is to be audited does not
+        run without."""
+        if self.config.get("fencepost.audit.log.path") is None:
+            return
+        from fencepost.broker.security.audit_log import open_audit_log
+
+        try:
+            audit_log = self.audit_log = open_audit_log(self.config.get, self.wall_ms)
+        except OSError as error:
+            raise StartError(f"the audit log cannot be opened: {error}") from error
+        if self.authorizer is not None:
+            self.authorizer.sink = audit_log
+        for part in (self.broker, self.controller):
+            if part is not None:
+                part.listener.logins.sink = audit_log
+
     def _bind(self) -> None:
-        """Bind all sockets, or none. BindError."""
+        """Bind all sockets, or none. BindError; StartError where a listener's configuration cannot
+        be: files that it names, and users that it lacks."""
+        self._check_exposed()
         try:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.bind()
-        except BindError:
+        except (BindError, ConfigError) as error:
             for part in (self.broker, self.controller):
                 if part is not None:
                     part.listener.close_sockets()
+            if isinstance(error, ConfigError):
+                raise StartError(str(error)) from None
             raise
+
+    def _check_exposed(self) -> None:
+        """Whether no listener is open to everybody unasked. StartError."""
+        exposed = [] if self.config.get(ALLOW_ANONYMOUS_KEY) else self.config.exposed_listeners()
+        for endpoint in exposed:
+            raise StartError(
+                f"listener {endpoint.name} at {endpoint} can be reached from other machines and"
+                " asks for no login: any client that can connect could read, write and delete"
+                " everything. Give it SASL or ssl.client.auth=required (docs/SECURING.md), or an"
+                f" address of this machine alone; if it is meant to be open, set"
+                f" {ALLOW_ANONYMOUS_KEY}=true"
+            )
+
+    def reload_keys(self) -> None:
+        """Read the key files of TLS listeners again; new connections get what is in them."""
+        if self._tls_reload is not None:
+            self._tls_reload.reload()
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener of this node has TLS."""
+        listeners = [*self.config.listeners, *self.config.controller_listeners]
+        return any(self.config.protocol_of(one.name).has_tls for one in listeners)
+
+    def _make_tls_reload(self) -> TlsReload | None:
+        """What reads key files again, where there are some."""
+        if not self.has_tls:
+            return None
+        from fencepost.broker.node.tls_reload import TlsReload
+
+        parts = (self.broker, self.controller)
+        return TlsReload(self, [part.listener for part in parts if part is not None])
 
     def _wire(self) -> None:
         """Make the parts and tell them of each other."""
@@ -198,8 +259,11 @@ class Node(NodeCore):
         self.metadata = self.storage.metadata_host(ports, config, bound)
         # In front of everybody who acts on the image with the configs that are in force then.
         self.metadata.on_image(lambda image, delta: self.settings.apply(image))
+        self._wire_authorizer()
+        if self._tls_reload is not None:
+            self.metadata.on_image(self._tls_reload.image_changed)
         quorum = self.quorum = QuorumChannel(
-            self.peers,
+            self.controllers,
             ports.driver,
             self.metadata.machine,
             config.quorum.servers,
@@ -216,7 +280,7 @@ class Node(NodeCore):
             self.metadata.machine,
             ports.timers,
             self.now_ms,
-            self.peers,
+            self.controllers,
         )
         # Behind the controller's own: what waits for a leader must find it active.
         self.metadata.on_step(self.channel.note_leader)
@@ -236,6 +300,19 @@ class Node(NodeCore):
             self.observation.wire()
         self._wired = True
 
+    def _wire_authorizer(self) -> None:
+        """Have the authorizer follow the ACLs, and decide about all clients once it has them."""
+        authorizer, metadata = self.authorizer, self.metadata
+        if authorizer is None:
+            return
+
+        def note_loaded() -> None:
+            if 0 < metadata.machine.high_watermark <= metadata.image.offset + 1:
+                authorizer.machine.loaded()
+
+        metadata.on_image(lambda image, delta: authorizer.learn(image))
+        metadata.on_step(note_loaded)
+
     def _is_active_controller(self) -> bool:
         return self.controller is not None and self.controller.host.controller is not None
 
@@ -243,7 +320,7 @@ class Node(NodeCore):
         """Stop what there is after a start that did not come far."""
         if self.controller is not None:
             await self.controller.close()
-        self.peers.close()
+        self.close_peers()
         self.ports.close()
         if self._storage is not None:
             self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})
@@ -307,9 +384,8 @@ class Node(NodeCore):
                 log.info("listener %s advertises %s", endpoint.name, advertised)
         for endpoint in self.config.exposed_listeners():
             log.warning(
-                "!!! listener %s at %s is open to other machines, WITHOUT encryption or"
-                " authentication: any client that can connect can read, write and delete"
-                " everything",
+                "!!! listener %s at %s is open to other machines WITHOUT a login: any client that"
+                " can connect can read, write and delete everything",
                 endpoint.name,
                 endpoint,
             )

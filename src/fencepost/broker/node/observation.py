@@ -32,6 +32,7 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.broker.storage.storage import WAY_BACK
 from fencepost.machines.broker import BrokerState
 from fencepost.machines.quorum import Role
+from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.halted import HaltCause, in_lines
 
@@ -145,6 +146,8 @@ class Observation:
 
     def _tell_node(self, sheet: Sheet) -> None:
         core = self._core
+        if core.authorizer is not None:
+            tell_authorizer(sheet, core.authorizer)
         collect_metadata(sheet, core.image, core.metadata.machine.leader_id)
         sheet.add_summary(
             "kafka_log_logflushstats_logflushrateandtimems", core.ports.flusher.flush_ms
@@ -212,6 +215,13 @@ def _reasons_of(broker: BrokerPart) -> Iterator[str]:
         yield "the controller has fenced this broker"
     if not broker.listener.is_open:
         yield "clients are not accepted"
+
+
+def tell_authorizer(sheet: Sheet, authorizer: NodeAuthorizer) -> None:
+    """How many ACLs there are, and how the authorizer has answered."""
+    sheet.add("fencepost_authorizer_acls", authorizer.machine.acl_count)
+    for answer, count in (("allowed", authorizer.allowed), ("denied", authorizer.denied)):
+        sheet.add("fencepost_authorizer_decisions_total", count, answer=answer)
 
 
 def _in_one(tell: Callable[[Sheet], None]) -> Collect:

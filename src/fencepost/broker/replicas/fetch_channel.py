@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.cluster.peer_connection import PeerRequest, Unsupported
 from fencepost.broker.cluster.peers import Peers
@@ -18,6 +18,9 @@ from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, LeaderReque
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.fetchers import OnOutcome
 from fencepost.runtime.requests.leader_hints import endpoint_of
+
+if TYPE_CHECKING:
+    from fencepost.client.security import Security
 
 
 class FetchChannel:
@@ -32,6 +35,7 @@ class FetchChannel:
         *,
         max_response_bytes: int,
         backoff_ms: int,
+        security: Callable[[], Security | None] = lambda: None,
     ) -> None:
         self._loop = loop
         self._broker_id = broker_id
@@ -39,6 +43,7 @@ class FetchChannel:
         self._image = image
         self._max_response_bytes = max_response_bytes
         self._backoff_ms = backoff_ms
+        self._security = security
         self._peers: dict[int, Peers] = {}
         self._under_way: dict[tuple[int, int], PeerRequest] = {}
 
@@ -83,5 +88,6 @@ class FetchChannel:
                 f"broker-{self._broker_id}-fetcher-{fetcher}",
                 max_response_bytes=self._max_response_bytes,
                 backoff_ms=self._backoff_ms,
+                security=self._security,
             )
         return peers

@@ -5,9 +5,9 @@ What is written is what Kafka's storage tool writes:
 * `meta.properties` in every directory: the cluster, the node, an id of the directory's own;
 * on a controller, in the directory of the metadata log, the bootstrap snapshot 0-0: the level of
   kraft.version and the first voters in its header (KIP-853), and the records that the first active
-  controller writes into the log, the feature levels with `metadata.version` first (KIP-1170). That
-  of a controller which joins a cluster whose voters are in the log names no voters, so it never
-  leads an empty log and its records stay unread.
+  controller writes into the log: the feature levels with `metadata.version` first, and the users of
+  SCRAM (KIP-900, KIP-1170). That of a controller which joins a cluster whose voters are in the log
+  names no voters, so it never leads an empty log and its records stay unread.
 
 The snapshot comes first and `meta.properties` last, so that a directory on which a crash came down
 is one that has not been formatted. Everything is checked before anything is written.
@@ -45,7 +45,11 @@ from fencepost.log.snapshots import (
 from fencepost.machines.controller.partition_change import ELR_SINCE
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from fencepost.runtime.metadata.host import METADATA_KEY
-from fencepost.wire.records.metadata import FeatureLevelRecord, encode_record
+from fencepost.wire.records.metadata import (
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+    encode_record,
+)
 from fencepost.wire.types import Uuid
 
 _RESERVED_IDS: Final = 100
@@ -64,6 +68,8 @@ class FormatPlan(Struct, frozen=True):
     features: Mapping[str, int]
     voters: VoterSet | None = None
     ignore_formatted: bool = False
+    scram_users: tuple[UserScramCredentialRecord, ...] = ()
+    """The users that the cluster has from its first start."""
     is_directory_id_given: bool = False
     """Whether a metadata directory that is formatted must have `metadata_directory_id`."""
 
@@ -312,7 +318,9 @@ def _write_bootstrap(disk: Disk, directory: str, plan: FormatPlan, wall_ms: int)
     header = SnapshotHeader(wall_ms, plan.kraft_version, voters)
     store = SnapshotStore(disk, directory)
     writer = store.begin(BOOTSTRAP_ID, header, wall_ms)
-    writer.extend(encode_record(record) for record in _feature_records(plan.features))
+    writer.extend(
+        encode_record(record) for record in (*_feature_records(plan.features), *plan.scram_users)
+    )
     writer.finish()
     store.publish(writer)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from fencepost.client import (
+    acls,
     admin,
+    client_quotas,
+    delegation_tokens,
     group_descriptions,
     group_waits,
     groups,
@@ -11,6 +14,7 @@ from fencepost.client import (
     lineage,
     offsets,
     replicas,
+    scram_users,
     share_groups,
     stable_offset,
     transaction_admin as transactions,
@@ -87,3 +91,17 @@ class AsyncAdmin:
     open_transactions = awaiting(stable_offset.finding_open_transactions)
     refused_ends = awaiting(stable_offset.finding_refused_ends)
     refused_by = awaiting(stable_offset.finding_refusals)
+
+    # -- security --------------------------------------------------------------------------------
+
+    describe_acls = awaiting(acls.describing_acls)
+    create_acls = awaiting(acls.creating_acls)
+    delete_acls = awaiting(acls.deleting_acls)
+    describe_user_scram_credentials = awaiting(scram_users.describing_scram_users)
+    alter_user_scram_credentials = awaiting(scram_users.altering_scram_users)
+    describe_client_quotas = awaiting(client_quotas.describing_client_quotas)
+    alter_client_quotas = awaiting(client_quotas.altering_client_quotas)
+    create_delegation_token = awaiting(delegation_tokens.creating_delegation_token)
+    renew_delegation_token = awaiting(delegation_tokens.renewing_delegation_token)
+    expire_delegation_token = awaiting(delegation_tokens.expiring_delegation_token)
+    describe_delegation_token = awaiting(delegation_tokens.describing_delegation_tokens)

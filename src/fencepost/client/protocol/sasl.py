@@ -89,13 +89,20 @@ class ScramExchange:
     """Client side of SCRAM: proves the password without sending it, and verifies the server."""
 
     def __init__(
-        self, mechanism: str, username: str, password: str, nonce: str | None = None
+        self,
+        mechanism: str,
+        username: str,
+        password: str,
+        nonce: str | None = None,
+        *,
+        token_authenticated: bool = False,
     ) -> None:
         self._hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
         self._password = password.encode()
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._nonce = nonce or base64.b64encode(secrets.token_bytes(24)).decode()
-        self._first_bare = f"n={name},r={self._nonce}"
+        extensions = ",tokenauth=true" if token_authenticated else ""
+        self._first_bare = f"n={name},r={self._nonce}{extensions}"
         self._server_signature = b""
         self.done = False
 
@@ -155,7 +162,12 @@ def sasl_exchange(
         )
     if security.mechanism == "PLAIN":
         return PlainExchange(security.username, security.password)
-    return ScramExchange(security.mechanism, security.username, security.password)
+    return ScramExchange(
+        security.mechanism,
+        security.username,
+        security.password,
+        token_authenticated=security.token_authenticated,
+    )
 
 
 def _scram_fields(message: bytes) -> dict[str, str]:

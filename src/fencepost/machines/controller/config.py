@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from fencepost.log.configdef import ConfigDef
 from fencepost.machines.controller.partition_change import ELR_FEATURE
+from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.image.model import METADATA_VERSION
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -72,3 +73,4 @@ class ControllerConfig(Struct, frozen=True):
     """The features of a cluster whose log begins without records of a formatting."""
     broker_configs: Mapping[str, ConfigDef] | None = None
     resource_checks: Mapping[int, Callable[[Mapping[str, str]], None]] = field(default_factory=dict)
+    tokens: TokenSettings = field(default_factory=TokenSettings)

@@ -19,7 +19,8 @@ shell, and so does the time.
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
 `topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
-change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`.
+change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`,
+`acls.py`, `scram_users.py`, `tokens.py`, `quotas.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from fencepost.machines.controller import (
+    acls,
     alter_partition,
     brokers,
     configs,
@@ -37,7 +39,10 @@ from fencepost.machines.controller import (
     elections,
     features,
     min_isr,
+    quotas,
     reassignments,
+    scram_users,
+    tokens,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -46,20 +51,26 @@ from fencepost.machines.controller.config import (
     PRODUCER_ID_BLOCK,
     ControllerConfig,
 )
-from fencepost.machines.controller.decision import Decision, Refused
+from fencepost.machines.controller.decision import FREE, Charge, Decision, Refused
 from fencepost.machines.controller.names import CollidingNames
 from fencepost.machines.controller.partition_change import ELR_FEATURE
 from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
 from fencepost.machines.controller.topic_policies import PoliciesInForce
 from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.machines.session.principal import Principal
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from fencepost.wire.api.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
 from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -73,15 +84,20 @@ from fencepost.wire.api.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from fencepost.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
+from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -123,6 +139,8 @@ class Controller:
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
         self._names: CollidingNames | None = None  # until somebody needs them
+        secret = config.tokens.secret
+        self._token_hmacs = None if secret is None else tokens.TokenHmacs(secret)
 
     @classmethod
     def from_image(
@@ -406,7 +424,11 @@ class Controller:
     # -- topics and configs --------------------------------------------------------------------
 
     def decide_create_topics(
-        self, request: CreateTopicsRequest, new_ids: Iterator[Uuid], start: int = 0
+        self,
+        request: CreateTopicsRequest,
+        new_ids: Iterator[Uuid],
+        start: int = 0,
+        charge: Charge = FREE,
     ) -> Decision:
         """Create topics; reply CreateTopicsResponse, its configs left empty for the shell to fill.
 
@@ -415,21 +437,27 @@ class Controller:
         """
         if self._names is None:
             self._names = CollidingNames(self.image)
-        maker = topics.TopicMaker(self.image, self._config, self._names, new_ids, start)
+        maker = topics.TopicMaker(self.image, self._config, self._names, new_ids, start, charge)
         reply = CreateTopicsResponse(topics=maker.make(request))
         return Decision([] if request.validate_only else maker.records, reply)
 
-    def decide_delete_topics(self, request: DeleteTopicsRequest) -> Decision:
+    def decide_delete_topics(self, request: DeleteTopicsRequest, charge: Charge = FREE) -> Decision:
         """Delete topics; reply DeleteTopicsResponse."""
-        results, records = topics.decide_deletions(self.image, request)
+        results, records = topics.decide_deletions(self.image, request, charge)
         return Decision(records, DeleteTopicsResponse(responses=results))
 
     def decide_create_partitions(
-        self, request: CreatePartitionsRequest, start: int = 0
+        self, request: CreatePartitionsRequest, start: int = 0, charge: Charge = FREE
     ) -> Decision:
         """Add partitions to topics; reply CreatePartitionsResponse."""
-        results, records = topics.decide_more_partitions(self.image, request, start)
+        results, records = topics.decide_more_partitions(self.image, request, start, charge)
         reply = CreatePartitionsResponse(results=results)
+        return Decision([] if request.validate_only else records, reply)
+
+    def decide_alter_client_quotas(self, request: AlterClientQuotasRequest) -> Decision:
+        """Set and remove client quotas; reply AlterClientQuotasResponse."""
+        results, records = quotas.decide_quotas(self.image, request)
+        reply = AlterClientQuotasResponse(entries=results)
         return Decision([] if request.validate_only else records, reply)
 
     def decide_incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Decision:
@@ -443,6 +471,58 @@ class Controller:
         results, records = configs.decide_config_replacements(self.image, self._config, request)
         reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
+
+    # -- users and tokens ----------------------------------------------------------------------
+
+    def decide_alter_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision:
+        """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
+        reply, records = scram_users.alter_scram_credentials(self.image, request)
+        return Decision(records, reply)
+
+    def decide_create_token(
+        self,
+        request: CreateDelegationTokenRequest,
+        requester: Principal,
+        token_id: str,
+        wall_ms: int,
+    ) -> Decision:
+        """Issue a delegation token; reply CreateDelegationTokenResponse."""
+        return tokens.create_token(
+            self.image, self._config.tokens, request, requester, token_id, wall_ms
+        )
+
+    def decide_renew_token(
+        self, request: RenewDelegationTokenRequest, requester: Principal, wall_ms: int
+    ) -> Decision:
+        """Have a token expire later; reply RenewDelegationTokenResponse."""
+        return tokens.renew_token(
+            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
+        )
+
+    def decide_expire_token(
+        self, request: ExpireDelegationTokenRequest, requester: Principal, wall_ms: int
+    ) -> Decision:
+        """Have a token expire at another time; reply ExpireDelegationTokenResponse."""
+        return tokens.expire_token(
+            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
+        )
+
+    def decide_token_sweep(self, wall_ms: int) -> Decision:
+        """Remove expired tokens; reply: how many. As many as `TOKENS_PER_SWEEP` say that there may
+        be more to remove."""
+        return tokens.sweep_tokens(self.image, self._config.tokens, wall_ms)
+
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
+        """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
+        results, records = acls.create_acls(self.image, request, new_ids)
+        return Decision(records, CreateAclsResponse(results=results))
+
+    def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:
+        """Remove the ACLs that filters match; reply DeleteAclsResponse."""
+        results, records = acls.delete_acls(self.image, request)
+        return Decision(records, DeleteAclsResponse(filter_results=results))
 
     # -- partitions and producer ids -----------------------------------------------------------
 

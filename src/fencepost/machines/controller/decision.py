@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+
+TOO_MANY_CHANGES: Final = "The throttling quota has been exceeded."
+
+Charge = Callable[[int], bool]
+"""Charges the client of a request for so many partitions that change (KIP-599); whether they may
+change now."""
+
+
+def _is_free(partitions: int) -> bool:
+    return True
+
+
+FREE: Final[Charge] = _is_free
+"""Charges nothing."""
 
 
 class Decision(Struct, frozen=True):
@@ -32,3 +47,9 @@ class Refused(Exception):
         super().__init__(error, message)
         self.error = error
         self.message = message
+
+
+def charge_or_refuse(charge: Charge, partitions: int) -> None:
+    """Charge the client; Refused if too much has changed for it lately."""
+    if not charge(partitions):
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, TOO_MANY_CHANGES)

@@ -14,7 +14,7 @@ from typing import Final
 from fencepost.log.config import validate_topic_configs
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.controller.config import MAX_PARTITIONS_PER_REQUEST, ControllerConfig
-from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.decision import FREE, Charge, Refused, charge_or_refuse
 from fencepost.machines.controller.names import (
     METADATA_TOPIC,
     CollidingNames,
@@ -51,7 +51,9 @@ class TopicMaker:
         names: CollidingNames,
         new_ids: Iterator[Uuid],
         start: int,
+        charge: Charge = FREE,
     ) -> None:
+        self._charge = charge
         self._image = image
         self._config = config
         self._new_ids = new_ids
@@ -101,6 +103,7 @@ class TopicMaker:
             assignments = self._manual_assignments(topic)
         else:
             assignments = self._automatic_assignments(topic)
+        charge_or_refuse(self._charge, len(assignments))
         topic_id = next(self._new_ids)
         assert topic_id not in self._image.topics_by_id, "topic ids are new"
         partitions = [
@@ -258,7 +261,7 @@ def check_assignment(
 
 
 def decide_deletions(
-    image: ClusterImage, request: delete_topics.DeleteTopicsRequest
+    image: ClusterImage, request: delete_topics.DeleteTopicsRequest, charge: Charge = FREE
 ) -> tuple[list[delete_topics.DeletableTopicResult], list[Message]]:
     """Results and records; a topic is meant by name or by id, once. Internal topics may go too."""
     results: list[delete_topics.DeletableTopicResult] = []
@@ -292,7 +295,7 @@ def decide_deletions(
             if wanted[topic.topic_id] == 1:
                 del wanted[topic.topic_id]  # that was its answer, too
         else:
-            results.append(_deleted(topic, records))
+            results.append(_deleted(topic, records, charge))
     for topic_id, count in wanted.items():
         topic = image.topics_by_id.get(topic_id)
         if count > 1:
@@ -302,7 +305,7 @@ def decide_deletions(
             reason = Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
             results.append(_not_deleted(None, topic_id, reason))
         else:
-            results.append(_deleted(topic, records))
+            results.append(_deleted(topic, records, charge))
     return results, records
 
 
@@ -314,7 +317,13 @@ def _not_deleted(
     )
 
 
-def _deleted(topic: TopicImage, records: list[Message]) -> delete_topics.DeletableTopicResult:
+def _deleted(
+    topic: TopicImage, records: list[Message], charge: Charge
+) -> delete_topics.DeletableTopicResult:
+    try:
+        charge_or_refuse(charge, len(topic.partitions))
+    except Refused as refused:
+        return _not_deleted(topic.name, topic.topic_id, refused)
     records.append(RemoveTopicRecord(topic_id=topic.topic_id))
     return delete_topics.DeletableTopicResult(
         name=topic.name, topic_id=topic.topic_id, error_message=None
@@ -325,7 +334,10 @@ def _deleted(topic: TopicImage, records: list[Message]) -> delete_topics.Deletab
 
 
 def decide_more_partitions(
-    image: ClusterImage, request: create_partitions.CreatePartitionsRequest, start: int
+    image: ClusterImage,
+    request: create_partitions.CreatePartitionsRequest,
+    start: int,
+    charge: Charge = FREE,
 ) -> tuple[list[create_partitions.CreatePartitionsTopicResult], list[Message]]:
     """Results and records; names given more than once come first, refused."""
     named = Counter(topic.name for topic in request.topics)
@@ -344,9 +356,8 @@ def decide_more_partitions(
             continue
         result = create_partitions.CreatePartitionsTopicResult(name=asked.name, error_message=None)
         try:
-            records += _more_partitions(
-                image, asked, start + len(records), MAX_PARTITIONS_PER_REQUEST - len(records)
-            )
+            most = MAX_PARTITIONS_PER_REQUEST - len(records)
+            records += _more_partitions(image, asked, start + len(records), most, charge)
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
@@ -354,7 +365,11 @@ def decide_more_partitions(
 
 
 def _more_partitions(
-    image: ClusterImage, asked: create_partitions.CreatePartitionsTopic, start: int, most: int
+    image: ClusterImage,
+    asked: create_partitions.CreatePartitionsTopic,
+    start: int,
+    most: int,
+    charge: Charge,
 ) -> list[PartitionRecord]:
     topic = image.topics_by_name.get(asked.name)
     if topic is None:
@@ -380,6 +395,7 @@ def _more_partitions(
             ErrorCode.POLICY_VIOLATION,
             TOO_MANY_PARTITIONS,
         )
+    charge_or_refuse(charge, additional)
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
         placed = place_replicas(

@@ -22,7 +22,7 @@ again (it *stirs*) when
 | changed it; it is gone                                                     |                  |
 | its log's end moved                                                        | for followers    |
 | the session's request names it, or follows it no longer; the session ends  | the partition    |
-| brokers were registered, fenced or unfenced                                | all              |
+| brokers were registered, fenced or unfenced; the ACLs changed              | all              |
 | a request of the session is asked in another way, or by another broker     | all of a session |
 | it has been quiet for longest: up to `LOOKS_MAX` with each request         | the partition    |
 

@@ -256,6 +256,13 @@ class FetchContext(Generic[Key]):
         """
         return self._finish(outcomes, now_ms)
 
+    def finish_throttled(self) -> Finished:
+        """The same for an answer that has nothing in it, because its client is throttled: the
+        session stays as it is, and a new one is not made."""
+        if self.session is None:
+            return Finished(ErrorCode.NONE, NO_SESSION_ID, ())
+        return self._finish((), 0)
+
 
 class FetchSessions(Generic[Key]):
     """All sessions of a broker."""

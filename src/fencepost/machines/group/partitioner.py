@@ -7,6 +7,7 @@ producers masks the sign bit instead, so the two must not be mixed up.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _INT_BITS: Final = 0xFFFFFFFF
@@ -22,9 +23,14 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value & _SIGN_BIT else value
 
 
+_hash_of_short: Final = lru_cache(maxsize=16_384)(java_string_hash)
+_SHORT_MAX: Final = 128
+"""Letters of an id whose hash is kept: every heartbeat of a member asks for its group's."""
+
+
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of a group (or transactional) id among `partition_count`."""
-    value = java_string_hash(key)
+    value = _hash_of_short(key) if len(key) <= _SHORT_MAX else java_string_hash(key)
     return (0 if value == -_SIGN_BIT else abs(value)) % partition_count
 
 

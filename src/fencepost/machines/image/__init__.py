@@ -15,6 +15,8 @@ from fencepost.machines.image.model import (
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
+    SCRAM_SINCE,
+    TOKENS_SINCE,
     BrokerImage,
     ClusterImage,
     ControllerImage,
@@ -24,6 +26,8 @@ from fencepost.machines.image.model import (
     TopicImage,
 )
 from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.image.scram import ScramCredential, ScramMechanism
+from fencepost.machines.image.tokens import TokenImage
 
 __all__ = [
     "DIRECTORY_LOST",
@@ -38,6 +42,8 @@ __all__ = [
     "RESOURCE_CLIENT_METRICS",
     "RESOURCE_GROUP",
     "RESOURCE_TOPIC",
+    "SCRAM_SINCE",
+    "TOKENS_SINCE",
     "BrokerImage",
     "ClusterImage",
     "ControllerImage",
@@ -49,6 +55,9 @@ __all__ = [
     "PartitionImage",
     "PersistentMap",
     "ReplayError",
+    "ScramCredential",
+    "ScramMechanism",
+    "TokenImage",
     "TopicImage",
     "apply_records",
     "diff",

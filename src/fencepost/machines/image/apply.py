@@ -29,6 +29,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.model import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -40,6 +41,9 @@ from fencepost.machines.image.model import (
     Shared,
     TopicImage,
 )
+from fencepost.machines.image.quotas import QuotaEntity, changed, entity_of
+from fencepost.machines.image.scram import ScramCredential, credential_of_record
+from fencepost.machines.image.tokens import TokenImage, token_of_record
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.types import Uuid
@@ -79,7 +83,11 @@ class _Draft:
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._acls: dict[Uuid, Acl | None] = {}
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._shared: Shared = {}
+        self._scram: dict[tuple[str, int], ScramCredential | None] = {}
+        self._tokens: dict[str, TokenImage | None] = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
         self._pending: list[Message] | None = None
@@ -271,7 +279,37 @@ class _Draft:
         topic = self._image.topics_by_name.get(name)
         return None if topic is None else topic.topic_id
 
-    # -- configs, producer ids, and what is not interpreted -----------------------------------
+    # -- ACLs ----------------------------------------------------------------------------------
+
+    def _add_acl(self, record: records.AccessControlEntryRecord) -> None:
+        self._acls[record.id] = Acl.from_record(record)
+
+    def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
+        if self._acls.get(record.id, self._image.acls.get(record.id)) is None:
+            raise ReplayError(f"no ACL has the id {record.id}")
+        self._acls[record.id] = None
+
+    # -- users and tokens --------------------------------------------------------------------
+
+    def _set_scram_credential(self, record: records.UserScramCredentialRecord) -> None:
+        self._scram[record.name, record.mechanism] = credential_of_record(record)
+
+    def _remove_scram_credential(self, record: records.RemoveUserScramCredentialRecord) -> None:
+        key = (record.name, record.mechanism)
+        known = self._scram if key in self._scram else self._image.scram
+        if known.get(key) is None:
+            raise ReplayError(f"user {record.name} has no credential of mechanism {key[1]}")
+        self._scram[key] = None
+
+    def _set_token(self, record: records.DelegationTokenRecord) -> None:
+        self._tokens[record.token_id] = token_of_record(record)
+
+    def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
+        # A token that is gone already is none of ReplayError's: Kafka's controller looks at the
+        # committed tokens, and so may remove one twice.
+        self._tokens[record.token_id] = None
+
+    # -- configs, quotas, producer ids, and what is not interpreted ---------------------------
 
     def _set_config(self, record: records.ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
@@ -282,6 +320,13 @@ class _Draft:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
+
+    def _set_quota(self, record: records.ClientQuotaRecord) -> None:
+        entity = entity_of(record.entity)
+        values = self._quotas.get(entity)
+        if values is None:
+            values = self._image.quotas.get(entity, {})
+        self._quotas[entity] = changed(values, record)
 
     def _give_out_producer_ids(self, record: records.ProducerIdsRecord) -> None:
         if record.next_producer_id <= self._next_producer_id:
@@ -294,14 +339,9 @@ class _Draft:
         del record  # NoOpRecord: it moved the offset, and that was its purpose
 
     def _keep_other(self, record: Message) -> None:
-        removed = _REMOVED_KEYS.get(type(record))
-        if removed is not None:
-            self._others[removed(record)] = None
-            return
         kept = _KEPT_KEYS.get(type(record))
         key = kept(record) if kept is not None else (type(record).record_id,)
-        gone = isinstance(record, records.ClientQuotaRecord) and record.remove
-        self._others[key] = None if gone else record
+        self._others[key] = record
 
     # -- the new image -------------------------------------------------------------------------
 
@@ -335,6 +375,10 @@ class _Draft:
                 {key: MappingProxyType(v) if v else None for key, v in self._configs.items()}
             ),
             next_producer_id=self._next_producer_id,
+            acls=image.acls.update(self._acls),
+            scram=image.scram.update(self._scram),
+            tokens=image.tokens.update(self._tokens),
+            quotas=image.quotas.update({key: v or None for key, v in self._quotas.items()}),
             others=image.others.update(self._others),
             pending=None if self._pending is None else tuple(self._pending),
         )
@@ -368,30 +412,20 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.PartitionChangeRecord: _Draft._change_partition,
     records.ClearElrRecord: _Draft._clear_elr,
     records.ConfigRecord: _Draft._set_config,
+    records.ClientQuotaRecord: _Draft._set_quota,
     records.ProducerIdsRecord: _Draft._give_out_producer_ids,
+    records.AccessControlEntryRecord: _Draft._add_acl,
+    records.RemoveAccessControlEntryRecord: _Draft._remove_acl,
+    records.UserScramCredentialRecord: _Draft._set_scram_credential,
+    records.RemoveUserScramCredentialRecord: _Draft._remove_scram_credential,
+    records.DelegationTokenRecord: _Draft._set_token,
+    records.RemoveDelegationTokenRecord: _Draft._remove_token,
     records.NoOpRecord: _Draft._ignore,
 }
 """The kinds of records that are interpreted, and the method that knows what they mean."""
 
 
-def _quota_key(record: records.ClientQuotaRecord) -> tuple[object, ...]:
-    entity = tuple(sorted((e.entity_type, e.entity_name or "") for e in record.entity))
-    named = tuple(sorted(e.entity_type for e in record.entity if e.entity_name is not None))
-    return ("quota", entity, named, record.key)
-
-
 _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.AccessControlEntryRecord: lambda r: ("acl", r.id),
-    records.ClientQuotaRecord: _quota_key,
-    records.DelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
 """Kinds that are kept as they are, and what makes two of them about the same thing."""
-
-_REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
-    records.RemoveAccessControlEntryRecord: lambda r: ("acl", r.id),
-    records.RemoveDelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.RemoveUserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
-}
-"""Kinds that take a kept record away, and the key of the one they take."""

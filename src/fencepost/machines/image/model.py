@@ -13,7 +13,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from fencepost.machines.image.acls import Acl
 from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.image.quotas import Quotas
+from fencepost.machines.image.scram import ScramImage
+from fencepost.machines.image.tokens import TokensImage
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import PartitionChangeRecord, PartitionRecord
 from fencepost.wire.types import Uuid
@@ -22,6 +26,12 @@ METADATA_VERSION = "metadata.version"
 """The feature whose level says which records and fields there may be in the metadata log."""
 NEWEST_LEVEL = 1 << 15
 """Above all levels there are."""
+SCRAM_SINCE = 11
+"""The `metadata.version` from which on users may have SCRAM credentials: 3.5-IV2 (KIP-900)."""
+
+TOKENS_SINCE = 14
+"""The `metadata.version` from which on there may be delegation tokens: 3.6-IV2."""
+
 DIRECTORIES_SINCE = 17
 """The `metadata.version` from which on replicas have directories: 3.7-IV2 (KIP-858)."""
 
@@ -226,8 +236,9 @@ class ClusterImage(Struct, frozen=True):
     """All that the metadata log says up to `offset`.
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
-    resource name). `others` holds the records of kinds that no machine interprets yet (ACLs,
-    quotas, credentials, tokens), keyed so that a later record replaces or removes an earlier one.
+    resource name). `acls` are keyed by their ids, `scram` by (user, number of the mechanism),
+    `tokens` by token id, `quotas` by entity. `others` holds the records of kinds that no machine
+    interprets, keyed so that a later record replaces or removes an earlier one.
     `pending` are the records of a metadata transaction that has begun and not ended: they are part
     of the log but not yet of the cluster (KIP-868).
     """
@@ -243,6 +254,10 @@ class ClusterImage(Struct, frozen=True):
         default_factory=PersistentMap
     )
     next_producer_id: int = 0
+    acls: PersistentMap[Uuid, Acl] = field(default_factory=PersistentMap)
+    scram: ScramImage = field(default_factory=PersistentMap)
+    tokens: TokensImage = field(default_factory=PersistentMap)
+    quotas: Quotas = field(default_factory=PersistentMap)
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
 

@@ -17,12 +17,17 @@ from typing import Final
 from fencepost.machines.image.model import (
     DIRECTORIES_SINCE,
     METADATA_VERSION,
+    SCRAM_SINCE,
+    TOKENS_SINCE,
     BrokerImage,
     ClusterImage,
     ControllerImage,
     PartitionImage,
     TopicImage,
 )
+from fencepost.machines.image.quotas import quota_records
+from fencepost.machines.image.scram import scram_records
+from fencepost.machines.image.tokens import token_records
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 
@@ -39,8 +44,6 @@ _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
         (0, 1),
     ),
 }
-_ORDER_OF_OTHERS: Final = ("zk-migration", "quota", "acl", "scram", "token")
-"""The kinds of `ClusterImage.others` in the order of the snapshot."""
 
 
 def image_values(image: ClusterImage) -> Iterator[bytes]:
@@ -74,10 +77,17 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     for kind, resource in sorted(image.configs):
         for name, value in sorted(image.configs[kind, resource].items()):
             yield _config_record(kind, resource, name, value), 0
-    yield from others.pop("quota", ())
+    for quota in quota_records(image.quotas):
+        yield quota, 0
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
-    for rest in sorted(others, key=_place):
+    for acl_id in sorted(image.acls):
+        yield image.acls[acl_id].to_record(acl_id), 0
+    if level >= SCRAM_SINCE:
+        yield from scram_records(image.scram)
+    if level >= TOKENS_SINCE:
+        yield from token_records(image.tokens)
+    for rest in sorted(others, key=repr):
         yield from others[rest]
 
 
@@ -218,8 +228,3 @@ def _others_by_kind(image: ClusterImage) -> dict[object, list[tuple[Message, int
         record = image.others[key]
         found.setdefault(key[0], []).append((record, type(record).max_version))
     return found
-
-
-def _place(kind: object) -> tuple[int, str]:
-    known = _ORDER_OF_OTHERS.index(kind) if kind in _ORDER_OF_OTHERS else len(_ORDER_OF_OTHERS)
-    return known, repr(kind)

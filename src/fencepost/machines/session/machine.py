@@ -228,8 +228,10 @@ class Session:
         ):
             return self._refuse_login()
         ends = [] if given.credential_expires_ms is None else [given.credential_expires_ms]
-        if self._rules.max_session_ms > 0:
-            ends.append(given.now_ms + self._rules.max_session_ms)
+        rules = self._rules
+        max_session_ms = rules.max_session_ms_of.get(self._mechanism, rules.max_session_ms)
+        if max_session_ms > 0:
+            ends.append(given.now_ms + max_session_ms)
         self.expires_ms = min(ends) if ends else None
         self.principal = given.principal
         self._reads_tokens = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 LOGIN_FRAME_BYTES_MAX: Final = 524_288
 """The default of `sasl.server.max.receive.size`."""
@@ -48,3 +49,5 @@ class SessionRules(Struct, frozen=True):
     failure_delay_ms: int = FAILURE_DELAY_MS
     """`connection.failed.authentication.delay.ms`: between a failed authentication and its answer,
     behind which the connection is closed."""
+    max_session_ms_of: Mapping[str, int] = field(default_factory=dict)
+    """In place of `max_session_ms`, by mechanism."""

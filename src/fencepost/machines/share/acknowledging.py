@@ -13,12 +13,14 @@ refuses all of them. In this order (groups of KIP-932, as Kafka 4.4 answers):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
-from fencepost.machines.share.in_flight import Run
+from fencepost.machines.share.in_flight import RUNS_PER_PIECE, Run
 from fencepost.machines.share.inputs import Acknowledge, AcknowledgedBatch, OffsetRange
 from fencepost.machines.share.part import ShareState, WriteUnderWay
+from fencepost.machines.share.pieces import PieceOf, Pieces
 from fencepost.machines.share.records import AcknowledgeType, DeadLetterCause, RecordState
 from fencepost.wire.errors import ErrorCode
 
@@ -35,27 +37,30 @@ OTHERS_OFFSET: Final = "Member is not the owner of offset"
 RENEWAL_OFF: Final = "Renewing acquisition locks is not enabled for the group."
 
 Change = tuple[OffsetRange, AcknowledgeType]
+Written = tuple[Run, DeadLetterCause]
 
 
-def acknowledge(state: ShareState, said: Acknowledge, now_ms: int) -> None:
+def acknowledge(state: ShareState, said: Acknowledge, now_ms: int) -> Pieces:
     """Take the acknowledgement, or refuse all of it."""
-    changes: list[Change] = []
+    taken: list[AcknowledgedBatch] = []
     end = -1
-    for batch in said.batches:
+    for number, batch in enumerate(said.batches, 1):
+        if not number % RUNS_PER_PIECE:
+            yield None
         if batch.last < state.in_flight.start_offset:
             continue
-        refusal = _refusal(state, said.member_id, batch, end)
+        refusal = yield from _refusal(state, said.member_id, batch, end)
         if refusal is not None:
             state.reply(said.token, *refusal)
             return
-        changes += _by_type(batch, state.in_flight.start_offset)
+        taken.append(batch)
         end = max(end, batch.last)
-    _carry_out(state, said, changes, now_ms)
+    yield from _carry_out(state, said, taken, now_ms)
 
 
 def _refusal(
     state: ShareState, member_id: str, batch: AcknowledgedBatch, end: int
-) -> tuple[ErrorCode, str] | None:
+) -> PieceOf[tuple[ErrorCode, str] | None]:
     """Why the batch cannot be taken, with Kafka's text; None if it can. `end` is the last offset of
     those before."""
     in_flight = state.in_flight
@@ -68,7 +73,9 @@ def _refusal(
     first = max(batch.first, in_flight.start_offset)
     if first <= end:
         return ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED
-    for run in in_flight.covering(first, batch.last):
+    for number, run in enumerate(in_flight.covering(first, batch.last), 1):
+        if not number % RUNS_PER_PIECE:
+            yield None
         if run.state is not RecordState.ACQUIRED or run.before is not None:
             return ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED
         if run.member_id != member_id:
@@ -93,26 +100,37 @@ def _by_type(batch: AcknowledgedBatch, start_offset: int) -> Iterator[Change]:
             begin = place
 
 
-def _carry_out(state: ShareState, said: Acknowledge, changes: list[Change], now_ms: int) -> None:
-    in_flight, written = state.in_flight, []
-    in_flight.cut_all([offsets for offsets, _ in changes])
-    for (first, last), kind in changes:
-        for run in in_flight.covering(first, last):
-            if kind is AcknowledgeType.RENEW:
-                run.deadline_ms = now_ms + state.limits.record_lock_duration_ms
-                continue
-            run.before = run.state
-            run.state = _state_after(state, run, kind)
-            cause = (
-                DeadLetterCause.REJECTED
-                if kind is AcknowledgeType.REJECT
-                else DeadLetterCause.DELIVERY_COUNT
-            )
-            written.append((run, cause))
+def _carry_out(
+    state: ShareState, said: Acknowledge, taken: Sequence[AcknowledgedBatch], now_ms: int
+) -> Pieces:
+    in_flight = state.in_flight
+    start_offset = in_flight.start_offset
+    written: list[Written] = []
+    changes = (change for batch in taken for change in _by_type(batch, start_offset))
+    looked_at = 0
+    while piece := list(islice(changes, RUNS_PER_PIECE)):
+        in_flight.cut_all([offsets for offsets, _ in piece])
+        for (first, last), kind in piece:
+            for run in in_flight.covering(first, last):
+                looked_at += 1
+                if not looked_at % RUNS_PER_PIECE:
+                    yield None
+                if kind is AcknowledgeType.RENEW:
+                    run.deadline_ms = now_ms + state.limits.record_lock_duration_ms
+                    continue
+                run.before = run.state
+                run.state = _state_after(state, run, kind)
+                written.append((run, _cause(kind)))
     if written:
-        state.write(written, WriteUnderWay([], [], said.token, has_two_phases=True))
+        yield from state.write(written, WriteUnderWay([], [], said.token, has_two_phases=True))
     else:
         state.reply(said.token, ErrorCode.NONE)
+
+
+def _cause(kind: AcknowledgeType) -> DeadLetterCause:
+    """Why records with that acknowledgement are given up, if they are."""
+    is_rejected = kind is AcknowledgeType.REJECT
+    return DeadLetterCause.REJECTED if is_rejected else DeadLetterCause.DELIVERY_COUNT
 
 
 def _state_after(state: ShareState, run: Run, kind: AcknowledgeType) -> RecordState:
@@ -126,27 +144,31 @@ def _state_after(state: ShareState, run: Run, kind: AcknowledgeType) -> RecordSt
     return RecordState.ARCHIVED
 
 
-def release(state: ShareState, member_id: str, token: object) -> None:
+def release(state: ShareState, member_id: str, token: object) -> Pieces:
     """The member's session has ended: give back what it holds."""
-    written = []
-    for run in state.in_flight.runs:
+    written: list[Written] = []
+    for number, run in enumerate(state.in_flight.runs, 1):
+        if not number % RUNS_PER_PIECE:
+            yield None
         is_held = run.state is RecordState.ACQUIRED and run.before is None
         if is_held and run.member_id == member_id:
             run.before = run.state
             run.state = state.after_release(run)
             written.append((run, DeadLetterCause.DELIVERY_COUNT))
     if written:
-        state.write(written, WriteUnderWay([], [], token, has_two_phases=True))
+        yield from state.write(written, WriteUnderWay([], [], token, has_two_phases=True))
     else:
         state.reply(token, ErrorCode.NONE)
 
 
-def expire_locks(state: ShareState, now_ms: int) -> None:
+def expire_locks(state: ShareState, now_ms: int) -> Pieces:
     """The timer has fired: locks that have run out are lost, and the next one is waited for."""
     state.disarm()
-    written: list[tuple[Run, DeadLetterCause]] = []
+    written: list[Written] = []
     next_ms: int | None = None
-    for run in state.in_flight.runs:
+    for number, run in enumerate(state.in_flight.runs, 1):
+        if not number % RUNS_PER_PIECE:
+            yield None
         if run.state is not RecordState.ACQUIRED or run.before is not None:
             continue
         if run.deadline_ms <= now_ms:
@@ -160,23 +182,27 @@ def expire_locks(state: ShareState, now_ms: int) -> None:
     if written:
         for run, _ in written:
             state.in_flight.note_available(run)
-        ranges = [OffsetRange(run.first, run.last) for run, _ in written]
-        state.write(written, WriteUnderWay([], [], None, has_two_phases=False))
-        state.settle(ranges)
+        write = WriteUnderWay([], [], None, has_two_phases=False)
+        yield from state.write(written, write)
+        yield from state.settle(write.ranges)
 
 
-def have_written(state: ShareState, write: WriteUnderWay, is_stored: bool) -> None:
+def have_written(state: ShareState, write: WriteUnderWay, is_stored: bool) -> Pieces:
     """A write has ended: its changes hold, or what has two phases returns to what it was."""
     in_flight = state.in_flight
     holds = is_stored or not write.has_two_phases
+    looked_at = 0
     if write.has_two_phases:
         for first, last in write.ranges:
             for run in in_flight.covering(first, last):
+                looked_at += 1
+                if not looked_at % RUNS_PER_PIECE:
+                    yield None
                 _end_transition(state, run, is_stored)
     if holds:
         state.send_letters(write.letters)
     if write.has_two_phases:
-        state.settle(write.ranges)
+        yield from state.settle(write.ranges)
 
 
 def _end_transition(state: ShareState, run: Run, is_stored: bool) -> None:

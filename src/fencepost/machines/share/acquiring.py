@@ -19,9 +19,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from fencepost.machines.share.in_flight import Run
+from fencepost.machines.share.in_flight import RUNS_PER_PIECE, Run
 from fencepost.machines.share.inputs import Acquire, Acquired, OffsetRange
 from fencepost.machines.share.part import ShareState
+from fencepost.machines.share.pieces import finish
 from fencepost.machines.share.records import RecordState
 
 AVAILABLE, ACQUIRED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVED
@@ -75,7 +76,7 @@ class Acquiring:
             if not is_alone and self._left > 0:
                 self._acquire_new(last)
         if self._archived:
-            state.settle(self._archived)
+            finish(state.settle(sorted(self._archived)))
         if self._records:
             state.arm(self._deadline_ms)
         state.effects.append(Acquired(tuple(self._records)))
@@ -100,6 +101,8 @@ class Acquiring:
                 break
             if not run.is_available:
                 continue
+            if len(self._records) >= RUNS_PER_PIECE:  # the member will be back for the others
+                return True
             size = isolated_size(run, limit)
             if size is not None and self._records:
                 return True

@@ -21,8 +21,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
+from fencepost.machines.share.pieces import PieceOf, Pieces
 from fencepost.machines.share.records import TERMINAL, RecordState
+
+RUNS_PER_PIECE: Final = 500
+"""Runs that are looked at, cut or changed before other work comes first."""
 
 
 class Run:
@@ -108,22 +113,22 @@ class InFlight:
         """All runs in order. Nothing may be cut meanwhile."""
         return iter(self._runs)
 
-    def complete_from(self, offset: int) -> int:
-        """How many offsets from there on are in a terminal state, on their way to one included."""
-        return sum(
-            run.last - max(run.first, offset) + 1
-            for run in self._runs
-            if run.state in TERMINAL and run.last >= offset
-        )
-
-    def start_after(self, changed: Collection[Run]) -> int:
-        """Where the start offset will be when the transitions of these runs have succeeded."""
-        start = self.start_offset
-        for run in self._runs:
-            if not (run.is_settled or (run.state in TERMINAL and run in changed)):
-                break
-            start = run.last + 1
-        return start
+    def after(self, changed: Collection[Run]) -> PieceOf[tuple[int, int]]:
+        """Where the start offset will be when the transitions of these runs have succeeded, and how
+        many offsets from there on are in a terminal state, on their way to one included."""
+        start, is_passing, complete = self.start_offset, True, 0
+        for begin in range(0, len(self._runs), RUNS_PER_PIECE):
+            if begin:
+                yield None
+            for run in self._runs[begin : begin + RUNS_PER_PIECE]:
+                is_terminal = run.state in TERMINAL
+                if is_passing and is_terminal and (run.before is None or run in changed):
+                    start = run.last + 1
+                    continue
+                is_passing = False
+                if is_terminal:
+                    complete += run.last - run.first + 1
+        return start, complete
 
     def covering(self, first: int, last: int) -> list[Run]:
         """The runs that have an offset of the range."""
@@ -203,21 +208,18 @@ class InFlight:
             return False
         return self.start_at(self._runs[passed - 1].last + 1)
 
-    def join_settled(self, first: int, last: int) -> None:
+    def join_settled(self, first: int, last: int) -> Pieces:
         """Join complete runs in the range, and beside it, with neighbours of the same kind."""
         place = max(bisect_right(self._firsts, first) - 2, 0)
         while place + 1 < len(self._runs) and self._firsts[place] <= last + 1:
-            run, after = self._runs[place], self._runs[place + 1]
-            if (
-                run.is_settled
-                and after.is_settled
-                and run.state is after.state
-                and run.delivery_count == after.delivery_count
-            ):
-                run.last = after.last
-                del self._runs[place + 1], self._firsts[place + 1]
-            else:
-                place += 1
+            most = min(place + RUNS_PER_PIECE, len(self._runs))
+            end = bisect_right(self._firsts, last + 1, place, most)
+            joined = _joined(self._runs[place : end + 1])
+            self._runs[place : end + 1] = joined
+            self._firsts[place : end + 1] = [run.first for run in joined]
+            place += len(joined) - 1
+            if place + 1 < len(self._runs) and self._firsts[place] <= last + 1:
+                yield None
 
     def _cut_at(self, offset: int) -> None:
         """Let no run have both `offset` and the offset in front of it."""
@@ -230,6 +232,24 @@ class InFlight:
         rest = _split(run, offset)
         self._runs.insert(place + 1, rest)
         self._firsts.insert(place + 1, offset)
+
+
+def _joined(runs: Sequence[Run]) -> list[Run]:
+    """The runs, complete neighbours of the same kind as one."""
+    joined: list[Run] = []
+    for run in runs:
+        before = joined[-1] if joined else None
+        if (
+            before is not None
+            and before.is_settled
+            and run.is_settled
+            and before.state is run.state
+            and before.delivery_count == run.delivery_count
+        ):
+            before.last = run.last
+        else:
+            joined.append(run)
+    return joined
 
 
 def _split(run: Run, offset: int) -> Run:

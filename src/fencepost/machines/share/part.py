@@ -17,13 +17,13 @@ that tell which is later: the coordinator merges by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from fencepost.machines.effects import Reply, SetTimer
-from fencepost.machines.share.in_flight import InFlight, Run
+from fencepost.machines.share.in_flight import RUNS_PER_PIECE, InFlight, Run
 from fencepost.machines.share.inputs import (
     LOCKS_TIMER,
     AcknowledgeResult,
@@ -35,6 +35,7 @@ from fencepost.machines.share.inputs import (
     ShareLimits,
     WriteShareState,
 )
+from fencepost.machines.share.pieces import Pieces
 from fencepost.machines.share.records import DeadLetterCause, RecordState
 from fencepost.machines.share.state_batch import StateBatch
 from fencepost.wire.errors import ErrorCode
@@ -98,11 +99,13 @@ class ShareState:
             return self.give_up(run)
         return RecordState.AVAILABLE
 
-    def write(self, changes: Iterable[tuple[Run, DeadLetterCause]], write: WriteUnderWay) -> None:
+    def write(self, changes: Iterable[tuple[Run, DeadLetterCause]], write: WriteUnderWay) -> Pieces:
         """Write the runs' states; for those to be given up, letters follow for that cause."""
         batches: list[StateBatch] = []
         changed: set[Run] = set()
-        for run, cause in changes:
+        for number, (run, cause) in enumerate(changes, 1):
+            if not number % RUNS_PER_PIECE:
+                yield None
             changed.add(run)
             write.ranges.append(OffsetRange(run.first, run.last))
             if run.state is RecordState.ARCHIVING:
@@ -116,8 +119,7 @@ class ShareState:
                 batches.append(batch)
         self._last_ticket += 1
         self.writes[self._last_ticket] = write
-        start_offset = self.in_flight.start_after(changed)
-        complete_count = self.in_flight.complete_from(start_offset)
+        start_offset, complete_count = yield from self.in_flight.after(changed)
         self.effects.append(
             WriteShareState(self._last_ticket, start_offset, complete_count, tuple(batches))
         )
@@ -129,11 +131,15 @@ class ShareState:
         if left:
             self.effects.append(SendDeadLetters(tuple(left)))
 
-    def settle(self, ranges: Iterable[OffsetRange]) -> None:
-        """The ranges have changed: join what is complete, advance the start, wake fetches."""
+    def settle(self, ranges: Sequence[OffsetRange]) -> Pieces:
+        """The ranges, in order, have changed: join what is complete, advance the start, wake
+        fetches."""
         in_flight = self.in_flight
-        for first, last in ranges:
-            in_flight.join_settled(first, last)
+        for begin in range(0, len(ranges), RUNS_PER_PIECE):
+            if begin:
+                yield None
+            last = ranges[min(begin + RUNS_PER_PIECE, len(ranges)) - 1].last
+            yield from in_flight.join_settled(ranges[begin].first, last)
         in_flight.pass_settled()
         self.effects.append(MayAcquire())
 

@@ -57,6 +57,7 @@ from fencepost.machines.share.inputs import (
     StateWritten,
 )
 from fencepost.machines.share.part import FENCING, ShareState, WriteUnderWay, error_for_consumer
+from fencepost.machines.share.pieces import PieceOf, Pieces, finish
 from fencepost.machines.share.records import DeadLetterCause, RecordState
 from fencepost.machines.share.state_batch import StateBatch
 
@@ -104,8 +105,10 @@ class SharePartition:
             if run.state is RecordState.ARCHIVING
         ]
         state.send_letters(letters)
-        state.settle([OffsetRange(state.in_flight.start_offset, state.in_flight.end_offset)])
-        return self._take_effects()
+        whole = OffsetRange(state.in_flight.start_offset, state.in_flight.end_offset)
+        finish(state.settle([whole]))
+        effects, state.effects = state.effects, []
+        return effects
 
     def _cause_of(self, run: Run) -> DeadLetterCause:
         """Why a former leader has given the records up, as far as their count tells."""
@@ -162,37 +165,45 @@ class SharePartition:
 
     def step(self, input_: ShareInput | TimerFired, now_ms: int) -> list[ShareEffect]:
         """Take one input at `now_ms` and say what is to be done about it, in order."""
+        return finish(self.in_pieces(input_, now_ms))
+
+    def in_pieces(self, input_: ShareInput | TimerFired, now_ms: int) -> PieceOf[list[ShareEffect]]:
+        """The same in pieces; one, unless thousands of records each have a state of their own.
+
+        Between two pieces nothing may be asked of the machine.
+        """
         state = self._state
         match input_:
             case Acquire():
                 Acquiring(state, input_, now_ms).run()
             case Acknowledge():
-                acknowledging.acknowledge(state, input_, now_ms)
+                yield from acknowledging.acknowledge(state, input_, now_ms)
             case Release():
-                acknowledging.release(state, input_.member_id, input_.token)
+                yield from acknowledging.release(state, input_.member_id, input_.token)
             case StateWritten():
-                self._have_written(input_)
+                yield from self._have_written(input_)
             case TimerFired():
-                acknowledging.expire_locks(state, now_ms)
+                yield from acknowledging.expire_locks(state, now_ms)
             case LogStartMoved():
                 if state.in_flight.start_at(input_.offset):
                     state.effects.append(MayAcquire())
             case DeadLettersDone():
-                self._archive(input_.letters)
-        return self._take_effects()
+                yield from self._archive(input_.letters)
+        effects, state.effects = state.effects, []
+        return effects
 
-    def _have_written(self, written: StateWritten) -> None:
+    def _have_written(self, written: StateWritten) -> Pieces:
         state = self._state
         write = state.writes.pop(written.ticket, None)
         if write is None:
             return
-        acknowledging.have_written(state, write, not written.error)
+        yield from acknowledging.have_written(state, write, not written.error)
         error = error_for_consumer(written.error)
         state.reply(write.token, error)
         if written.error in FENCING:
             state.effects.append(Fenced(error))
 
-    def _archive(self, letters: LetterRange) -> None:
+    def _archive(self, letters: LetterRange) -> Pieces:
         """The letters of a range are done with: the records are archived, and that is written."""
         state, done = self._state, []
         first = max(letters.first, state.in_flight.start_offset)
@@ -201,13 +212,9 @@ class SharePartition:
                 run.state = RecordState.ARCHIVED
                 done.append((run, letters.cause))
         if done:
-            ranges = [OffsetRange(run.first, run.last) for run, _ in done]
-            state.write(done, WriteUnderWay([], [], None, has_two_phases=False))
-            state.settle(ranges)
-
-    def _take_effects(self) -> list[ShareEffect]:
-        effects, self._state.effects = self._state.effects, []
-        return effects
+            write = WriteUnderWay([], [], None, has_two_phases=False)
+            yield from state.write(done, write)
+            yield from state.settle(write.ranges)
 
 
 def _is_stored_state(state: int) -> bool:

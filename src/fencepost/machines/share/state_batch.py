@@ -17,6 +17,9 @@ NO_START_OFFSET: Final = -1
 """`PartitionFactory.UNINITIALIZED_START_OFFSET`: the leader begins by `share.auto.offset.reset`."""
 UNKNOWN_COMPLETE_COUNT: Final = -1
 """`PartitionFactory.UNINITIALIZED_DELIVERY_COMPLETE_COUNT`: how many is not known."""
+STATE_BATCHES_MAX: Final = 50_000
+"""Batches of one share partition: about as many as fit in a snapshot. Leaders have 10,000 records
+in delivery at most, but for those of one large record batch."""
 
 
 class SharePartitionKey(NamedTuple):
@@ -65,7 +68,10 @@ def batches_from(wire: Iterable[WireBatch]) -> tuple[StateBatch, ...]:
 
 def batches_to(make: Callable[..., W], batches: Iterable[StateBatch]) -> list[W]:
     """The batches for a message or record, whose class of batches is `make`."""
-    return [make(**one._asdict()) for one in batches]
+    return [
+        make(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]
 
 
 class ReadState(NamedTuple):

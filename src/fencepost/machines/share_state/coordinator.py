@@ -34,13 +34,14 @@ from msgspec.structs import replace
 from fencepost.machines.coordinator import Decision as CoordinatorDecision, TimerName, UndoLog
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.share.state_batch import (
+    STATE_BATCHES_MAX,
     SharePartitionKey,
     StateBatch,
     batches_from,
     batches_to,
 )
 from fencepost.machines.share_state.config import ShareStateConfig
-from fencepost.machines.share_state.merge import merge_batches
+from fencepost.machines.share_state.merge import merge_batches, merge_into
 from fencepost.machines.share_state.records import (
     ShareState,
     ShareStateRecord,
@@ -71,9 +72,6 @@ Decision = CoordinatorDecision[ShareStateRecord]
 
 COLD_TIMER: Final[TimerName] = ("cold",)
 PRUNE_TIMER: Final[TimerName] = ("prune",)
-STATE_BATCHES_MAX: Final = 50_000
-"""Batches of one share partition: about as many as fit in a snapshot. Leaders have 10,000 records
-in delivery at most, but for those of one large record batch."""
 DEFAULT_BATCH_BYTES_MAX: Final = 1024 * 1024 + 12
 """Kafka's default of `max.message.bytes`."""
 
@@ -365,9 +363,9 @@ class ShareStateCoordinator:
         if any(one.first_offset > one.last_offset for one in asked.state_batches):
             return REVERSED_BATCH
         if len(before.batches) + len(asked.state_batches) > STATE_BATCHES_MAX:
-            batches = (*before.batches, *batches_from(asked.state_batches))
+            written = batches_from(asked.state_batches)
             start_offset = max(asked.start_offset, before.start_offset)
-            if len(merge_batches(batches, start_offset)) > STATE_BATCHES_MAX:
+            if len(merge_into(before.batches, written, start_offset)) > STATE_BATCHES_MAX:
                 return TOO_MANY_BATCHES
         return None
 
@@ -403,7 +401,7 @@ class ShareStateCoordinator:
         whole = replace(
             after,
             snapshot_epoch=after.next_snapshot_epoch,
-            batches=merge_batches((*after.batches, *written), start_offset),
+            batches=merge_into(after.batches, written, start_offset),
             create_ms=wall_ms,
             write_ms=wall_ms,
         )

@@ -6,11 +6,15 @@ start offset are dropped. Neighbours of equal state and count become one batch.
 
 The result is what Kafka's `PersisterStateBatchCombiner` gives, in O(n log n): the batches' ends are
 passed over in the order of their offsets, and a heap has the batches that cover the present one.
+
+What is stored is merged already, and a write is of a few batches: `merge_into` finds the stored
+ones that these touch, and leaves the others as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -38,6 +42,57 @@ def merge_batches(batches: Iterable[StateBatch], start_offset: int) -> tuple[Sta
             count, state, _ = covering[0]
             _append(merged, StateBatch(edge, following - 1, -state, -count))
     return tuple(merged)
+
+
+def merge_into(
+    stored: tuple[StateBatch, ...], written: Iterable[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """What `merge_batches` makes of all of them, where `stored` is what it made before.
+
+    The batches that were written are merged with the stored ones that they touch; of the others
+    there is a copy.
+    """
+    fresh = merge_batches(written, start_offset)
+    rest = 0 if start_offset == NO_START_OFFSET else bisect_left(stored, start_offset, key=_last)
+    merged: list[StateBatch] = []
+    if rest < len(stored) and stored[rest].first_offset < start_offset:
+        stored = (
+            *stored[:rest],
+            stored[rest]._replace(first_offset=start_offset),
+            *stored[rest + 1 :],
+        )
+    place = 0
+    while place < len(fresh):
+        begin = bisect_left(stored, fresh[place].first_offset - 1, rest, key=_last)
+        end, together = begin, place
+        while place < len(fresh) and (
+            place == together
+            or (end > begin and fresh[place].first_offset <= _last(stored[end - 1]) + 1)
+        ):
+            end = bisect_left(stored, fresh[place].last_offset + 2, end, key=_first)
+            place += 1
+        merged += stored[rest:begin]
+        merged += merge_batches((*stored[begin:end], *fresh[together:place]), start_offset)
+        rest = end
+    merged += stored[rest:]
+    return tuple(merged)
+
+
+def is_merged(batches: Sequence[StateBatch]) -> bool:
+    """Whether the batches are as `merge_batches` leaves them."""
+    return all(
+        one.last_offset + 1 < after.first_offset
+        or (one.last_offset + 1 == after.first_offset and one[2:] != after[2:])
+        for one, after in pairwise(batches)
+    )
+
+
+def _first(batch: StateBatch) -> int:
+    return batch.first_offset
+
+
+def _last(batch: StateBatch) -> int:
+    return batch.last_offset
 
 
 def _cut(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:

@@ -19,7 +19,7 @@ from fencepost.machines.share.state_batch import (
     batches_from,
     batches_to,
 )
-from fencepost.machines.share_state.merge import merge_batches
+from fencepost.machines.share_state.merge import is_merged, merge_batches, merge_into
 from fencepost.wire.message import Message
 from fencepost.wire.records import share as wire
 
@@ -115,6 +115,9 @@ def from_snapshot(
     before: ShareState | None, value: wire.ShareSnapshotValue, offset: int
 ) -> ShareState:
     """The state behind a snapshot at `offset` of the log."""
+    batches = batches_from(value.state_batches)
+    if not is_merged(batches):  # no coordinator writes that; what is merged into it relies on it
+        batches = merge_batches(batches, NO_START_OFFSET)
     highest = 0 if before is None else before.highest_leader_epoch
     return ShareState(
         snapshot_epoch=value.snapshot_epoch,
@@ -122,7 +125,7 @@ def from_snapshot(
         leader_epoch=value.leader_epoch,
         start_offset=value.start_offset,
         delivery_complete_count=value.delivery_complete_count,
-        batches=batches_from(value.state_batches),
+        batches=batches,
         create_ms=value.create_timestamp,
         write_ms=value.write_timestamp,
         snapshot_at=offset,
@@ -149,7 +152,7 @@ def after_update(
         leader_epoch=leader_epoch,
         start_offset=start_offset,
         delivery_complete_count=value.delivery_complete_count,
-        batches=merge_batches((*before.batches, *batches_from(value.state_batches)), start_offset),
+        batches=merge_into(before.batches, batches_from(value.state_batches), start_offset),
         update_count=before.update_count + 1,
         highest_leader_epoch=max(before.highest_leader_epoch, leader_epoch),
     )

@@ -520,6 +520,9 @@ class Coordinator(Generic[M]):
     # -- timers ----------------------------------------------------------------------------
 
     def _set_timer(self, name: TimerName, deadline_ms: int) -> None:
+        if self._timers.postpone(name, deadline_ms):  # a session's, with every heartbeat
+            return
+
         def decide(machine: M) -> Decision[Any]:
             return machine.decide_timer(name, self._ports.wall_ms())
 

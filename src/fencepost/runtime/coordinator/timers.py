@@ -53,6 +53,15 @@ class NamedTimers:
         timer = self._timers[name] = _Timer(deadline_ms, callback)
         self._arm(name, timer)
 
+    def postpone(self, name: Hashable, deadline_ms: int) -> bool:
+        """Let the timer fire at that later time, and call back as before; whether there is one that
+        would fire before."""
+        timer = self._timers.get(name)
+        if timer is None or timer.fires_ms > deadline_ms:
+            return False
+        timer.deadline_ms = deadline_ms
+        return True
+
     def cancel(self, name: Hashable) -> None:
         """The timer does not fire."""
         timer = self._timers.pop(name, None)

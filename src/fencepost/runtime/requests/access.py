@@ -48,9 +48,24 @@ class Client(Protocol):
         """The client's address, without port."""
         ...
 
+    @property
+    def listener_name(self) -> str:
+        """The listener that the client came in by."""
+        ...
+
+    @property
+    def api_name(self) -> str:
+        """The request's API by its name in Kafka."""
+        ...
+
 
 class Authorizer(Protocol):
     """Decides what clients may do. Its decisions may change between two calls."""
+
+    @property
+    def version(self) -> object:
+        """Another object when decisions may have changed: what was remembered of them is void."""
+        ...
 
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         """Whether the client has the permission for the resource of that name. A `quiet` question
@@ -75,6 +90,11 @@ class Access:
         self.authorizer = authorizer
         """None: every client may do everything."""
 
+    @property
+    def version(self) -> object:
+        """Another object when clients may do something else than before."""
+        return None if self.authorizer is None else self.authorizer.version
+
     def allows(
         self,
         client: Client,
@@ -92,10 +112,15 @@ class Access:
         return self.authorizer is None or self.authorizer.allows_any(client, permission)
 
     def refusal(
-        self, client: Client, permission: Permission, name: str = CLUSTER_NAME
+        self,
+        client: Client,
+        permission: Permission,
+        name: str = CLUSTER_NAME,
+        *,
+        quiet: bool = False,
     ) -> ErrorCode:
         """The error to answer with if the client lacks the permission; NONE if it has it."""
-        if self.authorizer is None or self.allows(client, permission, name):
+        if self.authorizer is None or self.allows(client, permission, name, quiet=quiet):
             return ErrorCode.NONE
         return permission.refusal
 
@@ -158,12 +183,18 @@ class PartitionAccess:
         self._by_id: Find = replicas.by_id  # type: ignore[assignment]
 
     def find(
-        self, client: Client, permission: Permission, topic: str | Uuid, index: int
+        self,
+        client: Client,
+        permission: Permission,
+        topic: str | Uuid,
+        index: int,
+        *,
+        quiet: bool = False,
     ) -> HostedPartition | ErrorCode:
         """The partition of a topic (its name or id); or, in this order, why there is none for the
         client: UNKNOWN_TOPIC_ID, the permission's refusal, and what the replica manager says."""
         if self.access.authorizer is not None:
-            error = self.topic_refusal(client, permission, topic)
+            error = self.topic_refusal(client, permission, topic, quiet=quiet)
             if error is not ErrorCode.NONE:
                 return error
         find = self._by_id if isinstance(topic, Uuid) else self._by_name
@@ -193,7 +224,9 @@ class PartitionAccess:
             return self._by_id if by_id else self._by_name
         return lambda topic, index: ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-    def topic_refusal(self, client: Client, permission: Permission, topic: str | Uuid) -> ErrorCode:
+    def topic_refusal(
+        self, client: Client, permission: Permission, topic: str | Uuid, *, quiet: bool = False
+    ) -> ErrorCode:
         """Why the client may not do that to the topic; NONE if it may, whether there is such a
         topic or not. An id that no topic has is UNKNOWN_TOPIC_ID."""
         if isinstance(topic, Uuid):
@@ -201,4 +234,4 @@ class PartitionAccess:
             if name is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             topic = name
-        return self.access.refusal(client, permission, topic)
+        return self.access.refusal(client, permission, topic, quiet=quiet)

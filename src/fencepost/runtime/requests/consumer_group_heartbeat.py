@@ -43,6 +43,8 @@ class _Member(NamedTuple):
 
     principal: Principal
     client_host: str
+    listener_name: str
+    api_name: str
 
 
 def consumer_group_heartbeat(
@@ -64,8 +66,10 @@ def consumer_group_heartbeat(
             return _refused(refusal)
     if mistake := _mistake(context, request):
         return _refused(ErrorCode.INVALID_REQUEST, mistake)
-    member = _Member(context.principal, context.client_host)
-    suffix = groups.new_member_suffix()
+    member = _Member(
+        context.principal, context.client_host, context.listener_name, context.api_name
+    )
+    suffix = "" if request.member_id else groups.new_member_suffix()
 
     def may_describe(topic: str) -> bool:
         return access.allows(member, DESCRIBE_TOPIC, topic, quiet=True)

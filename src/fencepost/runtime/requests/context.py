@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from fencepost.machines.session import Principal
+from fencepost.machines.session import Principal, SecurityProtocol
 from fencepost.runtime import cooperative
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -42,6 +42,16 @@ class RequestContext(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener that the client came in by: its endpoints are the ones to answer with."""
+        ...
+
+    @property
+    def api_name(self) -> str:
+        """The API by its name in Kafka: `Produce`."""
+        ...
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How that listener is secured."""
         ...
 
     @property

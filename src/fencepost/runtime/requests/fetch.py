@@ -178,9 +178,11 @@ class _Fetch:
         replica: ReplicaState,
     ) -> None:
         version = context.api_version
-        max_bytes = min(request.max_bytes, parts.policy.max_bytes)
-        waits = request.max_wait_ms > 0
         is_replica = replica.replica_id >= 0
+        max_bytes = min(request.max_bytes, parts.policy.max_bytes)
+        if not is_replica:
+            max_bytes = min(max_bytes, context.fetch_bytes_max)
+        waits = request.max_wait_ms > 0
         if is_replica and parts.partitions.access.allows(context, CLUSTER_ACTION):
             context.comes_from_broker()
         self._parts = parts

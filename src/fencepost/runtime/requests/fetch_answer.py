@@ -17,7 +17,7 @@ What a partition was found to be when the request arrived is used again unless i
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -64,6 +64,10 @@ PartitionLook = Look[HostedPartition, SessionKey]
 
 PARTITION_BYTES: Final = 512
 """What a fetch takes for each of its partitions until it is answered."""
+ANSWER_BYTES: Final = 22
+"""What an answer takes besides its partitions."""
+TOLD_BYTES: Final = 57
+"""What an answer takes for a partition that has records, besides them."""
 PARTITIONS_PER_PIECE: Final = 20
 _LAST_OF_PIECE: Final = PARTITIONS_PER_PIECE - 1
 STORAGE_ERROR_FROM: Final = 6
@@ -211,6 +215,10 @@ class FetchAnswer:
     def _finish(self) -> FetchResponse:
         for position in self._cold:
             self._count(self._looks[position], 0, 0)
+        if not self._terms.is_replica and self._context.is_throttled_for(
+            answer_bytes(outcome.records_size_bytes for _, outcome in self._outcomes)
+        ):
+            return throttled_answer(self._session)
         finished = self._session.finish(self._outcomes, self._parts.clocks.now_ms())
         response = FetchResponse(
             error_code=int(finished.error_code), session_id=finished.session_id
@@ -430,6 +438,17 @@ class FetchAnswer:
                 NodeEndpoint(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
                 for n in hints.endpoints()
             ]
+
+
+def answer_bytes(records_bytes: Iterable[int]) -> int:
+    """About how large an answer is, with so many bytes of records of each partition."""
+    return ANSWER_BYTES + sum(size + TOLD_BYTES for size in records_bytes if size)
+
+
+def throttled_answer(session: FetchContext[SessionKey]) -> FetchResponse:
+    """The answer to a consumer that has to wait: no partition, and the session as it was."""
+    finished = session.finish_throttled()
+    return FetchResponse(error_code=int(finished.error_code), session_id=finished.session_id)
 
 
 def refused_partition(index: int, error: ErrorCode) -> PartitionData:

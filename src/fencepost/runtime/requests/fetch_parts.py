@@ -44,6 +44,17 @@ class FetchRequestContext(RequestContext, Protocol):
         """The answer has read so many bytes from a log."""
         ...
 
+    @property
+    def fetch_bytes_max(self) -> int:
+        """How large the answer to a consumer may be without exceeding the client's quota, if it
+        used none of that lately."""
+        ...
+
+    def is_throttled_for(self, size_bytes: int) -> bool:
+        """Charge a consumer for an answer of so many bytes; whether the answer is to have none of
+        them, because the client has used its quotas up."""
+        ...
+
     def comes_from_broker(self) -> None:
         """The client is a broker: what it is sent comes before what clients are."""
         ...

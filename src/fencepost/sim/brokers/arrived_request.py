@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from fencepost.machines.session import ANONYMOUS, Principal
+from fencepost.machines.session import ANONYMOUS, Principal, SecurityProtocol
 from fencepost.runtime.requests.context import Pieces
 from fencepost.sim.oracle import Violation
 from fencepost.wire.errors import ErrorCode
@@ -32,10 +32,12 @@ class ArrivedRequest:
     principal: Final[Principal] = ANONYMOUS
     client_host: Final = "simulated"
     listener_name: Final = "PLAINTEXT"
+    security_protocol: Final = SecurityProtocol.PLAINTEXT
     client_id: Final = "member"
     disconnected: Final = False
     available_bytes: Final = 1 << 31
     at_once_bytes: Final = 1 << 31
+    fetch_bytes_max: Final = 1 << 31
 
     def __init__(
         self, name: str, api_version: int, post: Reply, lane: WorksInPieces, source_id: int
@@ -45,12 +47,17 @@ class ArrivedRequest:
         self.source_id = source_id
         self.api_version = api_version
         self.answered = False
+        self.api_name = name.removesuffix("Request")
         self._name = name
         self._post = post
         self._lane = lane
 
     def throttle(self, throttle_time_ms: int) -> None:
         """Clients of a world do not wait."""
+
+    def is_throttled_for(self, size_bytes: int) -> bool:
+        """Clients of a world have no quotas."""
+        return False
 
     def add_buffered(self, size_bytes: int) -> None:
         """Memory is not limited."""

@@ -191,7 +191,7 @@ class SimBroker(SimNode):
             self.timers, self.clocks.now_ms, lambda below: next(sessions) % below, SESSIONS
         )
         self.fetches.sessions.rules = self.world.rules.fetch
-        self.replicas.on_brokers_changed = self.fetches.brokers_changed
+        self.replicas.on_brokers_changed = self.fetches.look_again
         self.fetches.on_seen = self.ports.driver.feed
         self.replicas.on_step = self.followers.looked_at
 

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.broker.config.keys import (
+    audit_log,
     authorization,
     delegation_token,
     group,
@@ -55,6 +56,7 @@ _AREAS = (
     sasl,
     delegation_token,
     authorization,
+    audit_log,
 )
 
 BROKER_CONFIGS: Final[dict[str, BrokerConfigDef]] = {
@@ -90,17 +92,12 @@ REMOVED: Final[frozenset[str]] = frozenset(
 )
 """Keys of releases before 4.0 that older files have; they change nothing."""
 
-_PREFIXED = "configs of single listeners are for TLS and SASL, which are not offered"
 _ENCODER = "no passwords are stored, so this key must go"
 _NO_ZOOKEEPER = "there is no ZooKeeper, as in Kafka 4.x, so this key must go"
 _TIERED = "there is no tiered storage, so this key must go"
-_AUTHORIZER = "no authorizer is offered, so this key must go"
 
 REFUSED: Final[tuple[tuple[str, str], ...]] = (
-    ("listener.name.", _PREFIXED),
     ("password.encoder.", _ENCODER),
-    ("super.users", _AUTHORIZER),
-    ("allow.everyone.if.no.acl.found", _AUTHORIZER),
     ("rlmm.config.", _TIERED),
     ("rsm.config.", _TIERED),
     ("zookeeper.", _NO_ZOOKEEPER),

@@ -1,7 +1,8 @@
-"""Who clients are and what they may do: no authorizer is offered.
+"""Who clients are and what they may do.
 
-A key that asks for it is refused and not ignored, so that no operator believes a node to be safer
-than it is. Kafka's defaults may be written out: they ask for nothing.
+`super.users` and `allow.everyone.if.no.acl.found` are keys of Kafka's authorizer, not of its
+brokers; here they are checked where they are written. Without an authorizer they ask for what is
+not there, so a node that has them alone is refused: no operator is to believe it safer than it is.
 """
 
 from __future__ import annotations
@@ -9,18 +10,72 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.broker.config.keys.definition import (
+    BOOLEAN,
     CLASS,
     PER_BROKER,
     STRING,
     BrokerConfigDef,
     default_only,
+    honoured,
 )
+from fencepost.log.configdef import Validator
 
-_AUTHORIZER = "no authorizer is offered"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The class whose rules the authorizer here has."""
+AUTHORIZER_KEY: Final = "authorizer.class.name"
+SUPER_USERS_KEY: Final = "super.users"
+ALLOW_EVERYONE_KEY: Final = "allow.everyone.if.no.acl.found"
+OF_THE_AUTHORIZER: Final = (SUPER_USERS_KEY, ALLOW_EVERYONE_KEY)
+"""The keys that Kafka's brokers leave to their authorizer."""
+
+
+def super_users(text: str) -> frozenset[str]:
+    """The principals of `super.users`, as `Type:name`. ValueError names one that is none."""
+    found = [one.strip() for one in text.split(";")]
+    for one in found:
+        if one and ":" not in one:
+            raise ValueError(one)
+    return frozenset(one for one in found if one)
+
+
+def _are_principals(text: str) -> bool:
+    try:
+        super_users(text)
+    except ValueError:
+        return False
+    return True
+
+
 _SECURITY = "no security protocol but PLAINTEXT is offered"
 
 KEYS: Final[tuple[BrokerConfigDef, ...]] = (
-    default_only("authorizer.class.name", STRING, "", _AUTHORIZER),
+    honoured(
+        AUTHORIZER_KEY,
+        STRING,
+        "",
+        Validator(
+            f"{STANDARD_AUTHORIZER}, or left out: no other authorizer is offered",
+            lambda name: name in ("", STANDARD_AUTHORIZER),
+            names_type=True,
+        ),
+        "What decides what clients may do: Kafka's StandardAuthorizer by its class name, whose ACLs"
+        " are in the metadata. Empty: every client may do everything.",
+    ),
+    honoured(
+        SUPER_USERS_KEY,
+        STRING,
+        "",
+        Validator("principals as Type:name, separated by semicolons", _are_principals),
+        "Principals that may do everything, as Type:name, separated by semicolons. The principals"
+        " of brokers and controllers belong here.",
+    ),
+    honoured(
+        ALLOW_EVERYONE_KEY,
+        BOOLEAN,
+        False,
+        None,
+        "Whether every client may do everything to a resource that no ACL is about.",
+    ),
     default_only(
         "principal.builder.class",
         CLASS,
@@ -29,6 +84,5 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
         PER_BROKER,
     ),
     default_only("security.providers", STRING, None, _SECURITY),
-    default_only("security.inter.broker.protocol", STRING, "PLAINTEXT", _SECURITY),
 )
 """See the module."""

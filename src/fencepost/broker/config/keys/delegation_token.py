@@ -1,8 +1,4 @@
-"""Delegation tokens, which are not offered.
-
-A key that asks for it is refused and not ignored, so that no operator believes a node to be safer
-than it is. Kafka's defaults may be written out: they ask for nothing.
-"""
+"""Delegation tokens (KIP-48): what programs log in with that shall not have a password."""
 
 from __future__ import annotations
 
@@ -12,15 +8,38 @@ from fencepost.broker.config.keys.definition import (
     LONG,
     PASSWORD,
     BrokerConfigDef,
-    default_only,
+    honoured,
 )
-
-_TOKENS = "delegation tokens are not offered"
+from fencepost.log.configdef import at_least
 
 KEYS: Final[tuple[BrokerConfigDef, ...]] = (
-    default_only("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, _TOKENS),
-    default_only("delegation.token.expiry.time.ms", LONG, 86_400_000, _TOKENS),
-    default_only("delegation.token.max.lifetime.ms", LONG, 604_800_000, _TOKENS),
-    default_only("delegation.token.secret.key", PASSWORD, None, _TOKENS),
+    honoured(
+        "delegation.token.expiry.check.interval.ms",
+        LONG,
+        3_600_000,
+        at_least(1),
+        "How often the active controller removes expired tokens.",
+    ),
+    honoured(
+        "delegation.token.expiry.time.ms",
+        LONG,
+        86_400_000,
+        at_least(1),
+        "How long a token is good before it has to be renewed.",
+    ),
+    honoured(
+        "delegation.token.max.lifetime.ms",
+        LONG,
+        604_800_000,
+        at_least(1),
+        "How long a token is good at most, however often it is renewed.",
+    ),
+    honoured(
+        "delegation.token.secret.key",
+        PASSWORD,
+        None,
+        None,
+        "What tokens' secrets are derived from; the same on all nodes. Without it there are none.",
+    ),
 )
 """See the module."""

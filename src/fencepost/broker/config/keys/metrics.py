@@ -87,16 +87,18 @@ _QUOTAS = (
         at_least(1),
         "Length of each of them.",
     ),
-    unused(
+    honoured(
         "controller.quota.window.num",
         INT,
         11,
         at_least(1),
-        "Samples of the quota on controller mutations.",
+        "Samples of the quota on partitions that change.",
     ),
-    unused("controller.quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."),
-    unused("quota.window.num", INT, 11, at_least(1), "Samples of client quotas."),
-    unused("quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."),
+    honoured(
+        "controller.quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."
+    ),
+    honoured("quota.window.num", INT, 11, at_least(1), "Samples of client quotas."),
+    honoured("quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."),
 )
 
 _THROTTLES = (

@@ -6,6 +6,7 @@ from typing import Final
 
 from fencepost.broker.config.endpoints import parse_host_limits
 from fencepost.broker.config.keys.definition import (
+    BOOLEAN,
     CLUSTER_WIDE,
     INT,
     LIST,
@@ -16,7 +17,7 @@ from fencepost.broker.config.keys.definition import (
     honoured,
     unused,
 )
-from fencepost.log.configdef import INT_MAX, Validator, at_least, distinct
+from fencepost.log.configdef import INT_MAX, Validator, at_least, distinct, one_of
 
 
 def _are_host_limits(text: str) -> bool:
@@ -48,7 +49,7 @@ _SOCKETS = (
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         None,
-        "Security protocol of each listener name: only PLAINTEXT is offered.",
+        "Security protocol of each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
         PER_BROKER,
     ),
     honoured(
@@ -57,6 +58,27 @@ _SOCKETS = (
         None,
         None,
         "Listener that brokers use among themselves; PLAINTEXT, or the first, if not set.",
+    ),
+    honoured(
+        "security.inter.broker.protocol",
+        STRING,
+        "PLAINTEXT",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "In place of inter.broker.listener.name, where listeners are named after their protocols.",
+    ),
+    honoured(
+        "early.start.listeners",
+        LIST,
+        None,
+        distinct(may_be_empty=True),
+        "Listeners that serve before it is known what clients may do; controllers' if not set.",
+    ),
+    honoured(
+        "fencepost.allow.anonymous.listeners",
+        BOOLEAN,
+        False,
+        None,
+        "Whether listeners that other machines can reach may do without a login.",
     ),
     honoured(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), "Largest request, in bytes."
@@ -101,6 +123,13 @@ _SOCKETS = (
         "Connections on which nothing happens for so long are closed; -1: never.",
     ),
     honoured(
+        "connection.failed.authentication.delay.ms",
+        INT,
+        100,
+        at_least(0),
+        "How long a connection that failed to authenticate is held before it is closed.",
+    ),
+    honoured(
         "max.request.partition.size.limit",
         INT,
         2000,
@@ -126,25 +155,11 @@ _UNUSED = (
         CLUSTER_WIDE,
     ),
     unused(
-        "connection.failed.authentication.delay.ms",
-        INT,
-        100,
-        at_least(0),
-        "How long a connection that failed to authenticate is held before it is closed.",
-    ),
-    unused(
         "controller.socket.timeout.ms",
         INT,
         30_000,
         None,
         "Socket timeout of requests to the controller.",
-    ),
-    unused(
-        "early.start.listeners",
-        LIST,
-        None,
-        distinct(may_be_empty=True),
-        "Listeners that open before the authorizer is ready; there is no authorizer.",
     ),
     unused(
         "num.io.threads",

@@ -21,7 +21,6 @@ from fencepost.log.configdef import ConfigDef, Synonym, at_least
 _NOTHING_HONOURED = (
     "local.retention.bytes",
     "local.retention.ms",
-    "max.decompressed.message.bytes",
     "remote.copy.lag.bytes",
     "remote.copy.lag.ms",
 )

@@ -39,6 +39,7 @@ from fencepost.machines.group.classic.refusals import refuse_waiting
 from fencepost.machines.group.classic.timers import CLASSIC, join_timer, session_timer, sync_timer
 from fencepost.machines.group.group import Committer
 from fencepost.machines.group.memory import group_bytes, pending_member_bytes
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.offsets import CommittedOffset
 from fencepost.machines.group.records import GroupRecord
 from fencepost.machines.group.rules import GroupRules
@@ -305,7 +306,7 @@ class ClassicGroup:
 
     def begin_generation(self) -> None:
         """The members that are there become the next generation, which the leader assigns."""
-        self.generation += 1
+        self.generation = next_epoch(self.generation)
         self.protocol = self.select_protocol()
         self.state = GroupState.COMPLETING_REBALANCE
         self.is_initial_rebalance = False

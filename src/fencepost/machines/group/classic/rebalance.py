@@ -15,6 +15,7 @@ from fencepost.machines.group.classic.member import GroupState, Member
 from fencepost.machines.group.classic.refusals import refuse_waiting
 from fencepost.machines.group.classic.timers import join_timer, session_timer, sync_timer
 from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.records import encode_record
 from fencepost.machines.group.shard import Decision
 from fencepost.wire.errors import ErrorCode
@@ -133,7 +134,7 @@ def complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None
         names = ", ".join(member.member_id for member in late)
         decision.notes.append(f"group {group.group_id}: removed who did not join: {names}")
     if not group.members:
-        group.generation += 1
+        group.generation = next_epoch(group.generation)
         group.protocol = None
         store(decision, group, {}, wall_ms)
         decision.notes.append(f"group {group.group_id}: empty in generation {group.generation}")

@@ -57,6 +57,7 @@ from fencepost.machines.group.consumer.target import (
 )
 from fencepost.machines.group.consumer.timers import rebalance_timer, session_timer
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.consumer_group_heartbeat import (
@@ -128,7 +129,9 @@ class Heartbeats:
         entered = enter(self._shard, decision, request, owned, caller)
         group, member_id, before = entered.group, entered.member_id, entered.progress
         said = _said(entered.known, request, caller)
-        after = self.advance(decision, entered, said, owned, may_describe, wall_ms)
+        after = before
+        if said is not entered.known or entered.replaced_id or not _is_at_rest(group, before):
+            after = self.advance(decision, entered, said, owned, may_describe, wall_ms)
         settings = self._shard.consumer_settings(group.group_id)
         session = session_timer(group.group_id, member_id)
         decision.set_timer(session, settings.session_timeout_ms)
@@ -174,7 +177,7 @@ class Heartbeats:
         else than before. Without `may_describe` no topics are looked up.
         """
         group, known, changed = entered.group, entered.known, changed_by(entered, said)
-        if said != known:
+        if said is not known and said != known:
             self._admit(group, changed)
             decision.records.append(member_record(group.group_id, entered.member_id, said))
         regex_change = self._regexes.update(decision, group, changed, may_describe, wall_ms)
@@ -224,7 +227,7 @@ class Heartbeats:
         if not is_changed and metadata_hash == group.metadata_hash:
             return group.epoch
         decision.records += epoch_records(group, metadata_hash)
-        return group.epoch + 1
+        return next_epoch(group.epoch)
 
     def reconcile(
         self,
@@ -268,10 +271,39 @@ def changed_by(entered: Entered, said: Subscription) -> Changed:
     return Changed(entered.member_id, entered.known, said, entered.replaced_id)
 
 
+def _is_at_rest(group: ConsumerGroup, progress: Progress) -> bool:
+    """Whether a heartbeat changes nothing, if the member says nothing new."""
+    return (
+        not group.is_check_due
+        and not group.regex_users
+        and group.epoch <= group.target_epoch
+        and progress.is_reconciled_to(group.target_epoch)
+    )
+
+
+def _says_nothing(
+    known: Subscription, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> bool:
+    """Whether the request leaves out all that it may leave out, from the same client."""
+    return (
+        request.rebalance_timeout_ms == -1
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id in (None, known.instance_id)
+        and known.classic is None
+        and known.client_id == caller.client_id
+        and known.client_host == caller.client_host
+    )
+
+
 def _said(
     known: Subscription | None, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> Subscription:
     """What the member says of itself: what the request leaves out is as before."""
+    if known is not None and _says_nothing(known, request, caller):
+        return known
     said = Subscription() if known is None else known
     changes: dict[str, object] = {
         "client_id": caller.client_id,

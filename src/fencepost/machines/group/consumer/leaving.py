@@ -23,6 +23,7 @@ from fencepost.machines.group.consumer.records import (
 from fencepost.machines.group.consumer.target import Changed, subscribed_names
 from fencepost.machines.group.consumer.timers import member_timers
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -90,7 +91,7 @@ def remove_members(
     }
     decision.records += [(regex_record(group_id, regex, None)) for regex in sorted(unused)]
     changes = [Changed(one, group.members[one], None) for one in member_ids]
-    epoch = group.epoch + 1
+    epoch = next_epoch(group.epoch)
     metadata_hash = group_metadata_hash(shard.image, subscribed_names(group, *changes))
     decision.records += epoch_records(group, metadata_hash)
     if group.member_count == len(member_ids):

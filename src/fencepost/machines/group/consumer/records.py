@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fencepost.machines.group.consumer.group import ConsumerGroup, ResolvedRegex
 from fencepost.machines.group.consumer.member import Partitions, Progress, Subscription
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.records import GroupRecord
 from fencepost.wire.records.group import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -41,7 +42,7 @@ def epoch_records(group: ConsumerGroup, metadata_hash: int) -> Iterator[GroupRec
 
     What brokers of before 4.1 kept in the place of the hash is deleted.
     """
-    yield epoch_record(group.group_id, group.epoch + 1, metadata_hash)
+    yield epoch_record(group.group_id, next_epoch(group.epoch), metadata_hash)
     if group.has_partition_metadata:
         yield ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None
 

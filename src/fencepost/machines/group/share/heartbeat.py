@@ -25,6 +25,7 @@ from fencepost.machines.group.assignment_interval import may_assign
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.found_topics import found_topics
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.share.assignor import (
@@ -200,8 +201,10 @@ class Heartbeats:
             is_changed = self._is_any_untargeted(group)
         if not is_changed:
             return group.epoch
-        decision.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-        return group.epoch + 1
+        decision.records.append(
+            epoch_record(group.group_id, next_epoch(group.epoch), metadata_hash)
+        )
+        return next_epoch(group.epoch)
 
     def _is_any_untargeted(self, group: ShareGroup) -> bool:
         """Whether members could share a partition that is in no target yet."""
@@ -334,7 +337,7 @@ def remove_member(shard: Shard, decision: Decision, group: ShareGroup, member_id
     decision.records += member_tombstones(group_id, member_id)
     names = _subscribed(group, group.members[member_id].topic_names, frozenset())
     metadata_hash = group_metadata_hash(shard.image, names)
-    epoch = group.epoch + 1
+    epoch = next_epoch(group.epoch)
     decision.records.append(epoch_record(group_id, epoch, metadata_hash))
     if group.member_count == 1:
         decision.records.append(target_epoch_record(group_id, epoch, 0))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.share.assignor import Partitions
@@ -101,7 +102,7 @@ class ShareOffsets:
         if not begun:
             decision.reply(token, AlterReply(response))
             return decision
-        epoch = group.epoch + 1
+        epoch = next_epoch(group.epoch)
         metadata_hash = group_metadata_hash(self._shard.image, ())
         decision.records.append(epoch_record(group_id, epoch, metadata_hash))
         decision.records.append(target_epoch_record(group_id, epoch, 0))

@@ -9,6 +9,7 @@ from fencepost.machines.coordinator import TimerName
 from fencepost.machines.group.admin import described
 from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.group import Group
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.refused import RefusedError
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.streams import records, timers
@@ -158,27 +159,27 @@ class StreamsGroups:
         return decision
 
     def _leave(self, decision: Decision, request: StreamsGroupHeartbeatRequest) -> None:
-        """The member leaves, a static one perhaps for a while. RefusedError."""
+        """The member leaves, a static one perhaps for a while. RefusedError.
+
+        Kafka 4.4.0 takes the wish to shut the application down before it looks whether there is
+        such a member; here a heartbeat that is refused changes nothing.
+        """
         group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
         group = self._shard.group_of(group_id, StreamsGroup)
         if group is None:
             known = group_id in self._shard.groups
             what = "is not a streams group" if known else "not found"
             refuse(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        if (
-            request.shutdown_application
-            and group.soft.shutdown_member_id is None
-            and not group.is_empty
-        ):
-            decision.changes.append(SoftChange(group_id, shutdown_member_id=member_id))
         if instance_id is not None:
             member = static_member(group, instance_id, member_id)
-            if request.member_epoch == LEAVES_FOR_NOW:
-                leave_for_now(decision, group, member)
-                return
         elif member_id not in group.metadata:
             refuse_unknown(group, member_id)
-        remove_member(decision, group, member_id)
+        if request.shutdown_application and group.soft.shutdown_member_id is None:
+            decision.changes.append(SoftChange(group_id, shutdown_member_id=member_id))
+        if instance_id is not None and request.member_epoch == LEAVES_FOR_NOW:
+            leave_for_now(decision, group, member)
+        else:
+            remove_member(decision, group, member_id)
 
     def describe(self, group_ids: Sequence[str], token: Any) -> Decision:
         """StreamsGroupDescribe v0-1; replies list[DescribedGroup]."""
@@ -233,7 +234,7 @@ def _is_revoking(member: StreamsMember) -> bool:
 def remove_member(decision: Decision, group: StreamsGroup, member_id: str) -> None:
     """The member is gone, and the group needs another target; the last one that goes leaves the
     target's epoch equal to the group's (KAFKA-20442)."""
-    group_id, epoch = group.group_id, group.epoch + 1
+    group_id, epoch = group.group_id, next_epoch(group.epoch)
     decision.records += records.member_tombstones(group_id, member_id)
     decision.records.append(
         records.group_record(

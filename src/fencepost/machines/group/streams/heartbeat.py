@@ -29,6 +29,7 @@ from fencepost.machines.group.caller import Caller
 from fencepost.machines.group.classic.group import ClassicGroup
 from fencepost.machines.group.group import Group, dissolve
 from fencepost.machines.group.metadata_hash import group_metadata_hash
+from fencepost.machines.group.next_epoch import next_epoch
 from fencepost.machines.group.shard import Decision, Shard
 from fencepost.machines.group.streams import records, timers
 from fencepost.machines.group.streams.answers import Answer, HeartbeatReply
@@ -392,7 +393,7 @@ class Heartbeat:
             and configs == group.assignment_configs
         ):
             return group.epoch
-        epoch = group.epoch + 1
+        epoch = next_epoch(group.epoch)
         self.decision.records.append(
             records.group_record(
                 group.group_id, epoch, metadata_hash, validated, configs, group.descriptions

@@ -1,0 +1,274 @@
+"""Client quotas at the front door: requests are charged to their clients, who are throttled.
+
+Theory of operation
+-------------------
+A listener has one `QuotaGate`. While no quota of bytes or of time is set `is_on` is False, and a
+request costs one look at it. While one is, every request has a `Meter` of the time that it takes on
+the event loop, and is charged once, when its answer is known and before it is encoded:
+
+* its time, up to then, to the client's `request_percentage`. What it takes later is counted without
+  being waited for;
+* the bytes of a Produce, as its frame has them, to `producer_byte_rate`;
+* the bytes of a consumer's answer to `consumer_byte_rate` (`charge_fetch`). If they are too many
+  they are taken back, and the client is sent nothing but the time for which it is throttled.
+
+The longest throttle time is the answer's, and the connection is muted for it once the answer has
+left (`answers`). Brokers are not throttled: what they ask each other, and what logins and clients'
+first questions take, is `EXEMPT`. A Produce without an answer (acks=0) is charged its bytes alone.
+
+Requests that a compiled taker takes (`run_taker`) are charged together, when they are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol
+
+from fencepost.machines.quota import ClientQuotas
+from fencepost.machines.quota.clients import INT_MAX
+from fencepost.machines.session import Principal
+from fencepost.runtime.requests.context import Pieces
+
+PRODUCE_KEY: Final = 0
+FETCH_KEY: Final = 1
+_LOGINS: Final = frozenset({17, 36})
+_BROKERS: Final = frozenset(
+    {27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
+)
+EXEMPT: Final = _LOGINS | _BROKERS
+"""Keys of the APIs that are not charged: logins, and what nodes ask each other."""
+PERCENT: Final = 100.0
+
+
+class QuotaClient(Protocol):
+    """Whose quotas count."""
+
+    @property
+    def principal(self) -> Principal:
+        """Its user."""
+        ...
+
+
+class Metered(QuotaClient, Protocol):
+    """A request in flight."""
+
+    client_id: str | None
+    frame_size_bytes: int
+    meter: Meter
+
+    @property
+    def api_key(self) -> int:
+        """Of its API."""
+        ...
+
+    @property
+    def is_from_broker(self) -> bool:
+        """Whether a broker has sent it."""
+        ...
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """See `runtime.requests.context.RequestContext`."""
+        ...
+
+
+class Meter:
+    """How long one request has kept the event loop busy, in seconds."""
+
+    __slots__ = ("_began_s", "_used_s", "is_charged")
+
+    def __init__(self) -> None:
+        self._began_s = perf_counter()
+        self._used_s = 0.0
+        self.is_charged = False
+
+    def begin(self) -> bool:
+        """Its work goes on; whether it did not already."""
+        if self._began_s:
+            return False
+        self._began_s = perf_counter()
+        return True
+
+    def end(self) -> None:
+        """Its work is done, or waits."""
+        if self._began_s:
+            self._used_s += perf_counter() - self._began_s
+            self._began_s = 0.0
+
+    def take_s(self) -> float:
+        """What was used since this was called last."""
+        began_s = self._began_s
+        if began_s:
+            self.end()
+            self._began_s = perf_counter()
+        used_s, self._used_s = self._used_s, 0.0
+        return used_s
+
+
+class QuotaGate:
+    """See the module docstring; `now_ms` is the node's monotonic clock."""
+
+    def __init__(self, quotas: ClientQuotas, now_ms: Callable[[], int]) -> None:
+        self.quotas = quotas
+        self.is_on = quotas.is_on
+        """Whether requests are to be charged."""
+        self._now_ms = now_ms
+
+    def apply(self) -> None:
+        """Other quotas are in force."""
+        self.is_on = self.quotas.is_on
+
+    # -- one request -----------------------------------------------------------------------
+
+    def begun(self, request: Metered) -> None:
+        """The request has come, and its work begins."""
+        request.meter = Meter()
+
+    def charge(self, request: Metered) -> None:
+        """The answer to the request is known, if there is one."""
+        meter = meter_of(request)
+        if meter is None or meter.is_charged:
+            return
+        if _is_exempt(request):
+            meter.is_charged = True
+            return
+        produced_ms = 0
+        if request.api_key == PRODUCE_KEY:
+            produced_ms = self._charge_produced(request)
+        requested_ms = self._charge_time(request, meter)
+        self._throttle(request, requested_ms, produced_ms, self.quotas.produced.throttled)
+
+    def charge_unanswered(self, request: Metered) -> None:
+        """There is no answer to the request, a Produce."""
+        meter = meter_of(request)
+        if meter is None or meter.is_charged:
+            return
+        meter.is_charged = True
+        produced_ms = self._charge_produced(request)
+        self._throttle(request, 0, produced_ms, self.quotas.produced.throttled)
+
+    def fetch_bytes_max(self, request: Metered) -> int:
+        """The most that an answer may have of records, so that waiting helps its client."""
+        most = self.quotas.fetched.burst(*client_of(request))
+        return INT_MAX if most is None else most
+
+    def charge_fetch(self, request: Metered, size_bytes: int) -> bool:
+        """An answer to a consumer would have so many bytes; whether it is to be throttled, and sent
+        without them."""
+        meter = meter_of(request)
+        if meter is None or meter.is_charged or _is_exempt(request):
+            return False
+        fetched = self.quotas.fetched
+        user, client_id = client_of(request)
+        now_ms = self._now_ms()
+        fetched_ms = fetched.record(user, client_id, size_bytes, now_ms)
+        requested_ms = self._charge_time(request, meter)
+        if not fetched_ms and not requested_ms:
+            return False
+        fetched.add(user, client_id, -size_bytes, now_ms)
+        self._throttle(request, requested_ms, fetched_ms, fetched.throttled)
+        return True
+
+    def goes_on(self, request: Metered) -> bool:
+        """Work on the request goes on, after it has waited; whether it was not under way already.
+        It is to be followed by `returned`."""
+        meter = meter_of(request)
+        return meter is not None and meter.begin()
+
+    def returned(self, request: Metered) -> None:
+        """The handler of the request has returned."""
+        meter = meter_of(request)
+        if meter is None:
+            return
+        meter.end()
+        if meter.is_charged and not _is_exempt(request):
+            used = meter.take_s() * PERCENT
+            self.quotas.requests.add(*client_of(request), used, self._now_ms())
+
+    def measured(self, request: Metered, pieces: Pieces) -> Pieces:
+        """The work on the request, with the time that it takes."""
+        meter = meter_of(request)
+        return pieces if meter is None else _measured(meter, pieces)
+
+    # -- several -----------------------------------------------------------------------------
+
+    def charge_run(
+        self, client: QuotaClient, client_id: str, size_bytes: int, used_s: float, *, acks: bool
+    ) -> int:
+        """A run of Produce requests was taken; for how long its client is throttled, in ms. Their
+        time is charged if they are answered."""
+        user, now_ms = client.principal.name, self._now_ms()
+        quotas = self.quotas
+        produced_ms = quotas.produced.record(user, client_id, size_bytes, now_ms)
+        requested_ms = 0
+        if acks:
+            requested_ms = quotas.requests.record(user, client_id, used_s * PERCENT, now_ms)
+        if produced_ms > requested_ms:
+            quotas.produced.throttled(user, client_id, produced_ms)
+        elif requested_ms:
+            quotas.requests.throttled(user, client_id, requested_ms)
+        return max(produced_ms, requested_ms)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _charge_produced(self, request: Metered) -> int:
+        produced = self.quotas.produced
+        return produced.record(*client_of(request), request.frame_size_bytes, self._now_ms())
+
+    def _charge_time(self, request: Metered, meter: Meter) -> int:
+        meter.is_charged = True
+        used = meter.take_s() * PERCENT
+        return self.quotas.requests.record(*client_of(request), used, self._now_ms())
+
+    def _throttle(
+        self,
+        request: Metered,
+        requested_ms: int,
+        moved_ms: int,
+        moved: Callable[[str, str, int], None],
+    ) -> None:
+        """The longer of the two throttle times is the answer's, and counts as that quota's."""
+        if moved_ms > requested_ms:
+            moved(*client_of(request), moved_ms)
+        elif requested_ms:
+            self.quotas.requests.throttled(*client_of(request), requested_ms)
+        else:
+            return
+        request.throttle(max(moved_ms, requested_ms))
+
+
+NO_QUOTAS: Final = QuotaGate(ClientQuotas(), lambda: 0)
+"""Charges for nothing: no quota is ever set."""
+
+
+def client_of(request: Metered) -> tuple[str, str]:
+    """The user and the client id that quotas are set for."""
+    return request.principal.name, request.client_id or ""
+
+
+def meter_of(request: Metered) -> Meter | None:
+    """The request's meter; None if it came while no quota was set, or was charged in a run."""
+    meter: Meter | None = getattr(request, "meter", None)
+    return meter
+
+
+def _measured(meter: Meter, pieces: Pieces) -> Pieces:
+    """The pieces, with the time that each takes."""
+    try:
+        while True:
+            begins = meter.begin()
+            try:
+                waits_for = next(pieces)
+            except StopIteration as done:
+                return done.value
+            finally:
+                if begins:
+                    meter.end()
+            yield waits_for
+    finally:
+        pieces.close()
+
+
+def _is_exempt(request: Metered) -> bool:
+    key = request.api_key
+    return key in EXEMPT or (key == FETCH_KEY and request.is_from_broker)

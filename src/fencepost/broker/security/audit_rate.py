@@ -1,0 +1,69 @@
+"""How many audit events of one kind are written: what is left out is counted, not forgotten.
+
+Events are of one kind if the same principal is allowed, or refused, the same API on the same
+resource. In each minute the first of a kind are taken, and the number of the others is told at its
+end. So a client that asks a thousand times a second fills no disk, and shows none the less.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+WINDOW_MS: Final = 60_000
+KINDS_MAX: Final = 10_000
+"""In one window; what is of no known kind after that counts as one, so that names that a stranger
+makes up cost no memory."""
+
+
+class Kind(NamedTuple):
+    """What events have in common that are counted together."""
+
+    principal: str
+    resource_type: str
+    resource_name: str
+    api: str
+    allowed: bool
+
+
+OTHERS: Final = Kind("", "", "", "", False)
+"""Stands for all kinds beyond `KINDS_MAX`."""
+
+
+class AuditRate:
+    """Says which events are taken. Times are ms since 1970; a clock that is set back begins a new
+    window."""
+
+    __slots__ = ("_counts", "_limit", "_window")
+
+    def __init__(self, events_per_minute: int) -> None:
+        """0: all events are taken."""
+        self._limit = events_per_minute
+        self._window = -1
+        self._counts: dict[Kind, int] = {}
+
+    def takes(self, kind: Kind, now_ms: int) -> bool:
+        """Whether an event of the kind is taken. Ask `ended` first."""
+        if not self._limit:
+            return True
+        self._window = now_ms // WINDOW_MS
+        counts = self._counts
+        count = counts.get(kind, 0)
+        if not count and len(counts) >= KINDS_MAX:
+            kind, count = OTHERS, counts.get(OTHERS, 0)
+        counts[kind] = count + 1
+        return count < self._limit
+
+    def ended(self, now_ms: int) -> dict[Kind, int] | None:
+        """What was counted in a window that is over, once; None if there is none."""
+        if now_ms // WINDOW_MS == self._window or not self._counts:
+            return None
+        return self.taken_back()
+
+    def taken_back(self) -> dict[Kind, int]:
+        """What was counted in the window so far, which begins anew."""
+        counts, self._counts = self._counts, {}
+        return counts
+
+    def left_out(self, counts: dict[Kind, int]) -> dict[Kind, int]:
+        """How many events of each kind were not taken; without kinds of which all were."""
+        return {kind: count - self._limit for kind, count in counts.items() if count > self._limit}

@@ -1,0 +1,203 @@
+"""Keys and trusted certificates of a listener, out of files and out of the configuration (KIP-651).
+
+`ssl.keystore.*` and `ssl.truststore.*` are read as Kafka reads them: PEM in a file or in the
+configuration itself, and PKCS#12. `JKS`, the default type, is Java's word for "JKS or PKCS#12", so
+what is in the file decides: keytool has written PKCS#12 since Java 9. A file of the older formats
+is refused with the command that converts it. A file with a key that other users of the machine can
+read is refused, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from fencepost.broker.config.listener_config import ListenerConfig
+from fencepost.log.configdef import ConfigError
+
+FILE_BYTES_MAX: Final = 1024 * 1024
+_PEM_BLOCK: Final = re.compile(
+    r"-----BEGIN ([A-Z0-9 ]{1,64})-----.*?-----END \1-----", re.ASCII | re.DOTALL
+)
+_JAVA_MAGIC: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
+_NEEDS_EXTRA: Final = "a PEM file, or `pip install 'fencepost[security]'`, which reads PKCS#12"
+
+
+class KeyPair(Struct, frozen=True):
+    """A private key and the certificate chain that goes with it, in PEM."""
+
+    certificates: str
+    key: str
+    password: str | None = None
+    """What the key is encrypted with."""
+
+    def __repr__(self) -> str:
+        return "KeyPair(...)"
+
+
+def key_pair(config: ListenerConfig) -> KeyPair | None:
+    """What a listener, or what connects to one, shows of itself; None if none is configured.
+
+    ConfigError.
+    """
+    store = _Store(config, "ssl.keystore", ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
+    key, chain = store.inline
+    password = config.get("ssl.key.password")
+    if key is not None or chain is not None:
+        if key is None or chain is None:
+            name = config.name_of("ssl.keystore.key" if key is None else store.inline_keys[1])
+            raise ConfigError(name, None, "set, as the other half of the pair is")
+        return _checked_pair(store, chain, key, password, config.name_of("ssl.keystore.key"))
+    if store.path is None:
+        return None
+    data = store.read(is_secret=True)
+    if store.type == "PEM":
+        text = store.decoded(data)
+        blocks = [(found[1], found[0]) for found in _PEM_BLOCK.finditer(text)]
+        keys = [block for label, block in blocks if label.endswith("PRIVATE KEY")]
+        certificates = [block for label, block in blocks if label == "CERTIFICATE"]
+        if len(keys) != 1 or not certificates:
+            raise store.error("a PEM file with one private key and its certificate chain")
+        name = store.location_key
+        return _checked_pair(store, "\n".join(certificates), keys[0], password, name)
+    if password not in (None, store.password):
+        allowed = f"the value of {config.name_of('ssl.keystore.password')}, or left out"
+        raise ConfigError(config.name_of("ssl.key.password"), "[hidden]", allowed)
+    return _pkcs12_pair(store, data)
+
+
+def trusted_certificates(config: ListenerConfig) -> str | None:
+    """The certificates of those who may sign for the other side, in PEM; None if none are
+    configured. ConfigError."""
+    store = _Store(config, "ssl.truststore", ("ssl.truststore.certificates",))
+    (inline,) = store.inline
+    if inline is None and store.path is None:
+        return None
+    if inline is not None:
+        text = inline
+    elif store.type == "PEM":
+        text = store.decoded(store.read())
+    else:
+        return _pkcs12_certificates(store, store.read())
+    found = [one[0] for one in _PEM_BLOCK.finditer(text) if one[1] == "CERTIFICATE"]
+    if not found:
+        raise store.error("certificates in PEM")
+    return "\n".join(found)
+
+
+class _Store:
+    """The keys of one key store, checked against each other."""
+
+    def __init__(self, config: ListenerConfig, prefix: str, inline_keys: tuple[str, ...]) -> None:
+        self.inline_keys = tuple(map(config.name_of, inline_keys))
+        self.inline = tuple(map(config.get, inline_keys))
+        self.type: str = config.get(f"{prefix}.type").upper()
+        self.location_key = config.name_of(f"{prefix}.location")
+        location = config.get(f"{prefix}.location")
+        self.path = None if location is None else Path(location)
+        self.password: str | None = config.get(f"{prefix}.password")
+        password_key = config.name_of(f"{prefix}.password")
+        type_key = config.name_of(f"{prefix}.type")
+        is_inline = any(one is not None for one in self.inline)
+        self.key = self.inline_keys[0] if is_inline else self.location_key
+        if is_inline and self.path is not None:
+            raise ConfigError(self.location_key, location, f"left out, as {self.key} is set")
+        if is_inline and self.type != "PEM":
+            raise ConfigError(type_key, self.type, f"PEM, as {self.key} is set")
+        if self.type == "PEM" and self.password is not None:
+            allowed = "left out: a PEM file has no password; its key's is ssl.key.password"
+            raise ConfigError(password_key, "[hidden]", allowed)
+        if self.path is not None and self.type in ("JKS", "PKCS12") and self.password is None:
+            raise ConfigError(password_key, None, f"set, as {self.location_key} is")
+
+    def error(self, allowed: str) -> ConfigError:
+        """What to say of the content; that itself is not shown."""
+        return ConfigError(self.key, "[hidden]" if self.path is None else str(self.path), allowed)
+
+    def read(self, *, is_secret: bool = False) -> bytes:
+        """The bytes of the file. ConfigError."""
+        assert self.path is not None
+        try:
+            with self.path.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    raise self.error("a file")
+                if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
+                    allowed = f"a file that only its owner can read (`chmod 600 {self.path}`)"
+                    raise self.error(allowed)
+                data = file.read(FILE_BYTES_MAX + 1)
+        except OSError as error:
+            raise self.error(f"a file that can be read: {error.strerror}") from None
+        if len(data) > FILE_BYTES_MAX:
+            raise self.error(f"a file of at most {FILE_BYTES_MAX} bytes")
+        if old := _JAVA_MAGIC.get(data[:4]):
+            raise self.error(
+                f"PKCS#12 or PEM; this is {old}, which `keytool -importkeystore -srckeystore"
+                f" {self.path} -destkeystore {self.path.with_suffix('.p12')} -deststoretype"
+                " PKCS12` converts"
+            )
+        if self.type != "PEM" and data[:1] != b"\x30":
+            hint = f"; for PEM set {self.location_key.removesuffix('location')}type=PEM"
+            raise self.error("a PKCS#12 file" + (hint if b"-----BEGIN" in data else ""))
+        return data
+
+    def decoded(self, data: bytes) -> str:
+        """The text of a PEM file. ConfigError."""
+        if data[:1] == b"\x30":
+            type_key = f"{self.location_key.removesuffix('location')}type"
+            raise self.error(f"a PEM file; for PKCS#12 set {type_key}=PKCS12")
+        return data.decode("ascii", "replace")
+
+
+def _checked_pair(
+    store: _Store, certificates: str, key: str, password: str | None, name: str
+) -> KeyPair:
+    is_encrypted = "ENCRYPTED" in key
+    if is_encrypted and password is None:
+        raise store.error("a key that is not encrypted, or its password in ssl.key.password")
+    blocks = {found[1] for found in _PEM_BLOCK.finditer(key)}
+    if len(blocks) != 1 or not next(iter(blocks)).endswith("PRIVATE KEY"):
+        raise ConfigError(name, "[hidden]", "one private key in PEM")
+    return KeyPair(certificates, key, password if is_encrypted else None)
+
+
+def _pkcs12_pair(store: _Store, data: bytes) -> KeyPair:
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError:
+        raise store.error(_NEEDS_EXTRA) from None
+    try:
+        found = pkcs12.load_pkcs12(data, (store.password or "").encode())
+    except ValueError:
+        raise store.error("a PKCS#12 file that the password opens") from None
+    if found.key is None or found.cert is None:
+        raise store.error("a PKCS#12 file with a private key and its certificate chain")
+    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    chain = [found.cert, *found.additional_certs]
+    pem = b"".join(one.certificate.public_bytes(Encoding.PEM) for one in chain)
+    return KeyPair(pem.decode(), key.decode())
+
+
+def _pkcs12_certificates(store: _Store, data: bytes) -> str:
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+    except ImportError:
+        raise store.error(_NEEDS_EXTRA) from None
+    try:
+        found = pkcs12.load_pkcs12(data, (store.password or "").encode())
+    except ValueError:
+        raise store.error("a PKCS#12 file that the password opens") from None
+    certificates = [*([found.cert] if found.cert else []), *found.additional_certs]
+    if not certificates:
+        raise store.error("a PKCS#12 file with certificates")
+    return b"".join(one.certificate.public_bytes(Encoding.PEM) for one in certificates).decode()

@@ -1,0 +1,234 @@
+"""`fencepost security`: what is open to whom, and which rule decides."""
+
+from __future__ import annotations
+
+import argparse
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.output import print_json
+from fencepost.cli.security_words import (
+    RESOURCE,
+    RESOURCE_HELP,
+    operation_of,
+    principal_of,
+    resource_of,
+)
+
+if TYPE_CHECKING:
+    from fencepost.client.cluster import Cluster
+    from fencepost.views.security_findings import Finding
+
+SECRET_WORDS = ("password", "jaas.config", "secret", "keystore.key")
+STORES = ("ssl.keystore.location",)
+
+EXAMPLES = """\
+`check` ends with exit code 1 if something is open: if strangers, or more users than one rule should
+be about, can do something.
+
+examples:
+  fencepost security check --config server.properties
+  fencepost security check -b broker:9093 --client-config admin.properties
+  fencepost security explain ada READ topic:orders
+  fencepost security explain ada write topic:orders --host 10.0.0.7
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost security`."""
+    parser = subparsers.add_parser(
+        "security",
+        help="what is open to whom, and which rule decides",
+        description="What is open to whom, and which rule decides.",
+        epilog=EXAMPLES,
+    )
+    actions = add_actions(parser)
+    checking = actions.add_parser("check", help="what a configuration, or a cluster, leaves open")
+    checking.add_argument(
+        "--config", type=Path, metavar="FILE", help="a node's properties, instead of a cluster"
+    )
+    finish_cluster_command(checking, check)
+
+    explaining = actions.add_parser(
+        "explain", help="which rule says whether a user may do something"
+    )
+    explaining.add_argument("principal", metavar="USER", help="ada is User:ada")
+    explaining.add_argument("operation", metavar="OPERATION", help="such as read")
+    explaining.add_argument("resource", metavar=RESOURCE, help=RESOURCE_HELP)
+    explaining.add_argument("--host", help="at this address (default: one that no rule names)")
+    finish_cluster_command(explaining, explain)
+
+
+@command
+def explain(arguments: argparse.Namespace) -> int:
+    """By the cluster's rules, its super users and its default."""
+    from fencepost.client.acls import AclBindingFilter
+    from fencepost.client.admin import Admin
+    from fencepost.machines.authorizer.decision import Policy
+    from fencepost.machines.image.acls import AclOperation, Pattern
+    from fencepost.views.acl_explanation import explain as explain_acls, sentence_of
+    from fencepost.views.tables import escaped
+
+    principal = principal_of(arguments.principal)
+    operation = operation_of(arguments.operation)
+    if operation is AclOperation.ALL:
+        raise UsageError("ALL stands for many operations: name one of them")
+    kind, name = resource_of(arguments.resource)
+    with open_cluster(arguments) as cluster:
+        wanted = AclBindingFilter(kind, name, pattern_type=Pattern.MATCH)
+        rules = Admin(cluster).describe_acls(wanted)
+        configs, unknown = _configs_of_cluster(cluster)
+    if unknown is None and configs.get("super.users", "") is None:
+        unknown = "the broker does not show super.users"
+    supers = (configs.get("super.users") or "").split(";")
+    policy = Policy(
+        frozenset(one.strip() for one in supers if one.strip()),
+        (configs.get("allow.everyone.if.no.acl.found") or "").lower() == "true",
+    )
+    host = arguments.host
+    found = explain_acls(rules, principal, operation, (kind, name), host=host, policy=policy)
+    if arguments.json:
+        print_json(found)
+        return 0
+    print(escaped(found.sentence))
+    for other in found.other_hosts:
+        print(escaped(f"for other addresses a rule says that {sentence_of(other)}"))
+    if unknown is not None:
+        print(f"not known: whether it is a super user: {unknown}")
+    return 0
+
+
+@command
+def check(arguments: argparse.Namespace) -> int:
+    """A sentence per finding; 1 if something is open."""
+    from fencepost.views.security_findings import OPEN
+    from fencepost.views.tables import escaped
+
+    found = _of_file(arguments.config) if arguments.config else _of_cluster(arguments)
+    found.sort(key=lambda one: one.kind != OPEN)
+    if arguments.json:
+        print_json(found)
+    else:
+        for one in found:
+            print(escaped(f"{one.kind}: {one.sentence}"))
+    return 1 if any(one.kind == OPEN for one in found) else 0
+
+
+def _of_file(path: Path) -> list[Finding]:
+    from fencepost.log.errors import CorruptFileError
+    from fencepost.log.properties import parse_properties
+    from fencepost.views.security_findings import finding_of_mode, findings_of_configs
+
+    try:
+        entries = list(parse_properties(str(path), path.read_text(encoding="utf-8")))
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except (OSError, UnicodeDecodeError, CorruptFileError) as error:
+        raise InputError(f"--config: {error}") from error
+    configs: dict[str, str | None] = {key: value.strip() for _, key, value in entries}
+    found = findings_of_configs(configs)
+    if any(word in key for key in configs for word in SECRET_WORDS):
+        found += finding_of_mode(str(path), mode)
+    for key, value in configs.items():
+        if key.endswith(STORES) and value:
+            found += _of_store(Path(value))
+    return found
+
+
+def _of_store(path: Path) -> list[Finding]:
+    """Of a file with a key, and the certificate in it, if it is PEM."""
+    from fencepost.views.security_findings import NOTE, Finding, finding_of_mode
+
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        data = path.read_bytes()
+    except OSError as error:
+        return [Finding(NOTE, str(path), f"{path} cannot be read from here: {error.strerror}")]
+    return [*finding_of_mode(str(path), mode), *_of_certificates(str(path), data)]
+
+
+def _of_certificates(subject: str, pem: bytes) -> list[Finding]:
+    """How long the first certificate of a PEM text is good."""
+    from datetime import UTC, datetime
+
+    from fencepost.views.security_findings import NOTE, Finding, finding_of_certificate
+
+    begin = pem.find(b"-----BEGIN CERTIFICATE-----")
+    if begin < 0:
+        return []
+    try:
+        from cryptography import x509
+    except ImportError:
+        text = f"until when the certificate of {subject} is good is not known without cryptography"
+        return [Finding(NOTE, subject, f"{text}: pip install 'fencepost[security]'")]
+    try:
+        first = x509.load_pem_x509_certificates(pem[begin:])[0]
+    except ValueError as error:
+        return [Finding(NOTE, subject, f"the certificate of {subject} cannot be read: {error}")]
+    left = first.not_valid_after_utc - datetime.now(UTC)
+    return finding_of_certificate(subject, left.total_seconds() / 86_400)
+
+
+def _of_cluster(arguments: argparse.Namespace) -> list[Finding]:
+    from fencepost.client.admin import Admin
+    from fencepost.client.errors import BrokerError
+    from fencepost.views.security_findings import (
+        NOTE,
+        Finding,
+        finding_of_quotas,
+        findings_of_acls,
+        findings_of_configs,
+    )
+
+    found: list[Finding] = []
+    with open_cluster(arguments) as cluster:
+        configs, unknown = _configs_of_cluster(cluster)
+        if unknown is None:
+            found += findings_of_configs(configs)
+        else:
+            found.append(Finding(NOTE, "configs", f"configs are not known: {unknown}"))
+        admin = Admin(cluster)
+        try:
+            found += findings_of_acls(admin.describe_acls())
+        except BrokerError as error:
+            found.append(Finding(NOTE, "acls", f"ACLs are not known: {error}"))
+        try:
+            entities = [entity.names for entity in admin.describe_client_quotas()]
+            found += finding_of_quotas(entities)
+        except BrokerError as error:
+            found.append(Finding(NOTE, "quotas", f"quotas are not known: {error}"))
+        if cluster.config.security.uses_tls:
+            found += _of_presented(cluster)
+    return found
+
+
+def _of_presented(cluster: Cluster) -> list[Finding]:
+    """The certificate that a broker shows."""
+    import ssl
+
+    from fencepost.views.security_findings import NOTE, Finding
+
+    host, port = cluster.bootstrap[0]
+    try:
+        pem = ssl.get_server_certificate((host, port), timeout=10)
+    except OSError as error:
+        text = f"the certificate of {host}:{port} cannot be seen without one of the client: {error}"
+        return [Finding(NOTE, f"{host}:{port}", text)]
+    return _of_certificates(f"{host}:{port}", pem.encode())
+
+
+def _configs_of_cluster(cluster: Cluster) -> tuple[dict[str, str | None], str | None]:
+    """The configs of one broker, or why they are not known."""
+    from fencepost.client.admin import BROKER_RESOURCE, Admin
+    from fencepost.client.errors import BrokerError
+
+    admin = Admin(cluster)
+    try:
+        first = admin.describe_cluster().brokers[0]
+        entries = admin.describe_configs(BROKER_RESOURCE, str(first.node_id))
+    except BrokerError as error:
+        return {}, str(error)
+    return {one.name: one.value for one in entries}, None

@@ -1,0 +1,149 @@
+"""ACLs, ordered by what is asked of them: by type, pattern and name, then by principal.
+
+Theory of operation
+-------------------
+An index is never changed: `updated` makes another that shares what stayed the same, so that a
+change to one of ten thousand ACLs costs what it touches. A decision looks at the literal patterns
+of the name and of `*`, and at prefixes of the name for each length that a prefix of the type has;
+of each it finds without a search the rules for the principal, and those for `User:*`, which are for
+all.
+
+The order in which rules are found is Kafka's, which matters for the ACL that an audit line names:
+the first that denies, or else the last that allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from fencepost.machines.authorizer.hosts import Range, host_of_acl
+from fencepost.machines.image.acls import WILDCARD, Acl, Pattern
+from fencepost.machines.image.persistent import PersistentMap
+from fencepost.wire.types import Uuid
+
+EVERY_USER: Final = "User:*"
+"""The principal of ACLs that are for every principal."""
+
+Place = tuple[int, int, str]
+"""A resource type, a pattern type and a resource name."""
+ByPrincipal = PersistentMap[str, "tuple[Rule, ...]"]
+Change = tuple[Uuid, Acl | None, Acl | None]
+"""An ACL's id, and what it was and is; None: it is not there."""
+
+
+class Rule(NamedTuple):
+    """An ACL, ready to be compared."""
+
+    acl: Acl
+    host: str | Range | None
+    """None: every host."""
+
+
+class AclIndex:
+    """All ACLs; see the module docstring."""
+
+    __slots__ = ("_lengths", "_places", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many ACLs there are."""
+        self._places: PersistentMap[Place, ByPrincipal] = PersistentMap()
+        # By resource type: how many prefixes there are of each length, the longest first.
+        self._lengths: Mapping[int, Mapping[int, int]] = {}
+
+    def updated(self, changes: Iterable[Change]) -> AclIndex:
+        """This index with the changes. An ACL that is not there is not taken away."""
+        places: dict[Place, dict[str, list[Acl]]] = {}
+        count = self.count
+        for _, old, new in changes:
+            for acl, step in ((old, -1), (new, 1)):
+                if acl is None:
+                    continue
+                rules = self._opened(places, acl)
+                if step > 0:
+                    rules.append(acl)
+                    count += 1
+                elif acl in rules:
+                    rules.remove(acl)
+                    count -= 1
+        return self._woven(places, count)
+
+    def _opened(self, places: dict[Place, dict[str, list[Acl]]], acl: Acl) -> list[Acl]:
+        """The ACLs of its place and principal, open to be changed."""
+        place = (acl.resource_type, acl.pattern_type, acl.resource_name)
+        principals = places.setdefault(place, {})
+        rules = principals.get(acl.principal)
+        if rules is None:
+            there = self._places.get(place)
+            known = () if there is None else there.get(acl.principal, ())
+            rules = principals[acl.principal] = [rule.acl for rule in known]
+        return rules
+
+    def _woven(self, places: dict[Place, dict[str, list[Acl]]], count: int) -> AclIndex:
+        changed: dict[Place, ByPrincipal | None] = {}
+        lengths = {kind: dict(counts) for kind, counts in self._lengths.items()}
+        for place, principals in places.items():
+            old = self._places.get(place)
+            there: ByPrincipal = PersistentMap() if old is None else old
+            by_principal = there.update(
+                {name: _rules(acls) if acls else None for name, acls in principals.items()}
+            )
+            changed[place] = by_principal if len(by_principal) else None
+            kind, pattern, name = place
+            step = bool(len(by_principal)) - (old is not None)
+            if pattern == Pattern.PREFIXED and step:
+                counts = lengths.setdefault(kind, {})
+                counts[len(name)] = counts.get(len(name), 0) + step
+        new = AclIndex()
+        new.count = count
+        new._places = self._places.update(changed)
+        new._lengths = {kind: _longest_first(counts) for kind, counts in lengths.items()}
+        return new
+
+    def matching(self, resource_type: int, name: str) -> Iterator[ByPrincipal]:
+        """The rules of each pattern that the resource matches, in Kafka's order."""
+        places = self._places
+        literal = places.get((resource_type, Pattern.LITERAL, name))
+        if literal is not None:
+            yield literal
+        for length in self._lengths.get(resource_type, ()):
+            if length <= len(name):
+                prefixed = places.get((resource_type, Pattern.PREFIXED, name[:length]))
+                if prefixed is not None:
+                    yield prefixed
+        if name != WILDCARD:
+            wildcard = places.get((resource_type, Pattern.LITERAL, WILDCARD))
+            if wildcard is not None:
+                yield wildcard
+
+    def of_type(self, resource_type: int) -> Iterator[ByPrincipal]:
+        """The rules of every pattern of the type."""
+        for (kind, _, _), rules in self._places.items():
+            if kind == resource_type:
+                yield rules
+
+
+def rules_for(rules: ByPrincipal, principal: str | None) -> tuple[Rule, ...]:
+    """Those of one pattern's rules that are for the principal, in their order.
+
+    `principal` is None for one that no ACL can name. `User:*` is for principals of every type, as
+    in Kafka.
+    """
+    own = () if principal is None or principal == EVERY_USER else rules.get(principal, ())
+    of_all = rules.get(EVERY_USER, ())
+    if own and of_all:
+        return tuple(sorted(own + of_all, key=_order))
+    return own or of_all
+
+
+def _longest_first(counts: Mapping[int, int]) -> Mapping[int, int]:
+    return {length: counts[length] for length in sorted(counts, reverse=True) if counts[length]}
+
+
+def _rules(acls: list[Acl]) -> tuple[Rule, ...]:
+    return tuple(Rule(acl, host_of_acl(acl.host)) for acl in sorted(acls))
+
+
+def _order(rule: Rule) -> Acl:
+    return rule.acl

@@ -1,0 +1,51 @@
+"""What a delegation token's secret is made of (KIP-48): an HMAC of its id, which is not stored.
+
+The client logs in with SCRAM; its user is the token's id, its password the HMAC in base64. So every
+node with the same `delegation.token.secret.key` can check a login by the token's record alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64encode
+from typing import Final
+
+from fencepost.machines.image.scram import (
+    ScramCredential,
+    ScramMechanism,
+    credential_of_salted_password,
+)
+
+HMAC_ALGORITHM: Final = "sha512"
+ITERATIONS: Final = 4_096
+"""Of PBKDF2 over a token's password, as in Kafka: the least that there may be. The password is no
+word that could be guessed."""
+_SALT_PREFIX: Final = b"\0salt of a delegation token\0"  # no token's id begins so
+
+
+class TokenSecret:
+    """`delegation.token.secret.key`, and what follows from it. Its `repr` does not show it."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, text: str) -> None:
+        self._key = text.encode()
+
+    def hmac_of(self, token_id: str) -> bytes:
+        """The secret of a token: HMAC-SHA-512 of its id."""
+        return hmac.digest(self._key, token_id.encode(), HMAC_ALGORITHM)
+
+    def credential_of(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
+        """What a login with a token is checked against. This takes milliseconds: PBKDF2.
+
+        All nodes make the same salt.
+        """
+        password = b64encode(self.hmac_of(token_id))
+        salted = f"{mechanism.mechanism_name}\0{token_id}".encode()
+        salt = hmac.digest(self._key, _SALT_PREFIX + salted, "sha256")
+        key = hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, ITERATIONS)
+        return credential_of_salted_password(mechanism, key, salt, ITERATIONS)
+
+    def __repr__(self) -> str:
+        return "TokenSecret(<hidden>)"

@@ -1,0 +1,181 @@
+"""Security protocols of listeners, and configs that one listener or one mechanism has."""
+
+import pytest
+
+from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
+from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.listener_security import session_rules
+from fencepost.machines.image import ClusterImage
+from fencepost.machines.session import SecurityProtocol
+
+MAP = "listener.security.protocol.map"
+BROKER = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+}
+REAUTH = "connections.max.reauth.ms"
+
+
+def load(**keys: str) -> BrokerConfig:
+    return BrokerConfig.load(None, {name.replace("_", "."): text for name, text in keys.items()})
+
+
+def of(keys: dict[str, str]) -> BrokerConfig:
+    return BrokerConfig.load(None, keys)
+
+
+@pytest.mark.parametrize("name", [one.name for one in SecurityProtocol])
+def test_a_listener_named_after_a_protocol_has_it(name):
+    config = load(listeners=f"{name}://127.0.0.1:0")
+    assert config.protocol_of(name) is SecurityProtocol[name]
+    assert config.protocol_of(name.lower()) is SecurityProtocol[name]
+    assert config.inter_broker_listener == name
+
+
+def test_the_map_gives_protocols_to_other_names():
+    config = of(
+        {
+            "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
+            MAP: "in:ssl , OUT:SASL_SSL,C:PLAINTEXT",
+        }
+    )
+    assert config.protocol_of("IN") is SecurityProtocol.SSL
+    assert config.protocol_of("OUT") is SecurityProtocol.SASL_SSL
+    with pytest.raises(KeyError):
+        config.protocol_of("OTHER")
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"listeners": "IN://127.0.0.1:0"}, "IN:PROTOCOL"),
+        ({MAP: "A:SSL"}, "PLAINTEXT:PROTOCOL"),
+        ({MAP: "A:SSL,PLAINTEXT"}, "NAME:PROTOCOL"),
+        ({MAP: ":SSL"}, "NAME:PROTOCOL"),
+        ({MAP: "A:SSL,a:PLAINTEXT"}, "each listener once"),
+        ({MAP: "A:TLS"}, "SASL_SSL"),
+        # controllers' listeners: a written map has to name them, also on a broker
+        ({**BROKER, MAP: "PLAINTEXT:PLAINTEXT"}, "CONTROLLER:PROTOCOL"),
+        # and without one they are PLAINTEXT only where every listener is
+        ({**BROKER, "listeners": "SSL://127.0.0.1:0"}, "CONTROLLER:PROTOCOL"),
+    ],
+)
+def test_a_listener_without_a_protocol_is_no_start(keys, says):
+    with pytest.raises(ConfigError) as caught:
+        of(keys)
+    assert caught.value.key == MAP
+    assert says in str(caught.value)
+
+
+def test_controllers_are_plaintext_where_nothing_says_otherwise():
+    assert of(BROKER).protocol_of("CONTROLLER") is SecurityProtocol.PLAINTEXT
+    named = {**BROKER, "controller.listener.names": "SSL"}
+    assert of(named).protocol_of("SSL") is SecurityProtocol.SSL
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, "A"),
+        ({"inter.broker.listener.name": "ssl"}, "SSL"),
+        ({"security.inter.broker.protocol": "SSL"}, "SSL"),
+    ],
+)
+def test_what_brokers_use_among_themselves(keys, expected):
+    listeners = {"listeners": "A://127.0.0.1:0,SSL://127.0.0.1:0", MAP: "A:PLAINTEXT,SSL:SSL"}
+    assert of({**listeners, **keys}).inter_broker_listener == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (
+            {
+                "inter.broker.listener.name": "PLAINTEXT",
+                "security.inter.broker.protocol": "PLAINTEXT",
+            },
+            "left out, because inter.broker.listener.name=PLAINTEXT",
+        ),
+        ({"security.inter.broker.protocol": "SSL"}, "one of the listeners PLAINTEXT"),
+        ({"inter.broker.listener.name": "OTHER"}, "one of the listeners PLAINTEXT"),
+        ({"security.inter.broker.protocol": "ssl"}, "one of PLAINTEXT, SSL"),
+    ],
+)
+def test_brokers_need_one_listener_of_their_own(keys, says):
+    with pytest.raises(ConfigError, match=says):
+        of(keys)
+
+
+def test_the_most_specific_value_holds():
+    config = of(
+        {
+            "listeners": "A://127.0.0.1:0,B://127.0.0.1:0",
+            MAP: "A:PLAINTEXT,B:PLAINTEXT",
+            "max.connections": "7",
+            "listener.name.a.max.connections": "5",
+        }
+    )
+    assert config.for_listener("A").get("max.connections") == 5
+    assert config.for_listener("B").get("max.connections") == 7
+    assert config.for_listener("A").name_of("max.connections") == "listener.name.a.max.connections"
+    assert config.for_listener("A").has_own("max.connections")
+    assert not config.for_listener("B").has_own("max.connections")
+    # what cannot differ is what all have
+    assert config.for_listener("A").get("connections.max.idle.ms") == 600_000
+
+
+def test_values_that_change_while_the_node_runs():
+    config = of({"max.connections": "7", "listener.name.plaintext.max.connections": "5"})
+    settings = Settings(config)
+    seen: list[int] = []
+    plain = settings.for_listener("PLAINTEXT")
+    settings.watch(["max.connections"], lambda: seen.append(plain.get("max.connections")))
+    key = "listener.name.plaintext.max.connections"
+    settings.apply(ClusterImage(configs={(4, str(config.node_id)): {key: "3"}}))
+    settings.apply(ClusterImage(configs={(4, ""): {"max.connections": "9"}}))
+    assert seen == [3, 5]
+    assert settings.get("max.connections") == 9
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("listener.name.a.log.dirs", "log.dirs is the same for all listeners"),
+        ("listener.name.A.max.connections", "lower case"),
+        ("listener.name.a.PLAIN.sasl.jaas.config", "lower case"),
+        ("listener.name.a.max.connection", "listener.name.a.max.connections?"),
+        ("listener.name.a", "no config"),
+        ("listener.name.", "no config"),
+        ("listener.name.a.plain.max.connections", "no config"),
+        ("listener.name.a.none.sasl.jaas.config", "no config"),
+    ],
+)
+def test_a_key_that_no_listener_has_is_refused_and_its_value_is_not_shown(key, says):
+    with pytest.raises(ConfigError) as caught:
+        of({key: "hush"})
+    assert says in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_keys_of_a_listener_that_is_not_here_are_told():
+    config = of({"listener.name.other.max.connections": "3"})
+    assert any("listener.name.other.max.connections" in note for note in config.notes)
+
+
+def test_the_delay_of_a_refusal_ends_before_idleness_does():
+    with pytest.raises(ConfigError, match=r"less than connections\.max\.idle\.ms=50"):
+        of({"connections.max.idle.ms": "50"})
+
+
+def test_the_rules_of_sessions():
+    config = of({"connection.failed.authentication.delay.ms": "40"})
+    listener = config.for_listener
+    rules = session_rules(SecurityProtocol.SASL_SSL, lambda one: listener("PLAINTEXT", one))
+    assert rules.protocol is SecurityProtocol.SASL_SSL
+    assert rules.mechanisms == ("GSSAPI",)
+    assert rules.max_session_ms_of == {"GSSAPI": 0}
+    assert rules.failure_delay_ms == 40
+    plain = session_rules(SecurityProtocol.SSL, lambda one: listener("PLAINTEXT", one))
+    assert plain.mechanisms == ()

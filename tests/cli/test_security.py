@@ -1,0 +1,49 @@
+"""`fencepost security check` of a file, and of a broker that has nothing to be asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import Fencepost
+
+
+def test_a_file_is_checked(run: Fencepost, tmp_path: Path):
+    pytest.importorskip("cryptography")
+    from fencepost.testing.certificates import CertificateAuthority
+
+    expired = CertificateAuthority().issue_expired("broker-1").write(tmp_path)
+    config = tmp_path / "server.properties"
+    config.write_text(
+        "listeners=SSL://0.0.0.0:9093\nssl.key.password=x\n"
+        f"ssl.keystore.location={expired}\nssl.keystore.type=PEM\n"
+    )
+    config.chmod(0o644)
+    checked = run("security", "check", "--config", str(config))
+    assert checked.code == 1
+    for words in (
+        "listener SSL on 0.0.0.0:9093 is reached from other machines and asks for no login",
+        "no authorizer is set",
+        f"{config} has secrets and can be read by every user of the machine",
+        f"the certificate of {expired} expired 1 days ago",
+    ):
+        assert f"open: {words}" in checked.out
+    kinds = {
+        one["kind"] for one in run("security", "check", "--config", str(config), "--json").json
+    }
+    assert kinds == {"open"}
+    assert run("security", "check", "--config", str(tmp_path / "none")).code == 1
+
+
+def test_a_broker_is_checked(run: Fencepost):
+    checked = run("security", "check")
+    assert checked.code == 1
+    assert "open: no authorizer is set" in checked.out
+    assert "is reached from this machine only and asks for no login" in checked.out
+
+
+def test_without_an_authorizer_no_rule_decides(run: Fencepost):
+    ran = run("security", "explain", "ada", "read", "topic:orders")
+    assert ran.code == 1 and "SECURITY_DISABLED" in ran.err
+    assert run("security", "explain", "ada", "all", "topic:orders").code == 2

@@ -1,0 +1,239 @@
+"""Who may do what: the decisions compared with an oracle, and what is remembered of them."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+
+from fencepost.machines.authorizer import AclAuthorizer, AuthorizerNotReadyError, Policy, Why
+from fencepost.machines.authorizer.hosts import client_host, parsed_range
+from fencepost.machines.authorizer.machine import DECISIONS_MAX
+from fencepost.machines.image.acls import Acl
+from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.session import Principal
+from fencepost.wire.types import Uuid
+
+from .authorizer_oracle import (
+    ALLOW,
+    DENY,
+    LITERAL,
+    PREFIXED,
+    TOPIC,
+    allows,
+    allows_any,
+    drawn_acl,
+    drawn_question,
+)
+
+READ, WRITE = 3, 4
+NOTHING_SET = Policy()
+ALICE, HOST = Principal("User", "a"), "10.0.0.1"
+
+
+def acl_id(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def numbered(acls: list[Acl] | tuple[Acl, ...]) -> PersistentMap[Uuid, Acl]:
+    return PersistentMap((acl_id(number), acl) for number, acl in enumerate(acls, 1))
+
+
+def authorizer(*acls: Acl, policy: Policy = NOTHING_SET) -> AclAuthorizer:
+    made = AclAuthorizer(policy)
+    made.learn(numbered(acls))
+    made.loaded()
+    return made
+
+
+def acl(
+    name: str = "t",
+    operation: int = READ,
+    *,
+    principal: str = "User:a",
+    host: str = "*",
+    permission: int = ALLOW,
+    pattern: int = LITERAL,
+) -> Acl:
+    return Acl(TOPIC, name, pattern, operation, principal, host, permission)
+
+
+def compare(acls: list[Acl] | tuple[Acl, ...], made: AclAuthorizer, rnd: random.Random) -> None:
+    supers, default = made.policy
+    text, host, operation, kind, name = drawn_question(rnd)
+    type_, _, own_name = text.partition(":")
+    principal = Principal(type_, own_name)
+    said = made.decide(principal, host, operation, kind, name)
+    expected = allows(acls, text, host, operation, kind, name, default=default, supers=supers)
+    assert said.allowed == expected, (acls, text, host, operation, kind, name, said)
+    some = made.decide_any(principal, host, operation, kind)
+    expected = allows_any(acls, text, host, operation, kind, default=default, supers=supers)
+    assert some.allowed == expected, (acls, text, host, operation, kind, some)
+
+
+def drawn_policy(rnd: random.Random) -> Policy:
+    return Policy(frozenset({"User:c"}) if rnd.random() < 0.2 else frozenset(), rnd.random() < 0.3)
+
+
+def compared(seed: int, cases: int) -> None:
+    rnd = random.Random(seed)
+    while cases > 0:
+        acls = [drawn_acl(rnd) for _ in range(rnd.randrange(9))]
+        made = authorizer(*acls, policy=drawn_policy(rnd))
+        for _ in range(20):
+            compare(acls, made, rnd)
+            cases -= 1
+
+
+def test_decisions_are_those_of_the_rules():
+    compared(seed=1, cases=4_000)
+
+
+@pytest.mark.slow
+def test_a_million_decisions_are_those_of_the_rules():
+    for seed in range(100):
+        compared(seed=1_000 + seed, cases=10_000)
+
+
+def test_all_subsets_of_six_acls_decide_as_the_rules_say():
+    for seed in range(6):
+        rnd = random.Random(seed)
+        drawn = [drawn_acl(rnd) for _ in range(6)]
+        for size in range(7):
+            for acls in combinations(drawn, size):
+                made = authorizer(*acls, policy=Policy(allows_if_no_acl=seed % 2 == 0))
+                for _ in range(4):
+                    compare(acls, made, rnd)
+
+
+def test_an_index_that_changes_decides_as_one_that_is_made_anew():
+    rnd = random.Random(7)
+    acls: PersistentMap[Uuid, Acl] = PersistentMap()
+    made = authorizer()
+    for number in range(300):
+        changes: dict[Uuid, Acl | None] = {acl_id(number): drawn_acl(rnd)}
+        for gone in rnd.sample(sorted(acls), k=min(len(acls), rnd.randrange(3))):
+            changes[gone] = None
+        acls = acls.update(changes)
+        made.learn(acls)
+        assert made.acl_count == len(acls)
+        for _ in range(5):
+            compare(list(acls.values()), made, rnd)
+    made.learn(PersistentMap())
+    assert made.acl_count == 0 and not made.decide(ALICE, HOST, READ, TOPIC, "a").allowed
+
+
+def test_removing_an_acl_leaves_what_others_decide():
+    """CVE-2024-27309: two ACLs of one resource, of which one is removed."""
+    acls = numbered([acl(), acl(principal="User:b"), acl(principal="User:c", permission=DENY)])
+    made = authorizer(*acls.values(), policy=Policy(allows_if_no_acl=True))
+    for gone in sorted(acls):
+        made.learn(acls.remove(gone))
+        for name, allowed in (("a", True), ("b", True), ("c", False)):
+            removed = str(Principal("User", name)) == acls[gone].principal
+            said = made.decide(Principal("User", name), HOST, READ, TOPIC, "t").allowed
+            assert said == (allowed and not removed), "no one else is affected"
+
+
+def test_nothing_is_decided_before_the_acls_are_loaded_but_for_super_users():
+    made = AclAuthorizer(Policy(frozenset({"User:root"}), allows_if_no_acl=True))
+    root = Principal("User", "root")
+    made.learn(numbered([acl("*", principal="User:root", permission=DENY)]))
+    assert made.decide(root, HOST, READ, TOPIC, "t").why is Why.SUPER_USER
+    assert made.decide_any(root, HOST, READ, TOPIC).allowed
+    for ask in (made.decide, made.decide_any):
+        with pytest.raises(AuthorizerNotReadyError):
+            ask(ALICE, HOST, READ, TOPIC, *(["t"] if ask == made.decide else []))
+    made.loaded()
+    assert not made.decide(ALICE, HOST, READ, TOPIC, "t").allowed
+    assert made.decide(root, HOST, READ, TOPIC, "t").rule == "SuperUser"
+
+
+def test_a_decision_names_its_rule():
+    of_prefix = acl("t", pattern=PREFIXED, principal="User:*")
+    literal, denied = acl("topic"), acl("topic", WRITE, permission=DENY)
+    made = authorizer(of_prefix, literal, denied)
+    assert made.decide(ALICE, HOST, READ, TOPIC, "topic").acl == of_prefix, "the last that allows"
+    assert made.decide(ALICE, HOST, WRITE, TOPIC, "topic").rule == (
+        "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=topic, patternType=LITERAL,"
+        " principal=User:a, host=*, operation=WRITE, permissionType=DENY))"
+    )
+    assert made.decide(ALICE, HOST, WRITE, TOPIC, "other").rule == "DefaultDeny"
+    open_one = authorizer(literal, policy=Policy(allows_if_no_acl=True))
+    assert open_one.decide(ALICE, HOST, READ, TOPIC, "other").rule == "DefaultAllow"
+    other = Principal("User", "b")
+    assert not open_one.decide(other, HOST, READ, TOPIC, "topic").allowed, "there is an ACL"
+
+
+def test_a_decision_is_remembered_until_the_acls_change():
+    made = authorizer(acl())
+    first = made.decide(ALICE, HOST, READ, TOPIC, "t")
+    assert made.decide(ALICE, HOST, READ, TOPIC, "t") is first
+    version = made.version
+    made.learn(numbered([acl()]).set(acl_id(9), acl(permission=DENY)))
+    assert made.version is not version
+    assert not made.decide(ALICE, HOST, READ, TOPIC, "t").allowed
+    same = made.version
+    made.learn(made._acls)
+    assert made.version is same
+
+
+def test_strangers_names_take_bounded_memory():
+    made = authorizer()
+    for number in range(DECISIONS_MAX + 10):
+        made.decide(ALICE, HOST, READ, TOPIC, f"t{number}")
+    assert len(made._decisions) <= DECISIONS_MAX
+    made._decisions.clear()
+    made.decide(ALICE, HOST, READ, TOPIC, "t" * 30_000)
+    assert not made._decisions
+
+
+def test_no_acl_names_a_principal_whose_type_has_a_colon():
+    made = authorizer(acl(principal="a:b:c"))
+    assert made.decide(Principal("a", "b:c"), HOST, READ, TOPIC, "t").allowed
+    assert not made.decide(Principal("a:b", "c"), HOST, READ, TOPIC, "t").allowed
+
+
+# -- hosts -----------------------------------------------------------------------------------------
+
+
+def test_addresses_are_written_as_java_writes_them():
+    assert client_host("::1").text == "0:0:0:0:0:0:0:1"
+    assert client_host("2001:0db8::00ff").text == "2001:db8:0:0:0:0:0:ff"
+    assert client_host("::ffff:10.1.2.3").text == "10.1.2.3"
+    assert client_host("fe80::1%eth0").text == "fe80:0:0:0:0:0:0:1"
+    assert client_host("127.0.0.1").text == "127.0.0.1"
+    assert client_host("?") == ("?", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("10.1.2.3/8", ["10.0.0.0", "10.255.255.255"], ["11.0.0.0", "::a00:1", "?"]),
+        ("10.0.0.1/32", ["10.0.0.1"], ["10.0.0.2"]),
+        ("0.0.0.0/0", ["255.255.255.255", "0.0.0.1"], ["0.0.0.0", "::1"]),
+        ("fe80::/10", ["fe80::1", "febf::1"], ["fec0::1", "10.0.0.1"]),
+        ("::1/128", ["::1"], ["::2"]),
+    ],
+)
+def test_a_range_has_the_addresses_that_begin_as_it_does(
+    text: str, inside: list[str], outside: list[str]
+):
+    found = parsed_range(text)
+    assert all(client_host(one).is_in(found) for one in inside)
+    assert not any(client_host(one).is_in(found) for one in outside)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/", "a/8", "10.0.0.0/", "10.0.0.0/33", "10.0.0/8", "256.0.0.0/8", "10.0.0.0/-1", "/8",
+        "10.0.0.0/8/8", "::/129", "::/", "::1%eth0/64", "fe80::g/10", "10.0.0.0/255.0.0.0", ":/1",
+    ],
+)  # fmt: skip
+def test_what_is_no_range_is_refused_and_has_no_address_in_it(text: str):
+    with pytest.raises(ValueError, match=r"\["):
+        parsed_range(text)
+    made = authorizer(acl(host=text))
+    assert not made.decide(ALICE, "10.0.0.1", READ, TOPIC, "t").allowed

@@ -1,0 +1,185 @@
+"""What the authorizer of a node tells of its decisions, and how often."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import pytest
+
+from fencepost.machines.authorizer import AclAuthorizer, Policy
+from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.machines.image.acls import Acl
+from fencepost.machines.session import Principal
+from fencepost.runtime.authorizer import (
+    REFUSAL_INTERVAL_MS,
+    REFUSALS_REMEMBERED,
+    NodeAuthorizer,
+)
+from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.audit import AuditEvent
+from fencepost.runtime.requests.permissions import (
+    DESCRIBE_TOPIC,
+    READ_TOPIC,
+    WRITE_TOPIC,
+    ResourceType,
+)
+from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import RemoveAccessControlEntryRecord
+from fencepost.wire.types import Uuid
+
+ACL_ID = Uuid(b"a" * 16)
+ACL = Acl(2, "t", 3, 3, "User:alice", "*", 3)
+ALLOWED = (
+    "Principal = User:alice is Allowed operation = READ from host = 10.0.0.1 on resource ="
+    " Topic:LITERAL:t for request = Fetch with resourceRefCount = 1 based on rule"
+    f" MatchingAcl(acl={ACL})"
+)
+DENIED = (
+    "Principal = User:alice is Denied operation = WRITE from host = 10.0.0.1 on resource ="
+    " Topic:LITERAL:t for request = Fetch with resourceRefCount = 1 based on rule DefaultDeny"
+)
+
+
+ALICE = Principal("User", "alice")
+
+
+@dataclass(eq=False)
+class Asker:
+    principal: Principal = ALICE
+    client_host: str = "10.0.0.1"
+    listener_name: str = "SASL_SSL"
+    api_name: str = "Fetch"
+
+
+@dataclass
+class Clocks:
+    now: int = 1_000
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+@dataclass
+class Sink:
+    events: list[AuditEvent] = field(default_factory=list)
+
+    def record(self, event: AuditEvent) -> None:
+        self.events.append(event)
+
+
+@dataclass
+class Node:
+    clocks: Clocks
+    sink: Sink
+    authorizer: NodeAuthorizer
+    access: Access
+    image: ClusterImage
+
+    def learn(self, *records: Message) -> None:
+        self.image = apply_records(self.image, records)
+        self.authorizer.learn(self.image)
+
+
+@pytest.fixture
+def node(caplog: pytest.LogCaptureFixture) -> Node:
+    caplog.set_level(logging.DEBUG, "fencepost.runtime.authorizer")
+    clocks, sink = Clocks(), Sink()
+    authorizer = NodeAuthorizer(AclAuthorizer(Policy()), clocks)
+    authorizer.sink = sink
+    authorizer.machine.loaded()
+    made = Node(clocks, sink, authorizer, Access(authorizer), ClusterImage())
+    made.learn(ACL.to_record(ACL_ID))
+    return made
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    found = [(one.levelno, one.getMessage()) for one in caplog.records]
+    caplog.clear()
+    return found
+
+
+def test_a_decision_is_told_to_the_log_and_to_the_sink(
+    node: Node, caplog: pytest.LogCaptureFixture
+):
+    assert node.access.allows(Asker(), READ_TOPIC, "t")
+    assert not node.access.allows(Asker(), WRITE_TOPIC, "t")
+    assert lines(caplog) == [(logging.DEBUG, ALLOWED), (logging.INFO, DENIED)]
+    assert node.sink.events == [
+        (
+            1_700_000_000_000, "User:alice", "10.0.0.1", "SASL_SSL", "Fetch", operation, "TOPIC",
+            "t", allowed, rule,
+        )
+        for operation, allowed, rule in (
+            ("READ", True, f"MatchingAcl(acl={ACL})"),
+            ("WRITE", False, "DefaultDeny"),
+        )
+    ]  # fmt: skip
+    assert (node.authorizer.allowed, node.authorizer.denied) == (1, 1)
+
+
+def test_what_only_chooses_an_answers_contents_is_told_to_nobody(
+    node: Node, caplog: pytest.LogCaptureFixture
+):
+    client = Asker()
+    assert node.access.visible(client, DESCRIBE_TOPIC, ["t", "other"]) == ["t"]
+    assert node.access.operations(client, ResourceType.TOPIC, "t") == (1 << 3) + (1 << 8)
+    assert lines(caplog) == [] and node.sink.events == []
+    assert node.authorizer.denied > 0, "they are counted"
+
+
+def test_a_refusal_is_written_now_and_then_and_says_what_was_left_out(
+    node: Node, caplog: pytest.LogCaptureFixture
+):
+    for _ in range(5):
+        node.access.allows(Asker(), WRITE_TOPIC, "t")
+    node.access.allows(Asker(), WRITE_TOPIC, "other")
+    node.access.allows(Asker(Principal("User", "bob")), WRITE_TOPIC, "t")
+    assert len(lines(caplog)) == 3, "one for each principal and resource"
+    assert len(node.sink.events) == 7
+    node.clocks.now += REFUSAL_INTERVAL_MS
+    node.access.allows(Asker(), WRITE_TOPIC, "t")
+    assert lines(caplog) == [(logging.INFO, f"{DENIED} (4 more refusals were left out)")]
+
+
+def test_one_request_that_asks_again_is_told_once(node: Node, caplog: pytest.LogCaptureFixture):
+    client = Asker()
+    for _ in range(2):
+        node.access.allows(client, WRITE_TOPIC, "t")
+    assert len(node.sink.events) == 1 and len(lines(caplog)) == 1
+
+
+def test_what_strangers_name_stays_on_one_line_and_takes_bounded_memory(
+    node: Node, caplog: pytest.LogCaptureFixture
+):
+    node.access.allows(Asker(Principal("User", "x\ny")), WRITE_TOPIC, "a\nb" + "c" * 30_000)
+    ((_, line),) = lines(caplog)
+    assert "\n" not in line and len(line) < 1_000
+    for number in range(REFUSALS_REMEMBERED + 10):
+        node.access.allows(Asker(), WRITE_TOPIC, f"t{number}")
+    assert len(node.authorizer._refusals) <= REFUSALS_REMEMBERED
+
+
+def test_lines_of_all_clients_together_are_limited(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "fencepost.runtime.authorizer")
+    admitted: list[int | None] = [0, None, None, 2]
+    authorizer = NodeAuthorizer(AclAuthorizer(Policy()), Clocks(), lambda: admitted.pop(0))
+    authorizer.machine.loaded()
+    for number in range(4):
+        authorizer.allows(Asker(), WRITE_TOPIC, f"t{number}", quiet=False)
+    told = [line for _, line in lines(caplog)]
+    assert len(told) == 2 and told[1].endswith("(2 more refusals were left out)")
+
+
+def test_a_change_of_the_acls_is_told_and_acts_at_once(node: Node):
+    changes: list[bool] = []
+    node.authorizer.on_changed = lambda: changes.append(True)
+    version = node.access.version
+    node.learn()
+    assert not changes and node.access.version is version
+    node.learn(RemoveAccessControlEntryRecord(id=ACL_ID))
+    assert changes and node.access.version is not version
+    assert not node.access.allows(Asker(), READ_TOPIC, "t")
