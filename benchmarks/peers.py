@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -31,6 +31,8 @@ class Peer:
     name: str
     bootstrap: str
     pid: int | None
+    client: dict[str, str] = field(default_factory=dict)
+    """What librdkafka's clients of it need besides."""
 
     def cpu_s(self) -> float:
         """CPU seconds its process has used so far (0 for the mock, which lives in the client)."""

@@ -32,6 +32,7 @@ def produce(
     producer = Producer(
         {
             "bootstrap.servers": peer.bootstrap,
+            **peer.client,
             "linger.ms": 5,
             "acks": "all",
             "batch.size": 1_000_000,
@@ -57,6 +58,7 @@ def consume(peer: peers.Peer, topic: str, records: int) -> float:
     consumer = Consumer(
         {
             "bootstrap.servers": peer.bootstrap,
+            **peer.client,
             "group.id": uuid.uuid4().hex,
             "enable.auto.commit": False,
             "fetch.message.max.bytes": 1_000_000,
@@ -79,7 +81,7 @@ def consume(peer: peers.Peer, topic: str, records: int) -> float:
 def one_round(peer: peers.Peer, records: int, size_bytes: int) -> dict[str, float]:
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     if peer.pid is not None:  # the mock makes topics as they are named, and knows no admin
-        admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+        admin = AdminClient({"bootstrap.servers": peer.bootstrap, **peer.client})
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
     cpu = peer.cpu_s()
     wrote = produce(peer, topic, records, size_bytes)

@@ -66,7 +66,7 @@ def test_acls(run: Fencepost):
     configs = {**acl, "operation": "DESCRIBE_CONFIGS"}
     assert added == {"acls": [acl, configs], "done": "added"}
     denied = run("acls", "add", "*", "all", "topic:ord", "--prefixed", "--deny", "--host", "::1")
-    words = "User:* may not ALL each topic whose name begins with ord from ::1"
+    words = "User:* may not do anything to each topic whose name begins with ord from ::1"
     assert (denied.code, denied.out) == (0, f"added: {words}\n")
     eventually(lambda: len(run("acls", "list", "--json").json) == 3)
     assert run("acls", "list", "--principal", "ada", "--json").json == [acl, configs]

@@ -256,10 +256,12 @@ def test_another_mechanism_is_accepted_and_the_next_frame_has_no_answer(next_one
 
 
 def test_a_mechanism_that_is_not_enabled_ends_a_session_too() -> None:
+    """Without an answer, as Apache Kafka does."""
     session = logged_in(1_000)
-    assert session.step(HandshakeArrived("NTLM", 1, 5)) == Refuse(
-        ErrorCode.UNSUPPORTED_SASL_MECHANISM, DELAY_MS
-    )
+    reaction = session.step(HandshakeArrived("NTLM", 1, 5))
+    assert isinstance(reaction, Disconnect)
+    assert reaction.delay_ms == DELAY_MS
+    assert session.state is State.CLOSING
 
 
 # -- every input in every state --------------------------------------------------------------------

@@ -32,9 +32,12 @@ class LoginCluster:
         self, directory: Path, protocol: str = "SASL_PLAINTEXT", config: Mapping[str, str] = {}
     ) -> None:
         self.launcher = Launcher()
-        ports = free_ports(6)
+        ports = free_ports(9)
+        self.client: dict[str, str] = {}
+        """What clients need besides `CLIENT`."""
         self.client_ports = dict(zip(NODES, ports[:3], strict=True))
-        controller_ports = dict(zip(NODES, ports[3:], strict=True))
+        controller_ports = dict(zip(NODES, ports[3:6], strict=True))
+        self.metrics_ports = dict(zip(NODES, ports[6:], strict=True))
         self.nodes = {
             id_: NodeProcess(f"node-{id_}", directory / f"node-{id_}", self.launcher)
             for id_ in NODES
@@ -62,6 +65,7 @@ class LoginCluster:
                 "listener.name.broker.scram-sha-256.sasl.jaas.config": scram,
                 "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.controller.plain.sasl.jaas.config": plain,
+                "fencepost.metrics.listener": str(self.metrics_ports[id_]),
                 "broker.session.timeout.ms": "4500",
                 "broker.heartbeat.interval.ms": "500",
                 "offsets.topic.num.partitions": "1",

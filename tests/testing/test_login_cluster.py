@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -18,7 +19,7 @@ TIMEOUT_S = 30
 
 
 def of(cluster: LoginCluster, **more: Any) -> dict[str, Any]:
-    return {"bootstrap.servers": cluster.bootstrap_servers, **CLIENT, **more}
+    return {"bootstrap.servers": cluster.bootstrap_servers, **CLIENT, **cluster.client, **more}
 
 
 def make_topic(cluster: LoginCluster) -> int:
@@ -52,12 +53,31 @@ def consume(cluster: LoginCluster, count: int) -> list[int]:
     return found
 
 
-def test_nodes_log_in_and_again_and_fail_over(tmp_path: Path):
+def tls_of_nodes(directory: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Configs of nodes and of clients, where every node shows the same certificate."""
+    certificates = pytest.importorskip("fencepost.testing.certificates")
+    authority = certificates.CertificateAuthority()
+    trusted = directory / "authority.pem"
+    trusted.write_text(authority.certificate_pem)
+    nodes = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("node").write(directory)),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trusted),
+    }
+    return nodes, {"security.protocol": "SASL_SSL", "ssl.ca.location": str(trusted)}
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_nodes_log_in_and_again_and_fail_over(tmp_path: Path, protocol: str):
     """Sessions last three seconds: every connection between nodes logs in again many times."""
-    reauth = {"connections.max.reauth.ms": "3000"}
-    with login_cluster(tmp_path, config=reauth) as cluster:
+    config, client = tls_of_nodes(tmp_path) if protocol == "SASL_SSL" else ({}, {})
+    config["connections.max.reauth.ms"] = "3000"
+    with login_cluster(tmp_path, protocol, config) as cluster:
+        cluster.client = client
         leader = make_topic(cluster)
         produce(cluster, range(100))
+        eventually(lambda: all_logged_in_again(cluster), "nodes have logged in again")
         cluster.nodes[leader].kill()
         produce(cluster, range(100, 200))
         assert consume(cluster, 200) == list(range(200))
@@ -66,3 +86,15 @@ def test_nodes_log_in_and_again_and_fail_over(tmp_path: Path):
             assert "refuses the login" not in text
             assert "has expired" not in text
             assert "Traceback" not in text
+
+
+def all_logged_in_again(cluster: LoginCluster) -> bool:
+    """Whether nodes have logged in again at listeners of brokers and of controllers."""
+    name = "kafka_server_socket_server_metrics_successful_reauthentication_total"
+    seen: set[str] = set()
+    for port in cluster.metrics_ports.values():
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(name) and float(line.rpartition(" ")[2]) > 0:
+                    seen.add(line.partition('listener="')[2].partition('"')[0])
+    return seen == {"BROKER", "CONTROLLER"}

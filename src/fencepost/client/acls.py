@@ -42,9 +42,12 @@ class AclBinding(NamedTuple):
     permission: PermissionType = PermissionType.ALLOW
 
     def __str__(self) -> str:
-        may = "may" if self.permission is PermissionType.ALLOW else "may not"
+        is_allowed = self.permission is PermissionType.ALLOW
+        what = self.operation.name
+        if self.operation is AclOperation.ALL:
+            what = "do everything to" if is_allowed else "do anything to"
         place = "" if self.host == WILDCARD else f" from {self.host}"
-        return f"{self.principal} {may} {self.operation.name} {_named(self)}{place}"
+        return f"{self.principal} may{'' if is_allowed else ' not'} {what} {_named(self)}{place}"
 
 
 class AclBindingFilter(NamedTuple):

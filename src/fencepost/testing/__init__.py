@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fencepost.testing.cluster import Cluster
+    from fencepost.testing.cluster_security import ClusterSecurity
     from fencepost.testing.faults.rules import Fault, FaultError
     from fencepost.testing.node_process import ClusterError
     from fencepost.testing.proxy import Proxy
     from fencepost.testing.truncation import Truncation
 
-__all__ = ["Cluster", "ClusterError", "Fault", "FaultError", "Proxy", "Truncation"]
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "ClusterSecurity",
+    "Fault",
+    "FaultError",
+    "Proxy",
+    "Truncation",
+]
 
 _MODULES = {
     "Cluster": "cluster",
     "ClusterError": "node_process",
+    "ClusterSecurity": "cluster_security",
     "Fault": "faults.rules",
     "FaultError": "faults.rules",
     "Proxy": "proxy",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-VALID_FOR: Final = timedelta(days=30)
+VALID_FOR: Final = timedelta(days=90)
 CLOCK_SKEW: Final = timedelta(minutes=5)
 """So much earlier than now a certificate begins to be valid."""
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.client.cluster import Cluster as Client
@@ -42,6 +42,9 @@ from fencepost.wire.api.list_offsets import (
     ListOffsetsTopic,
 )
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+
+if TYPE_CHECKING:
+    from fencepost.testing.cluster_security import ClusterSecurity
 
 __all__ = ["Cluster", "ClusterError"]
 
@@ -65,6 +68,10 @@ class Cluster(FaultInjector, QuorumCluster):
     not the broker's (`DEFAULTS`): groups form at once, because nobody starts a fleet in a test,
     and brokers that are silent are noticed earlier.
 
+    With `security` clients have to log in, and `cluster.security` gives them what they need for it
+    (`ClusterSecurity`; True: the usual one). Where connections are encrypted there are no proxies,
+    and `faults` are not to be had.
+
     `controllers` is 0 for one broker and 1 for several unless it is said. With `listeners` in the
     config there are no proxies, and `faults` are not to be had.
     """
@@ -77,6 +84,7 @@ class Cluster(FaultInjector, QuorumCluster):
         faults: bool = True,
         data_dir: Path | str | None = None,
         config: dict[str, Any] | None = None,
+        security: ClusterSecurity | bool = False,
         **options: Any,
     ) -> None:
         chosen = {key.replace("_", "."): value for key, value in options.items()} | (config or {})
@@ -91,8 +99,12 @@ class Cluster(FaultInjector, QuorumCluster):
             chosen["log.dirs"] = Path(data_dir).absolute()
         if controllers and "listeners" in chosen:
             raise ValueError("listeners are for one broker without other controllers")
+        if security is not False and "listeners" in chosen:
+            raise ValueError("a secured cluster has listeners of its own: leave them out")
         FaultInjector.__init__(self)
-        self._has_gates = faults and "listeners" not in chosen
+        secured = _secured(security)
+        is_encrypted = secured is not None and secured.protocol.endswith("SSL")
+        self._has_gates = faults and "listeners" not in chosen and not is_encrypted
         self._gates_of: dict[int, Gate] = {}
         self._direct_ports: dict[int, int] = {}
         self._addresses: list[str] = []
@@ -103,6 +115,7 @@ class Cluster(FaultInjector, QuorumCluster):
             directory=directory,
             brokers_first=True,
             config={**DEFAULTS, **chosen},
+            security=secured,
         )
 
     # -- start and end --------------------------------------------------------------------------
@@ -117,6 +130,7 @@ class Cluster(FaultInjector, QuorumCluster):
             self._start([node_id])
         if not self._has_gates and not self.controllers:
             self._addresses = self._node(None).addresses
+        self._add_users()
 
     def _start(self, ids: Iterable[int]) -> None:
         """Open proxies for the time that their nodes listen: controllers first, they elect."""
@@ -319,7 +333,17 @@ class Cluster(FaultInjector, QuorumCluster):
             return groups.move_group(client, group, running, to, self.wait_until)
 
     def _client(self) -> Client:
-        return Client(self.bootstrap_servers, api_timeout_ms=ASK_TIMEOUT_MS)
+        limit_ms = ASK_TIMEOUT_MS
+        return Client(self.bootstrap_servers, api_timeout_ms=limit_ms, security=self._login())
+
+    # -- security ---------------------------------------------------------------------------
+
+    @property
+    def security(self) -> ClusterSecurity:
+        """What clients need to log in. ClusterError if the cluster is not secured."""
+        if self._security is None:
+            raise ClusterError("this cluster asks for no login: Cluster(security=True) has one")
+        return self._security
 
     # -- looking inside --------------------------------------------------------------------
 
@@ -360,7 +384,8 @@ class Cluster(FaultInjector, QuorumCluster):
     def connect(self, node_id: int) -> Connection:
         """A connection past the proxy. ClientError, OSError."""
         port = self._direct_ports.get(self._ports[node_id], self._ports[node_id])
-        return Connection(LOOPBACK, port, timeout_ms=ASK_TIMEOUT_MS)
+        limit_ms = ASK_TIMEOUT_MS
+        return Connection(LOOPBACK, port, timeout_ms=limit_ms, security=self._login())
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -405,3 +430,11 @@ class Cluster(FaultInjector, QuorumCluster):
         if not node.running:
             raise ClusterError(f"{node.name} is not running")
         return node
+
+
+def _secured(security: ClusterSecurity | bool) -> ClusterSecurity | None:
+    if isinstance(security, bool):
+        from fencepost.testing.cluster_security import ClusterSecurity  # few clusters have one
+
+        return ClusterSecurity() if security else None
+    return security

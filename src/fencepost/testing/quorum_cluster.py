@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.storage.formatting import (
@@ -35,6 +35,7 @@ from fencepost.broker.storage.formatting import (
 )
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
+from fencepost.client.security import Security as ClientSecurity
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import read_meta_properties
@@ -44,7 +45,12 @@ from fencepost.testing.node_process import ClusterError, NodeProcess
 from fencepost.testing.ports import LOOPBACK as HOST, free_ports
 from fencepost.wire.api import describe_quorum as describe
 
+if TYPE_CHECKING:
+    from fencepost.testing.cluster_security import ClusterSecurity
+
 LISTENER = "CONTROLLER"
+CLIENT_LISTENER = "CLIENTS"
+"""The name of a secured cluster's listener for clients."""
 LEADER_TIMEOUT_S = 60.0
 POLL_S = 0.02
 ASK_TIMEOUT_MS = 2_000
@@ -71,6 +77,7 @@ class QuorumCluster:
         brokers_first: bool = False,
         config: Mapping[str, Any] | None = None,
         controller_config: Mapping[str, Any] | None = None,
+        security: ClusterSecurity | None = None,
     ) -> None:
         if controllers < 0 or brokers < 0 or (controllers == 0 and brokers != 1):
             raise ValueError(f"{controllers} controllers and {brokers} brokers are no cluster")
@@ -89,6 +96,8 @@ class QuorumCluster:
         }
         self._controller_config = dict(controller_config or {})
         self._static_voters = static_voters
+        self._security = security
+        self._is_set_up = False
         self._combined = combined
         self._given_up = False
         first_controller, first_broker = (brokers + 1, 1) if brokers_first else (1, controllers + 1)
@@ -99,7 +108,11 @@ class QuorumCluster:
         self.cluster_id = ""
         self._ports: dict[int, int] = {}
         self._client_ports: dict[int, int] = {}
+        if security is not None:
+            security.prepare(self.directory)
         self._set_up(controller_ports, broker_ports)
+        if security is not None:
+            security.attach(self)
 
     def _nodes(self, role: str, first: int, count: int) -> dict[int, NodeProcess]:
         names = {id_: f"{role}-{id_}" for id_ in range(first, first + count)}
@@ -153,6 +166,17 @@ class QuorumCluster:
         self._start([id_ for id_, node in self.nodes.items() if not node.running])
         if self.controllers:
             self.wait_until(self._is_led, "no controller leads")
+        self._add_users()
+
+    def _add_users(self) -> None:
+        """The users and ACLs of a secured cluster, once. ClusterError."""
+        if self._security is None or self._is_set_up:
+            return
+        try:
+            self._security.set_up()
+        except ClientError as error:
+            raise ClusterError(f"users and ACLs could not be added: {error}") from error
+        self._is_set_up = True
 
     def _start(self, ids: Iterable[int]) -> None:
         """Start nodes, all at once, and wait until each accepts connections. ClusterError."""
@@ -214,7 +238,14 @@ class QuorumCluster:
 
     def connect(self, node_id: int) -> Connection:
         """A connection to the listener that `address_of` names. ClientError, OSError."""
-        return Connection(HOST, self._ports[node_id], timeout_ms=ASK_TIMEOUT_MS)
+        port = self._ports[node_id]
+        return Connection(HOST, port, timeout_ms=ASK_TIMEOUT_MS, security=self._login())
+
+    def _login(self) -> ClientSecurity:
+        """Of connections that look at the cluster."""
+        from fencepost.testing.cluster_security import security_in  # few clusters have one
+
+        return security_in(self.directory)
 
     def describe(self, node_id: int) -> describe.PartitionDataResponse | None:
         """What a node says of the quorum; None if it does not answer."""
@@ -380,7 +411,8 @@ class QuorumCluster:
         is_controller = id_ in self.controllers
         listeners = {}
         if id_ in self._client_ports:
-            listeners["broker"] = f"PLAINTEXT://{HOST}:{self._client_ports[id_]}"
+            name = "PLAINTEXT" if self._security is None else CLIENT_LISTENER
+            listeners["broker"] = f"{name}://{HOST}:{self._client_ports[id_]}"
         if is_controller:
             listeners["controller"] = f"{LISTENER}://{self.address_of(id_)}"
         entries: dict[str, Any] = {
@@ -391,6 +423,9 @@ class QuorumCluster:
         if self.controllers:
             entries["process.roles"] = ",".join(listeners)
             entries["controller.listener.names"] = LISTENER
+        if self._security is not None:
+            quorum = [LISTENER] if self.controllers else []
+            entries.update(self._security.properties_of(id_, "broker" in listeners, quorum))
         entries.update(self._config)
         entries.update(self._controller_config if is_controller else {})
         if not self.controllers:

@@ -201,7 +201,7 @@ def test_a_client_without_permissions_is_refused(node: PartitionNode, kind: str,
     for version in range(row.min_version, row.max_version + 1):
         authorizer = rules(node, all_refused=True)
         request: Any = sample(request_class(api_key), version, "sample", topic_id("sample"))
-        if isinstance(request, MetadataRequest) and request.topics:
+        if isinstance(request, MetadataRequest | DeleteTopicsRequest) and request.topics:
             request.topics[0].topic_id = Uuid.ZERO
         answer = ask(node, request, version, listener)
         is_told = version not in WITHOUT_ERROR.get((kind, api_key), ())

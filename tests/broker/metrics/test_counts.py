@@ -9,10 +9,11 @@ import pytest
 from fencepost.broker.metrics.cluster import RATE_WINDOW_S, QuorumMetrics, collect_controller
 from fencepost.broker.metrics.groups import collect_groups
 from fencepost.broker.metrics.partitions import _count, _tell, _Totals
-from fencepost.broker.metrics.requests import _tell_connections
+from fencepost.broker.metrics.requests import _tell_connections, _tell_logins
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
 from fencepost.broker.metrics.verifications import Verifications
+from fencepost.broker.net.logins import LoginCounts
 from fencepost.machines.group.classic.member import GroupState
 from fencepost.machines.group.consumer.group import ConsumerGroupState
 from fencepost.machines.image import NO_LEADER
@@ -150,11 +151,36 @@ def test_connections_are_told_by_what_became_of_them():
         f"{prefix}connection_count": 4,
         f"{prefix}connection_creation_total": 9,
         f"{prefix}connection_close_total": 5,
-        f"{prefix}expired_connections_killed_count": 3,
+        "fencepost_connections_idle_closed_total": 3,
         "fencepost_connections_refused_total": 2,
     }.items():
         assert found.value(name, listener="A", networkProcessor="0") == value, name
         assert found.value(name, listener="B", networkProcessor="0") == 0, name
+
+
+def test_logins_are_told_by_mechanism_and_in_kafkas_sums():
+    counts = LoginCounts()
+    counts.succeeded.update({("A", "PLAIN"): 3, ("A", "SCRAM-SHA-256"): 4})
+    counts.failed["A", "PLAIN"] = 2
+    counts.succeeded_again["A", "PLAIN"] = 6
+    counts.cannot_again["A", "PLAIN"] = 1
+    counts.expired["A"] = 5
+    sheet = Sheet(0.0)
+    _tell_logins(sheet, Made(logins=Made(counts=counts), names=["A", "B"], securities={}))
+    found = rendered(sheet)
+    prefix = "kafka_server_socket_server_metrics_"
+    for name, value in {
+        "successful_authentication_total": 7,
+        "failed_authentication_total": 2,
+        "successful_reauthentication_total": 6,
+        "failed_reauthentication_total": 0,
+        "successful_authentication_no_reauth_total": 1,
+        "expired_connections_killed_count": 5,
+    }.items():
+        assert found.value(prefix + name, listener="A", networkProcessor="0") == value, name
+        assert found.value(prefix + name, listener="B", networkProcessor="0") == 0, name
+    one = {"listener": "A", "mechanism": "SCRAM-SHA-256", "result": "succeeded"}
+    assert found.value("fencepost_logins_total", **one) == 4
 
 
 def test_groups_are_counted_by_state_with_their_members_and_offsets():

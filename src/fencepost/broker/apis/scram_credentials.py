@@ -45,7 +45,13 @@ def handle_describe(
 ) -> DescribeUserScramCredentialsResponse:
     """Describe the users that are named, or all if none is."""
     if refusal := access.refusal(context, DESCRIBE_CLUSTER):
-        return DescribeUserScramCredentialsResponse(error_code=refusal)
+        rows = [
+            DescribeUserScramCredentialsResult(
+                user=user.name, error_code=refusal, error_message=None
+            )
+            for user in request.users or ()
+        ]
+        return DescribeUserScramCredentialsResponse(error_code=refusal, results=rows)
     credentials = metadata.image.scram
     if request.users:
         named = Counter(user.name for user in request.users)

@@ -235,6 +235,38 @@ _CONNECTIONS = (
     MetricDef(
         f"{SOCKETS}expired_connections_killed_count",
         _G,
+        "Connections that were closed because their session had expired (KIP-368).",
+        _LISTENER,
+    ),
+    MetricDef(f"{SOCKETS}successful_authentication_total", _C, "Logins that succeeded.", _LISTENER),
+    MetricDef(f"{SOCKETS}failed_authentication_total", _C, "Logins that failed.", _LISTENER),
+    MetricDef(
+        f"{SOCKETS}successful_reauthentication_total",
+        _C,
+        "Logins that succeeded on connections that went on (KIP-368).",
+        _LISTENER,
+    ),
+    MetricDef(
+        f"{SOCKETS}failed_reauthentication_total",
+        _C,
+        "Logins that failed on connections that would have gone on.",
+        _LISTENER,
+    ),
+    MetricDef(
+        f"{SOCKETS}successful_authentication_no_reauth_total",
+        _C,
+        "Logins of clients too old to be told how long their session lasts.",
+        _LISTENER,
+    ),
+    MetricDef(
+        "fencepost_logins_total",
+        _C,
+        "Logins by mechanism and result: succeeded, failed, succeeded_again, failed_again.",
+        ("listener", "mechanism", "result"),
+    ),
+    MetricDef(
+        "fencepost_connections_idle_closed_total",
+        _C,
         "Connections that were closed for being idle.",
         _LISTENER,
     ),
@@ -431,6 +463,28 @@ _TRANSACTIONS = (
     MetricDef("fencepost_transaction_memory_bytes", _G, "Memory that transactional ids take."),
 )
 
+_BUDGET: Final = ("quota", "user", "client_id")
+_QUOTAS = (
+    MetricDef(
+        "fencepost_quota_limit", _G, "Limit of a client quota for a budget that was used.", _BUDGET
+    ),
+    MetricDef(
+        "fencepost_quota_usage",
+        _G,
+        "What the budget has come to per second; tokens left of controller_mutation_rate.",
+        _BUDGET,
+    ),
+    MetricDef(
+        "fencepost_quota_throttles_total", _C, "Answers that throttled their client.", _BUDGET
+    ),
+    MetricDef(
+        "fencepost_quota_throttled_seconds_total",
+        _C,
+        "Seconds for which clients were throttled, all together.",
+        _BUDGET,
+    ),
+)
+
 _NODE = (
     MetricDef(
         "kafka_server_kafkaserver_brokerstate",
@@ -483,6 +537,7 @@ CATALOGUE: Final[dict[str, MetricDef]] = {
         _QUORUM,
         _GROUPS,
         _TRANSACTIONS,
+        _QUOTAS,
         _NODE,
         _PARTITIONS,
     )

@@ -24,6 +24,7 @@ def collect_requests(sheet: Sheet, listeners: Mapping[str, Listener]) -> Pieces[
         yield None
     for role, listener in listeners.items():
         _tell_connections(sheet, listener)
+        _tell_logins(sheet, listener)
         _tell_budgets(sheet, role, listener)
 
 
@@ -65,8 +66,37 @@ def _tell_connections(sheet: Sheet, listener: Listener) -> None:
         sheet.add(f"{SOCKETS}connection_count", count_by_name[name], **labels)
         sheet.add(f"{SOCKETS}connection_creation_total", counts.created[name], **labels)
         sheet.add(f"{SOCKETS}connection_close_total", counts.closed[name], **labels)
-        sheet.add(f"{SOCKETS}expired_connections_killed_count", counts.expired[name], **labels)
+        sheet.add("fencepost_connections_idle_closed_total", counts.expired[name], **labels)
         sheet.add("fencepost_connections_refused_total", counts.refused[name], **labels)
+
+
+def _tell_logins(sheet: Sheet, listener: Listener) -> None:
+    counts = listener.logins.counts
+    by_result = {
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "succeeded_again": counts.succeeded_again,
+        "failed_again": counts.failed_again,
+    }
+    for result, logins in by_result.items():
+        offered = {(name, one) for name, of in listener.securities.items() for one in of.mechanisms}
+        for name, mechanism in sorted(offered | logins.keys()):
+            labels = {"listener": name, "mechanism": mechanism, "result": result}
+            sheet.add("fencepost_logins_total", logins[name, mechanism], **labels)
+    totals = {
+        "successful_authentication_total": counts.succeeded,
+        "failed_authentication_total": counts.failed,
+        "successful_reauthentication_total": counts.succeeded_again,
+        "failed_reauthentication_total": counts.failed_again,
+        "successful_authentication_no_reauth_total": counts.cannot_again,
+    }
+    for name in listener.names:
+        labels = {"listener": name, "networkProcessor": PROCESSOR}
+        expired = counts.expired[name]
+        sheet.add(f"{SOCKETS}expired_connections_killed_count", expired, **labels)
+        for metric, logins in totals.items():
+            count = sum(number for (of, _), number in logins.items() if of == name)
+            sheet.add(f"{SOCKETS}{metric}", count, **labels)
 
 
 def _tell_budgets(sheet: Sheet, role: str, listener: Listener) -> None:

@@ -320,9 +320,10 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(reaction, Proceed):
             return True
         self._answers.add(context)
-        if self.login is not None:
-            self.login.count_refusal(was_ready=was_ready)
-        self.turn_away(context, reaction)
+        if self.login is None:
+            self.turn_away(context, reaction)
+        else:
+            self.login.refuse(context, reaction, was_ready=was_ready)
         return False
 
     def turn_away(

@@ -19,13 +19,14 @@ from typing import Any, Final, Protocol
 
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.net.logins import Logins
-from fencepost.broker.net.pending_request import PendingRequest
+from fencepost.broker.net.pending_request import PendingRequest, error_response
 from fencepost.machines.sasl import Challenge, Done, Failed, SaslServer, SaslStep, Work
 from fencepost.machines.session import (
     USER,
     Authenticated,
     AuthenticationFailed,
     ChallengeSent,
+    Disconnect,
     HandshakeArrived,
     Principal,
     Proceed,
@@ -42,6 +43,7 @@ from fencepost.wire.message import Message
 
 TELLS_LIFETIME_FROM: Final = 1
 """The version of SaslAuthenticate from which a client is told how long its session lasts."""
+ILLEGAL_STATE: Final = "Request is not valid given the current SASL state."
 UNKNOWN: Final = "unknown"
 """The mechanism of a login for which the client has chosen none that is enabled."""
 _LENGTH: Final = Struct(">i")
@@ -130,6 +132,9 @@ class Login:
             why = f"the SASL mechanism {mechanism[:50]!r} is not enabled"
             self._tell(None, why)
             self._connection.turn_away(context, reaction, answer, why)
+        elif isinstance(reaction, Disconnect):
+            self.count_refusal(was_ready=False)
+            self._connection.turn_away(context, reaction)
         elif isinstance(reaction, Proceed):
             self._mechanism = mechanism
             self._is_raw = context.api_version == 0
@@ -148,6 +153,21 @@ class Login:
         else:
             self.count_refusal(was_ready=False)
             self._connection.turn_away(context, reaction)
+
+    def refuse(
+        self, context: PendingRequest, reaction: SessionReaction, *, was_ready: bool
+    ) -> None:
+        """The session does not let a request through: it `was_ready` if it has expired. The
+        answer is made of the header alone: nothing else of the request is read."""
+        self.count_refusal(was_ready=was_ready)
+        route, version, answer = context.route, context.api_version, None
+        if isinstance(reaction, Refuse) and route.min_version <= version <= route.max_version:
+            answer = error_response(route, version, reaction.error)
+        if isinstance(reaction, Refuse) and answer is None:
+            reaction = Disconnect(f"api key {route.api_key} in a login", reaction.delay_ms or 0)
+        if answer is not None and hasattr(answer, "error_message"):
+            answer.error_message = ILLEGAL_STATE
+        self._connection.turn_away(context, reaction, answer)
 
     # -- what the mechanism says -----------------------------------------------------------
 

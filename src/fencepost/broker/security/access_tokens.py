@@ -19,7 +19,7 @@ from fencepost.machines.sasl import AcceptedToken, ClaimRules, RejectedToken, ch
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "EdDSA"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
 TOKEN_BYTES_MAX: Final = 64 * 1024
 

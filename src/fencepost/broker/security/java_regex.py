@@ -3,7 +3,8 @@
 Most of the syntax is the same, possessive quantifiers included. What differs is translated, or
 refused if `re` has nothing like it: an expression that means something else there could give a
 client the name of another. Classes such as `\\w` and case without regard to it are ASCII, as in
-Java.
+Java. (`fencepost.spark.java_regex` makes RE2 of patterns for topics; rules for principals may refer
+back to groups and look around, which RE2 cannot.)
 """
 
 from __future__ import annotations

@@ -146,7 +146,8 @@ def check_url(url: str) -> str | None:
     except ValueError:
         return "a URL"
     if parts.scheme == "file":
-        return None if parts.path and parts.netloc in ("", "localhost") else "file:///PATH"
+        is_here = parts.netloc in ("", "localhost") and url[5:].startswith("/")
+        return None if is_here else "file:///PATH"
     if parts.scheme == "https" and host:
         return None
     if parts.scheme == "http" and host and _is_loopback(host):

@@ -123,7 +123,9 @@ class _Store:
         """The bytes of the file. ConfigError."""
         assert self.path is not None
         try:
-            with self.path.open("rb") as file:
+            # Without O_NONBLOCK a pipe would be waited for.
+            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(handle, "rb") as file:
                 mode = os.fstat(file.fileno()).st_mode
                 if not stat.S_ISREG(mode):
                     raise self.error("a file")

@@ -15,6 +15,7 @@ from fencepost.cli.cluster.up import (
     DEFAULT_CONTROLLERS,
     DEFAULT_DIRECTORY,
     EXAMPLES,
+    SECURED,
     run,
 )
 from fencepost.cli.commands import add_actions
@@ -58,6 +59,16 @@ def _add_up(actions: Any) -> None:
     )
     up.add_argument(
         "--combined", action="store_true", help="every controller is a broker, too", default=None
+    )
+    up.add_argument(
+        "--secure",
+        nargs="?",
+        const=SECURED[0],
+        choices=SECURED,
+        type=str.upper,
+        metavar="PROTOCOL",
+        help="have everyone log in: an authority, certificates, users and ACLs are made; the"
+        f" protocol is {', '.join(SECURED[:-1])} or {SECURED[-1]} (default: {SECURED[0]})",
     )
     _add_directory(up)
     up.add_argument(

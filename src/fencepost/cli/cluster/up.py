@@ -28,6 +28,7 @@ from fencepost.log.names import META_PROPERTIES_FILE
 from fencepost.log.properties import decode_properties
 
 if TYPE_CHECKING:
+    from fencepost.testing.cluster_security import ClusterSecurity
     from fencepost.testing.node_process import NodeProcess
     from fencepost.testing.quorum_cluster import QuorumCluster
 
@@ -35,6 +36,10 @@ DEFAULT_DIRECTORY = "fencepost-cluster"
 DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 1
 NODES_MAX = 100
+SECURITY = "security"
+"""The directory of what clients need, beside those of the nodes."""
+SECURED = ("SASL_SSL", "SASL_PLAINTEXT", "SSL")
+"""Security protocols that a cluster can be made with."""
 WATCH_EVERY_S = 0.2
 OWN_KEYS = frozenset(
     {
@@ -66,6 +71,7 @@ examples:
   fencepost cluster up --controllers 5 --brokers 2 --dir /tmp/five
   fencepost cluster up --controller-port 19091 --broker-port 9092
   fencepost cluster up --dir /tmp/five                   (once more, with the same data)
+  fencepost cluster up --secure                          (TLS, logins and ACLs; tells users' files)
 
 In another terminal, with the same --dir:
   fencepost cluster status
@@ -133,8 +139,11 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
         broker_ports=broker_ports,
         combined=combined,
         config=config,
+        security=None if any(found) else _security(arguments),
     )
     if any(found):
+        if arguments.secure and not (directory / SECURITY).is_dir():
+            raise UsageError(f"--secure: the cluster in {directory} was made without it")
         ports = [cluster.port_of(id_) for id_ in cluster.controllers]
         _must_have_ports(cluster, "--controller-port", controller_ports, ports)
         _must_have_ports(cluster, "--broker-port", broker_ports, cluster.client_ports)
@@ -143,6 +152,18 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
             {*ports, *cluster.client_ports}, f"perhaps the cluster in {directory} runs already"
         )
     return cluster
+
+
+def _security(arguments: argparse.Namespace) -> ClusterSecurity | None:
+    """How a new cluster is secured. UsageError without the extra that it needs."""
+    if arguments.secure is None:
+        return None
+    from fencepost.testing.cluster_security import ClusterSecurity
+
+    try:
+        return ClusterSecurity(arguments.secure)
+    except ImportError as error:
+        raise UsageError(f"--secure: {error}") from error
 
 
 def _directory(path: Path) -> Path:
@@ -303,6 +324,8 @@ def _say_where(cluster: QuorumCluster) -> None:
     print(f"controllers: --bootstrap-controller {cluster.bootstrap_controllers}")
     if cluster.bootstrap_servers:
         print(f"clients: --bootstrap-server {cluster.bootstrap_servers}")
+    for path in sorted((cluster.directory / SECURITY).glob("*.properties")):
+        print(f"user {path.stem}: --client-config {path}")
     print("ready; Ctrl-C stops all", flush=True)
 
 

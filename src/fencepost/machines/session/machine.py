@@ -253,7 +253,10 @@ class Session:
         ):
             return Refuse(ErrorCode.ILLEGAL_SASL_STATE)
         if given.mechanism not in self._rules.mechanisms:
-            return self._refuse(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+            return self._disconnect(
+                "the client authenticates again with a mechanism that is not enabled",
+                self._rules.failure_delay_ms,
+            )
         self._authenticates_since_ms = given.now_ms
         self._wrong_mechanism = given.mechanism != self._mechanism
         self._reads_tokens = given.version == 0
