@@ -66,7 +66,7 @@ def test_what_is_produced_is_acknowledged_and_consumed() -> None:
 
 
 def test_a_world_does_not_get_more_topics_than_it_is_to_have() -> None:
-    """Nobody answers while the leader is cut off, and all of it may be done when it is not."""
+    """No request is answered while the leader is cut off; all may be done when it is not."""
     hand = ByHand(Options(voters=3, brokers=2, replicas=2, topics=3))
     hand.start()
     hand.wait(4_000)

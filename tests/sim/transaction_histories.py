@@ -314,7 +314,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
     ("I34", "two transactions of a producer at a time", two_at_a_time),
     ("I35", "a fenced producer writes", fenced_and_there),
     ("I35", "an end that begins two epochs", bumped_twice),
-    ("I37", "a transaction that nobody ends", hanging),
+    ("I37", "a transaction that has no end", hanging),
 ]
 RISKS_OF_VERSION_1: list[tuple[str, Wrong]] = [
     ("a late end", late_end()),

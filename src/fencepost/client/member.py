@@ -7,6 +7,7 @@ them, or none while its application assigns partitions by hand.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -134,7 +135,7 @@ class MembershipMachine(Protocol):
 M = TypeVar("M", bound=MembershipMachine)
 
 
-class MachineMember(Generic[M]):
+class MachineMember(ABC, Generic[M]):
     """What members of both kinds of groups have in common, which are driven by such a machine."""
 
     def __init__(self, reader: Reader, group: str, machine: M) -> None:
@@ -171,6 +172,6 @@ class MachineMember(Generic[M]):
             log.warning("leaving group %s: %s", self._group, error)
         self._machine.forget()
 
+    @abstractmethod
     def _asking_to_leave(self) -> Conversation[Any]:
         """Send the request of this member's protocol."""
-        raise NotImplementedError
