@@ -211,7 +211,7 @@ class ClusterSecurity:
 
     def set_up(self) -> None:
         """Once the cluster serves: add users and ACLs. ClientError."""
-        self._set_scram([name for name in self._passwords if name != NODE])
+        self._set_scram(list(self._passwords))
         self.allow(*self.acls)
 
     # -- inside ----------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class ClusterSecurity:
         # PLAIN: who logs in before there is metadata, nodes and the super user, cannot be in it.
         enabled = list(dict.fromkeys([*self.mechanisms, "PLAIN"]))
         known = {f"user_{name}": word for name, word in self._passwords.items()}
-        own = {"username": NODE, "password": self._passwords[NODE], **known}
+        own = {"username": NODE, "password": self._passwords[NODE]}
         entries = {
             "sasl.enabled.mechanisms": ",".join(enabled),
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -243,9 +243,9 @@ class ClusterSecurity:
         for listener in names:
             prefix = f"listener.name.{listener.lower()}"
             for mechanism in enabled:
-                text = jaas_line(f"{_MODULES}.scram.ScramLoginModule", {})
+                text = jaas_line(f"{_MODULES}.scram.ScramLoginModule", own)
                 if mechanism == "PLAIN":
-                    text = jaas_line(f"{_MODULES}.plain.PlainLoginModule", own)
+                    text = jaas_line(f"{_MODULES}.plain.PlainLoginModule", {**own, **known})
                 entries[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = text
         return entries
 
