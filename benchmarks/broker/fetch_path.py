@@ -1,7 +1,7 @@
 """CPU time of one usual Fetch from the bytes that arrive to the bytes of its answer.
 
     python benchmarks/broker/fetch_path.py [--batch-bytes N] [--connections C] [--partitions P]
-                                           [--sessions] [--calls]
+                                           [--sessions] [--calls] [--acls A]
 
 What `produce_path` does for Produce: a node in this process, connections whose transports only
 count, logs in memory. Each connection is given one request at a time, of so many partitions with a
@@ -91,7 +91,8 @@ def run(readers: list[Reader], times: int) -> None:
 async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
     """Microseconds of CPU time per request, of each round."""
     partitions = max(PARTITIONS, arguments.partitions)
-    async with listening(directory, partitions, arguments.batch_bytes) as listener:
+    acls = arguments.acls
+    async with listening(directory, partitions, arguments.batch_bytes, acls) as listener:
         return rounds(arguments, listener, partitions)
 
 
@@ -131,6 +132,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--partitions", type=int, default=1, help="of each request")
     parser.add_argument("--sessions", action="store_true")
+    parser.add_argument("--acls", type=int, help="of an authorizer; default: there is none")
     parser.add_argument("--requests", type=int, default=1600, help="of each round")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--calls", action="store_true", help="which functions take the time")

@@ -1,6 +1,7 @@
 """CPU time of one Produce request from the bytes that arrive to the bytes of its answer.
 
     python benchmarks/broker/produce_path.py [--batch-bytes N] [--connections C] [--depth D]
+                                             [--acls A]
 
 A node in this process, and connections whose transports only count: no sockets, no generator beside
 it. Logs are in memory (/dev/shm where there is such), so that the disk does not matter either, and
@@ -26,9 +27,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.broker import frames
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.keys.authorization import (
+    ALLOW_EVERYONE_KEY,
+    AUTHORIZER_KEY,
+    STANDARD_AUTHORIZER,
+)
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.node import Node
+from fencepost.machines.image.acls import PermissionType
+from fencepost.runtime.requests.permissions import Operation, ResourceType
+from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 
 PARTITIONS = 8
 MEMORY = "/dev/shm"
@@ -83,9 +92,12 @@ async def run(connections: list[Connection], frames: list[bytes], rounds: int) -
 
 @asynccontextmanager
 async def listening(
-    directory: str, partitions: int, batch_bytes: int, **config: str
+    directory: str, partitions: int, batch_bytes: int, acls: int | None = None, **config: str
 ) -> AsyncIterator[Listener]:
-    """Where a node in this process listens, with a topic "path" that has a batch everywhere."""
+    """Where a node in this process listens, with a topic "path" that has a batch everywhere; with
+    an authorizer that has so many ACLs, if that is given."""
+    if acls is not None:
+        config |= {AUTHORIZER_KEY: STANDARD_AUTHORIZER, ALLOW_EVERYONE_KEY: "true"}
     config |= {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
     node = Node(BrokerConfig.load(None, config), asyncio.get_running_loop())
     await node.start()
@@ -93,14 +105,35 @@ async def listening(
     await asyncio.to_thread(frames.create_topic, bootstrap, "path", partitions)
     await asyncio.to_thread(frames.write_once, bootstrap, "path", partitions, batch_bytes)
     assert node.broker is not None, "it has all roles"
+    if acls:
+        add_acls(node, acls)
     yield node.broker.listener
     await node.stop()
+
+
+def add_acls(node: Node, count: int) -> None:
+    """Let every client read and write, and have all the other ACLs be about others."""
+    assert node.controller is not None, "it has all roles"
+    creations = [
+        AclCreation(
+            resource_type=ResourceType.TOPIC,
+            resource_name="path" if number < 2 else f"topic-{number // 2}",
+            principal="User:*" if number < 2 else f"User:{number}",
+            host="*",
+            operation=(Operation.READ, Operation.WRITE)[number % 2],
+            permission_type=PermissionType.ALLOW,
+        )
+        for number in range(max(2, count))
+    ]
+    request = CreateAclsRequest(creations=creations)
+    node.controller.service.serve(request, lambda error, response: None)
 
 
 async def measure(arguments: argparse.Namespace, directory: str) -> list[float]:
     """Microseconds of CPU time per request, of each round."""
     flush = {"log.flush.before.ack": str(arguments.flush).lower()}
-    async with listening(directory, PARTITIONS, arguments.batch_bytes, **flush) as listener:
+    acls = arguments.acls
+    async with listening(directory, PARTITIONS, arguments.batch_bytes, acls, **flush) as listener:
         return await rounds(arguments, listener)
 
 
@@ -149,6 +182,7 @@ def main() -> int:
     parser.add_argument("--depth", type=int, default=5)
     parser.add_argument("--requests", type=int, default=1600, help="of each round")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--acls", type=int, help="of an authorizer; default: there is none")
     parser.add_argument("--flush", action="store_true", help="fsync before the answer")
     show(measure, parser.parse_args())
     return 0

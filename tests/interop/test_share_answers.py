@@ -234,7 +234,6 @@ NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
 OTHERS = "Member is not the owner of batch record"
 PAST_LAST = "Batch record not found. The last offset in request is past acquired records."
 PAST_FIRST = "Batch record not found. The first offset in request is past acquired records."
-RENEWAL_OFF = "Renewing acquisition locks is not enabled for the group."
 NOTHING = dict.fromkeys(("max_wait_ms", "min_bytes", "max_bytes", "max_records"), 0)
 
 ACKNOWLEDGED: list[tuple[list[tuple[int, int, list[int]]], dict[str, Any], Any]] = [
@@ -345,20 +344,3 @@ def test_the_limit_of_locks(servers: str) -> None:
     assert acquire(b) == [(50, 54, 2)]
     assert a.acknowledge((0, 9, [ACCEPT]))[0] == [0]
     assert acquire(b) == [(100, 109, 1)]
-
-
-def test_locks_that_run_out_and_renewal_that_is_off(servers: str) -> None:
-    scene = Scene(
-        servers,
-        **{"share.renew.acknowledge.enable": "false", "share.record.lock.duration.ms": "1000"},
-    )
-    a, b = scene.member("a"), scene.member("b")
-    scene.produce(10)
-    assert acquire(a, max_records=3, share_acquire_mode=1) == [(0, 2, 1)]
-    refused = a.acknowledge((0, 0, [RENEW]), is_renew_ack=True)
-    assert (refused[0], refused[2]) == ([121], [RENEWAL_OFF])
-    found = acquire(b, max_records=3, share_acquire_mode=1)
-    while found[0][2] == 1:  # those behind come first, until the lock of a has run out
-        found = acquire(b, max_records=3, share_acquire_mode=1, max_wait_ms=3_000)
-    assert found[0][0] == 0
-    assert a.acknowledge((0, 0, [ACCEPT]))[0] == [121]

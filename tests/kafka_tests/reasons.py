@@ -43,7 +43,7 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (r"NoSuchFieldException: (\w+)", INTERNALS, "the field {0}"),
     (r"ClassCastException: .*MockitoMock.* cast to class [\w.]*\.(\w+)", INTERNALS, "{0}"),
-    (r"Unable to find metric (\w+)", INTERNALS, "metrics in the JVM"),
+    (r"Unable to find metric \w+|: metric not found", INTERNALS, "metrics in the JVM"),
     (r"Failed to assert cause of|Expected to halt directly", INTERNALS, "how Kafka's start ends"),
     (r"Invalid broker logger|There is no logger", NOT_OFFERED, LOGGERS),
     (r"listener\.name\.\S*ssl\.", NOT_OFFERED, "TLS"),

@@ -170,7 +170,8 @@ def compiled() -> Path:
         "keys": "".join(f"{key}\n" for key in sorted(BROKER_CONFIGS)),
         "features": "".join(f"{one.name}={one.max_level}\n" for one in SUPPORTED_FEATURES),
     }
-    content = "".join([*offered.values(), *(source.read_text() for source in sources)])
+    files = [path for path in sorted(JAVA.rglob("*")) if path.is_file()]
+    content = "".join([*offered.values(), *(path.read_text() for path in files)])
     classes = BUILD / f"classes-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     if classes.is_dir():  # a run that goes on while this one begins may use it
         return classes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fencepost.machines.image import ClusterImage, ScramMechanism, apply_records
 from fencepost.machines.image.token_secret import TokenSecret
-from fencepost.machines.session import Principal
-from fencepost.runtime import credentials
-from fencepost.runtime.credentials import ImageScramCredentials, ImageTokenCredentials
+from fencepost.machines.session import USER, Principal
+from fencepost.runtime import token_credentials
+from fencepost.runtime.credentials import ImageScramCredentials
+from fencepost.runtime.token_credentials import ImageTokenCredentials
 from fencepost.wire.records.metadata import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
@@ -29,8 +30,8 @@ class Images:
         self.image = apply_records(self.image, records)
 
 
-def tokens_of(node: Images, secret: TokenSecret | None = SECRET) -> ImageTokenCredentials:
-    return ImageTokenCredentials(lambda: node.image, secret, lambda: node.wall_ms)
+def tokens_of(node: Images) -> ImageTokenCredentials:
+    return ImageTokenCredentials(lambda: node.image, SECRET, lambda: node.wall_ms)
 
 
 def token(token_id: str, **more) -> DelegationTokenRecord:
@@ -58,8 +59,7 @@ def test_a_token_is_its_owner() -> None:
     login = tokens_of(node).find("t", SHA_512)
     assert login is not None
     assert login.credential == SECRET.credential_of("t", ScramMechanism.SHA_512)
-    assert login.owner == Principal("User", "a:b", token_authenticated=True)
-    assert login.expires_ms == 50
+    assert (login.owner, login.expires_ms) == (Principal(USER, "a:b"), 50)
 
 
 def test_tokens_that_are_none() -> None:
@@ -67,7 +67,8 @@ def test_tokens_that_are_none() -> None:
     node.apply(token("t"))
     assert tokens_of(node).find("u", SHA_256) is None
     assert tokens_of(node).find("t", "PLAIN") is None
-    assert tokens_of(node, None).find("t", SHA_256) is None
+    node.apply(token("group", owner="Group:ada"))
+    assert tokens_of(node).find("group", SHA_256) is None, "who would log in as User:ada"
 
 
 def test_an_expired_or_removed_token_is_none_although_its_credential_was_made() -> None:
@@ -86,7 +87,7 @@ def test_an_expired_or_removed_token_is_none_although_its_credential_was_made() 
 
 
 def test_a_credential_is_made_once_and_so_many_are_kept(monkeypatch) -> None:
-    monkeypatch.setattr(credentials, "CREDENTIALS_KEPT", 2)
+    monkeypatch.setattr(token_credentials, "CREDENTIALS_KEPT", 2)
     node = Images()
     node.apply(*(token(name) for name in "tuv"))
     tokens = tokens_of(node)

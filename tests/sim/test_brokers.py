@@ -26,6 +26,7 @@ from fencepost.sim.partition_oracle import Checkpoints
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, Run, run_seed
 from fencepost.sim.tape import Tape
+from fencepost.sim.world import World
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -139,9 +140,37 @@ def test_members_of_a_consumer_group_share_partitions_and_commit() -> None:
     assert sorted(owned) == sorted(run.world.clients.partitions())
 
 
+def test_members_of_a_streams_group_share_tasks_active_and_standby() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, streams_members=3), draws_options=False))
+    run.go()
+    members = run.world.clients.streams_members
+    assert all(one.joined for one in members)
+    assert sum(one.lives for one in members) > 1, "some have left and come back"
+    assert all(one.standby.isdisjoint(index for _, index in one.owned) for one in members)
+
+
+def test_static_members_are_drawn_in_groups_of_all_kinds() -> None:
+    options = replace(SMALL, members=3, epoch_members=3, streams_members=3)
+    clients = [World(Tape(seed), options).clients for seed in range(5)]
+    for kind in ("members", "epoch_members", "streams_members"):
+        static = {one.instance_id is None for all_ in clients for one in getattr(all_, kind)}
+        assert static == {True, False}
+
+
+def test_static_members_come_back_to_what_they_had() -> None:
+    base = replace(SMALL, members=2, epoch_members=2, safety_ms=12_000)
+    run = Run(Tape(1), Plan(base=base, draws_options=False))
+    clients = run.world.clients
+    for one in (*clients.members, *clients.epoch_members):
+        one.instance_id = f"i{one.id}"
+    run.go()
+    assert sum(one.joined for one in clients.members) > 2
+    assert sum(one.lives for one in clients.epoch_members)
+
+
 def test_classic_members_share_a_consumer_group_that_migrates_both_ways() -> None:
     base = replace(SMALL, epoch_members=1, mixed_members=2, safety_ms=20_000)
-    run = Run(Tape(1), Plan(base=base, draws_options=False))
+    run = Run(Tape(2), Plan(base=base, draws_options=False))
     run.go()
     clients, groups = run.world.clients, run.world.observer.oracle.groups
     members = [*clients.epoch_members, *clients.mixed_members]
@@ -157,7 +186,7 @@ def test_a_member_that_is_given_what_another_has_to_give_up_is_told_too_early(
     """Whatever a member has to give up is free, before it has said that it does not own it."""
     monkeypatch.setattr("fencepost.machines.group.consumer.apply._count_holders", lambda *_: None)
     monkeypatch.setattr("fencepost.sim.checks.i44_one_holder.OneHolder._holds", lambda *_: None)
-    run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
+    run = Run(Tape(2), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
     with pytest.raises(Violation, match="I45"):
         run.go()
 
@@ -167,7 +196,7 @@ def test_a_partition_that_is_given_away_too_early_has_two_holders(
 ) -> None:
     """The coordinator forgets who holds what, so all partitions seem to be free."""
     monkeypatch.setattr("fencepost.machines.group.consumer.apply._count_holders", lambda *_: None)
-    run = Run(Tape(1), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
+    run = Run(Tape(2), Plan(base=replace(SMALL, epoch_members=3), draws_options=False))
     with pytest.raises(Violation, match="I44"):
         run.go()
 
@@ -235,6 +264,13 @@ def test_members_of_consumer_groups_are_drawn_in_some_worlds_with_brokers() -> N
     assert all(options.brokers for options in having)
     assert 10 < len(having) < 45, "about every fourth world of those with brokers"
     assert {options.epoch_members for options in having} == {2, 3}
+
+
+def test_members_of_streams_groups_are_drawn_in_some_worlds_with_brokers() -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(300)]
+    having = [options for options in drawn if options.streams_members]
+    assert all(options.brokers for options in having)
+    assert 10 < len(having) < 45, "about every fourth world of those with brokers"
 
 
 def test_members_are_drawn_in_some_worlds_with_brokers() -> None:

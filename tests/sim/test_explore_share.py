@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.share import acknowledging, part
 from fencepost.machines.share.in_flight import InFlight
-from fencepost.machines.share.inputs import OffsetRange
+from fencepost.machines.share.inputs import Acquire, OffsetRange
+from fencepost.machines.share.partition import SharePartition
 from fencepost.machines.share.pieces import PieceOf, Pieces
 from fencepost.sim.explore import Search
 from fencepost.sim.explore.search import Report
@@ -18,6 +20,9 @@ ONE_RECORD = (OffsetRange(0, 0),)
 SPACES = {
     "a crash, a lost write and a lock that runs out": Bounds(ONE_RECORD),
     "sessions that end": Bounds(ONE_RECORD, losses=0, session_ends=1),
+    "a lock that is renewed": Bounds(ONE_RECORD, losses=0, renewals=1),
+    "what is aborted": Bounds(limit=1, aborted=ONE_RECORD),
+    "dead letters and a crash": Bounds(ONE_RECORD, losses=0, has_letters=True),
 }
 LARGE_SPACES = {
     "two records and a crash": Bounds(losses=0, expiries=0),
@@ -82,6 +87,14 @@ def _free_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acknowledging, "expire_locks", expire_and_forget)
 
 
+def _renewals_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told to be locked for longer is free when the first lock is over."""
+    expire_locks = acknowledging.expire_locks
+    monkeypatch.setattr(
+        acknowledging, "expire_locks", lambda state, now_ms: expire_locks(state, now_ms + 1)
+    )
+
+
 BROKEN = {"I48": _told_at_once, "I47": _no_transition, "I46": _free_when_asked}
 
 
@@ -92,3 +105,26 @@ def test_a_machine_that_is_broken_breaks_a_law(law: str, monkeypatch: pytest.Mon
     assert report.violation is not None
     assert report.violation.startswith(law)
     assert report.path, "and the shortest way to it is told"
+
+
+def test_a_renewal_that_is_forgotten_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    _renewals_are_forgotten(monkeypatch)
+    report = explore(SPACES["a lock that is renewed"])
+    assert report.violation is not None
+    assert report.violation.startswith("I46")
+
+
+def test_what_is_aborted_and_delivered_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    acquire = SharePartition.step
+    monkeypatch.setattr(
+        SharePartition,
+        "step",
+        lambda self, input_, now_ms: acquire(
+            self,
+            replace(input_, aborted=()) if isinstance(input_, Acquire) else input_,
+            now_ms,
+        ),
+    )
+    report = explore(SPACES["what is aborted"])
+    assert report.violation is not None
+    assert report.violation.startswith("I33")

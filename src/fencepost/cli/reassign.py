@@ -8,7 +8,6 @@ off, `list` shows whatever is under way.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,8 @@ from fencepost.cli.output import print_json, print_views
 from fencepost.cli.partition_files import read_partition_file
 from fencepost.cli.partition_words import broker_ids, existing_partitions, print_outcomes
 from fencepost.client.metadata import TopicPartition
+from fencepost.views.json_documents import json_text
+from fencepost.views.reassignments import PlanView
 from fencepost.views.view import count
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def generate(arguments: argparse.Namespace) -> int:
     except PlanError as error:
         raise UsageError(str(error)) from None
     changed = {where: ids for where, ids in plan.items() if ids != list(current[where])}
-    print_json(_document(changed))
+    print_json(PlanView.of(changed))
     copies = sum(len(set(ids) - set(current[where])) for where, ids in changed.items())
     print(
         f"{len(changed)} of {count(len(plan), 'partition')} to change,"
@@ -187,21 +188,6 @@ def _current(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, tuple[
         for number, info in admin.describe_topic(name).partitions.items():
             found[TopicPartition(name, number)] = info.replicas
     return found
-
-
-def _document(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "partitions": [
-            {
-                "topic": where.topic,
-                "partition": where.partition,
-                "replicas": list(replicas),
-                "log_dirs": ["any"] * len(replicas),
-            }
-            for where, replicas in sorted(plan.items())
-        ],
-    }
 
 
 @command
@@ -262,8 +248,7 @@ def _save(path: Path, current: Mapping[TopicPartition, Sequence[int]]) -> None:
     """Before anything moves; an earlier file is not replaced. InputError."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            json.dump(_document(current), file, indent=2)
-            file.write("\n")
+            file.write(f"{json_text(PlanView.of(current))}\n")
     except OSError as error:
         raise InputError(f"--save-current {path}: {error.strerror}") from error
 

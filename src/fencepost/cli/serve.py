@@ -14,8 +14,8 @@ from fencepost.cli.node_options import add_node_options, overrides_of
 EPILOG = """\
 Without any option it serves 127.0.0.1:9092 and keeps its data in ./fencepost-data; both are
 printed. Configuration keys are Kafka's; `-o` wins over --data-dir and --listen, which win over the
-file. PLAINTEXT on an address that other machines can reach has to be asked for (--listen or
-`listeners`) and is reported loudly.
+file. A listener that other machines can reach and that asks for no login is a start error, unless
+fencepost.allow.anonymous.listeners=true is set.
 
 examples:
   fencepost serve

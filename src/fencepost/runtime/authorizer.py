@@ -54,6 +54,8 @@ class NodeAuthorizer:
     ) -> None:
         """`admit` says whether another line may be written, and how many were left out."""
         self.machine = machine
+        self.version = machine.version
+        """Another object after every change of the ACLs."""
         self.sink: AuditSink | None = None
         """Where decisions are told; None: nowhere."""
         self.allowed = 0
@@ -70,20 +72,18 @@ class NodeAuthorizer:
 
     def learn(self, image: ClusterImage) -> None:
         """Decide by the ACLs of this image from now on."""
-        before = self.machine.version
         self.machine.learn(image.acls)
-        if self.machine.version is not before:
+        if self.machine.version is not self.version:
+            self.version = self.machine.version
             self.on_changed()
-
-    @property
-    def version(self) -> object:
-        """Another object after every change of the ACLs."""
-        return self.machine.version
 
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         """See `runtime.requests.access.Authorizer`. Raises AuthorizerNotReadyError."""
         operation, kind = permission
         decision = self.machine.decide(client.principal, client.client_host, operation, kind, name)
+        if decision.allowed and (quiet or not self.tells_all):
+            self.allowed += 1  # as a rule that is all
+            return True
         self._decided(client, permission, name, decision, quiet=quiet)
         return decision.allowed
 
@@ -94,6 +94,11 @@ class NodeAuthorizer:
         self._decided(client, permission, ANY_NAME, decision, quiet=False)
         return decision.allowed
 
+    @property
+    def tells_all(self) -> bool:
+        """Whether what is allowed is told, too, so that no answer should be remembered."""
+        return self.sink is not None or log.isEnabledFor(logging.DEBUG)
+
     # -- telling -------------------------------------------------------------------------------
 
     def _decided(
@@ -103,9 +108,7 @@ class NodeAuthorizer:
             self.allowed += 1
         else:
             self.denied += 1
-        if quiet or (
-            self.sink is None and decision.allowed and not log.isEnabledFor(logging.DEBUG)
-        ):
+        if quiet or (decision.allowed and not self.tells_all):
             return
         if not decision.allowed:
             # What takes requests from their bytes leaves a refusal to what reads messages.

@@ -65,7 +65,7 @@ def bootstrap_of(options: Options) -> tuple[FeatureLevelRecord, ...]:
         "group.version": int(options.epoch_members > 0),
         "transaction.version": options.transaction_version if options.transactors else 0,
     }
-    if options.members or options.share_consumers:
+    if options.members or options.share_consumers or options.streams_members:
         levels |= {name: SUPPORTED_FEATURES[name][1] for name in GROUP_FEATURES}
     if any(levels.values()) and not levels["metadata.version"]:
         levels["metadata.version"] = NEWEST_METADATA

@@ -45,7 +45,8 @@ class HoldingWrite(NamedTuple):
     """A record of `__consumer_offsets` that says what a member of a consumer group has, what it has
     yet to give up included. `epoch` is the member's, or None where the member is forgotten.
 
-    What is held are (topic id, number); no name of a topic is in the record.
+    What is held are (topic id, number); no name of a topic is in the record. A member of a streams
+    group holds its active tasks (`task_key`).
     """
 
     group_id: str
@@ -54,6 +55,12 @@ class HoldingWrite(NamedTuple):
     held: frozenset[tuple[Uuid, int]]
     since: Mapping[tuple[Uuid, int], int] = NO_EPOCHS
     """The member epoch in which each was given."""
+
+
+def task_key(subtopology_id: str, index: int) -> tuple[Uuid, int]:
+    """How a task of a streams group is held, beside partitions of topics: its subtopology has an
+    id of its own."""
+    return Uuid(subtopology_id.encode().rjust(16, b"/")), index
 
 
 GroupWrite = OffsetWrite | GenerationWrite | HoldingWrite

@@ -26,6 +26,8 @@ SHARE_CONSUMERS_ONE_IN = 4
 """One seed with brokers and without compacted topics in so many has share consumers."""
 TRANSACTORS_ONE_IN = 3
 """One seed with brokers in so many has transactional producers."""
+STREAMS_MEMBERS_ONE_IN = 4
+"""One seed with brokers in so many has members of a streams group (KIP-1071)."""
 COMPACTS_ONE_IN = 4
 """One seed with brokers in so many has compacted topics."""
 
@@ -91,6 +93,7 @@ class Options:
     epoch_members: int = 0
     mixed_members: int = 0
     share_consumers: int = 0
+    streams_members: int = 0
     shares_read_committed: bool = False
     has_dead_letters: bool = False
     deleters: int = 0
@@ -124,10 +127,11 @@ class Options:
     @property
     def client_ids(self) -> tuple[int, ...]:
         """Ids of the clients of brokers: producers, consumers, committers, members, deleters,
-        transactors, members of a consumer group, the classic ones last, and of a share group."""
+        transactors, members of a consumer group, the classic ones last, of a share group, and of a
+        streams group."""
         clients = self.producers + self.consumers + self.committers + self.members
         others = self.deleters + self.transactors + self.epoch_members + self.mixed_members
-        others += self.share_consumers
+        others += self.share_consumers + self.streams_members
         count = clients + others if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
@@ -153,6 +157,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     can_compact = base.brokers and not base.compacts and not base.share_consumers
     base = _draw_compaction(tape, base) if can_compact else base
     base = _draw_share_consumers(tape, base) if base.brokers and not base.compacts else base
+    base = _draw_streams_members(tape, base) if base.brokers and not base.streams_members else base
     return replace(
         base,
         voters=voters,
@@ -286,6 +291,14 @@ def _draw_share_consumers(tape: Tape, base: Options) -> Options:
         shares_read_committed=lane.pick(2) == 1,
         has_dead_letters=lane.pick(2) == 1,
     )
+
+
+def _draw_streams_members(tape: Tape, base: Options) -> Options:
+    """Members of a streams group in every fourth world with brokers, likewise."""
+    lane = tape.lane("options.streams_members")
+    if lane.pick(STREAMS_MEMBERS_ONE_IN) != STREAMS_MEMBERS_ONE_IN - 1:
+        return base
+    return replace(base, streams_members=2 + lane.pick(2))
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

@@ -10,6 +10,7 @@ a later one (the reason for KIP-890). Two histories do, and the later transactio
 which nothing is promised: a coordinator decides, in its epoch, an end that its producer has not
 asked for, after an EndTxn of an earlier transaction of that epoch has arrived that did; or, before
 its own end is decided, a partition gets a marker once more that an earlier one has there already.
+What its producer was told has ended before anything was decided is no such history.
 """
 
 from __future__ import annotations
@@ -235,7 +236,8 @@ class TransactionOracle:
         for transaction, offsets in ended.items():
             is_own = batch.producer_epoch == transaction.producer_epoch
             is_again = marker in self._markers and transaction.decided is not commits
-            if is_own and is_again and not transaction.bumps:
+            is_told_early = transaction.told is not None and transaction.decided is None
+            if is_own and is_again and not transaction.bumps and not is_told_early:
                 transaction.is_torn = True
             for offset in offsets:
                 self.outcomes[key][offset] = commits

@@ -51,7 +51,9 @@ BROKERS = (11, 12, 13)
 INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
 DEAD_LETTERS: Final = "dlq.sharers"
 """It is not deleted: it would come back under its name, and producers count on by names."""
-KEPT = (*INTERNAL, DEAD_LETTERS)
+STREAMS_SOURCE: Final = "streams-source"
+"""What a streams group reads, which stays."""
+KEPT = (*INTERNAL, DEAD_LETTERS, STREAMS_SOURCE, "__store-changelog")
 MOST_TOPICS = 40
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 COMPACTED = {"cleanup.policy": "compact"}

@@ -28,12 +28,13 @@ import math
 import re
 import struct
 from base64 import b64decode, b64encode
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from fencepost.wire.errors import UnsupportedVersionError, shown
 from fencepost.wire.layout import Layout, Slot, layout_of
 from fencepost.wire.message import Field, Message, Struct
 from fencepost.wire.runtime import MAX_UVARINT, Malformed, as_bytes, as_sequence, as_uuid
+from fencepost.wire.secrets import HIDDEN, is_hidden
 from fencepost.wire.types import MAX_STRING_BYTES, RANGES, Primitive, Uuid
 
 UNKNOWN_TAGS: Final = "_unknown_tags"
@@ -58,15 +59,23 @@ class JsonFormError(ValueError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-def to_json(message: Message, version: int, *, int64_as_strings: bool = False) -> JsonObject:
+def to_json(
+    message: Message,
+    version: int,
+    *,
+    int64_as_strings: bool = False,
+    hide_secrets: bool = False,
+) -> JsonObject:
     """The fields that `message` has at `version`, as a JSON object; tagged fields come last.
 
-    `int64_as_strings` is for readers that do not keep 64 bits of a number.
+    `int64_as_strings` is for readers that do not keep 64 bits of a number. With `hide_secrets` what
+    `wire.secrets` knows of is `"[hidden]"`, which `from_json` refuses where bytes belong.
 
     Raises UnsupportedVersionError, and JsonFormError for what could not be encoded either: a value
     that does not fit its field, or one other than the default in a field that the version lacks.
     """
-    return _struct_to_json(_layout(type(message), version), message, "", int64_as_strings)
+    options = _Options(int64_as_strings, hide_secrets)
+    return _struct_to_json(_layout(type(message), version), message, "", options)
 
 
 def from_json(cls: type[M], version: int, obj: Any) -> M:
@@ -131,10 +140,17 @@ def _layout(cls: type[Message], version: int) -> Layout:
     return layout_of(cls, version, cls.is_flexible(version))
 
 
+class _Options(NamedTuple):
+    """As the arguments of `to_json`."""
+
+    int64_as_strings: bool
+    hide_secrets: bool
+
+
 # -- to JSON ---------------------------------------------------------------------------------
 
 
-def _struct_to_json(layout: Layout, value: Any, path: str, as_strings: bool) -> JsonObject:
+def _struct_to_json(layout: Layout, value: Any, path: str, options: _Options) -> JsonObject:
     if type(value) is not layout.struct:
         raise JsonFormError(f"not a {layout.struct.__name__}: {_kind(value)}", path)
     for field in layout.absent:
@@ -143,7 +159,11 @@ def _struct_to_json(layout: Layout, value: Any, path: str, as_strings: bool) -> 
     obj: JsonObject = {}
     for slot in layout.plain + layout.tagged:
         name = slot.field.name
-        obj[name] = _to_json(slot, _get(value, name, path), _join(path, name), as_strings)
+        inner = _get(value, name, path)
+        if options.hide_secrets and inner and is_hidden(slot.field, value):
+            obj[name] = HIDDEN
+        else:
+            obj[name] = _to_json(slot, inner, _join(path, name), options)
     tags, where = _get(value, "unknown_tags", path), _join(path, UNKNOWN_TAGS)
     if tags is not None and not isinstance(tags, dict):
         raise JsonFormError(f"a dict is needed, not {_kind(tags)}", where)
@@ -171,24 +191,24 @@ def _refuse_absent(layout: Layout, field: Field, value: Any, path: str) -> None:
         raise JsonFormError(f"version {layout.version} has no such field", path)
 
 
-def _to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
+def _to_json(slot: Slot, value: Any, path: str, options: _Options) -> Any:
     if value is None:
         if not slot.is_nullable:
             raise JsonFormError("null is not allowed", path)
         return None
     if not slot.field.is_array:
-        return _single_to_json(slot, value, path, as_strings)
+        return _single_to_json(slot, value, path, options)
     if not isinstance(value, (list, tuple)):
         raise JsonFormError(f"an array is needed, not {_kind(value)}", path)
     return [
-        _single_to_json(slot, item, f"{path}[{index}]", as_strings)
+        _single_to_json(slot, item, f"{path}[{index}]", options)
         for index, item in enumerate(as_sequence(value))
     ]
 
 
-def _single_to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
+def _single_to_json(slot: Slot, value: Any, path: str, options: _Options) -> Any:
     if slot.layout is not None:
-        return _struct_to_json(slot.layout, value, path, as_strings)
+        return _struct_to_json(slot.layout, value, path, options)
     primitive = slot.field.primitive
     assert primitive is not None
     if primitive in (Primitive.BYTES, Primitive.RECORDS):
@@ -200,7 +220,7 @@ def _single_to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
     if primitive is Primitive.FLOAT64:
         return _float_to_json(value, path)
     checked = _checked(primitive, value, path)
-    return str(checked) if as_strings and primitive is Primitive.INT64 else checked
+    return str(checked) if options.int64_as_strings and primitive is Primitive.INT64 else checked
 
 
 def _uuid_to_json(value: Any, path: str) -> str:

@@ -52,6 +52,7 @@ from fencepost.wire.schema import (
     field,
     resolve_fields,
 )
+from fencepost.wire.secrets import HIDDEN, is_hidden
 from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 __all__ = ["Field", "Message", "Request", "Struct", "VersionRange", "field"]
@@ -178,10 +179,10 @@ class Struct(metaclass=StructMeta):
     Subclasses declare fields with `field(...)`, at module level and bottom-up, so that
     annotations can be resolved. They are final: codecs take objects of exactly the declared class.
 
-    `repr` leaves out fields at their default, an error code of 0 among them; what it shows builds
-    an equal object. `json_form.to_json` has every field of a version. `copy.copy` shares what the
-    fields hold; `copy.deepcopy` and `pickle` turn records, which are views of the input, into
-    bytes.
+    `repr` leaves out fields at their default, an error code of 0 among them, and hides secrets
+    (`wire.secrets`); but for those, what it shows builds an equal object. `json_form.to_json` has
+    every field of a version. `copy.copy` shares what the fields hold; `copy.deepcopy` and `pickle`
+    turn records, which are views of the input, into bytes.
     """
 
     __slots__ = ("unknown_tags",)
@@ -239,7 +240,7 @@ class Struct(metaclass=StructMeta):
         `fencepost.wire.json_form.to_json` gives every field of a version.
         """
         shown = [
-            f"{entry.name}={_shorten(value)}"
+            f"{entry.name}={_shown(self, entry, value)}"
             for entry in type(self).fields
             if not _is_default(entry, value := getattr(self, entry.name, MISSING))
         ]
@@ -473,6 +474,12 @@ def _without_views(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and any(isinstance(part, memoryview) for part in value):
         return [_without_views(part) for part in value]
     return value
+
+
+def _shown(struct: Struct, entry: Field, value: Any) -> str:
+    if entry.secret and value and is_hidden(entry, struct):
+        return HIDDEN
+    return _shorten(value)
 
 
 def _shorten(value: Any) -> str:

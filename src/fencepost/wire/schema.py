@@ -94,6 +94,7 @@ class FieldSpec(NamedTuple):
     flexible: str
     kafka_name: str | None
     doc: str
+    secret: str
 
 
 def field(
@@ -107,6 +108,7 @@ def field(
     flexible: str = "0+",
     name: str | None = None,
     doc: str = "",
+    secret: str = "",
 ) -> Any:
     """Declare one field of a `Struct` or `Message`.
 
@@ -118,7 +120,8 @@ def field(
     versions without the field. `flexible`: in which of the message's flexible versions lengths in
     this field are compact; "none" for the client id of request headers, which must be readable
     without knowing the version. `name`: Kafka's name, where it is not the attribute in CamelCase.
-    `doc`: what the field means, with its unit.
+    `doc`: what the field means, with its unit. `secret`: what of its values is kept from people who
+    are shown the message (`wire.secrets`); nothing unless given.
     """
     return FieldSpec(
         versions=versions,
@@ -130,6 +133,7 @@ def field(
         flexible=flexible,
         kafka_name=name,
         doc=doc,
+        secret=secret,
     )
 
 
@@ -158,6 +162,8 @@ class Field(NamedTuple):
     primitive: Primitive | None
     struct: StructClass | None
     is_array: bool
+    secret: str = ""
+    """What of its values is hidden from people: see `wire.secrets`."""
 
     def fresh_default(self) -> Any:
         """The default value; a new object when it can be changed."""
@@ -288,6 +294,7 @@ def _resolve(name: str, spec: FieldSpec, annotation: Any) -> Field:
         flexible=VersionRange.parse(spec.flexible),
         default=default,
         doc=spec.doc,
+        secret=spec.secret,
         primitive=primitive,
         struct=struct,
         is_array=is_array,

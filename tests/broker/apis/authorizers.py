@@ -19,6 +19,8 @@ class Rules:
         self.asked: set[Permission] = set()
         self.logged: set[Permission] = set()
 
+    tells_all = True
+
     @property
     def version(self) -> object:
         return self

@@ -468,7 +468,8 @@ def test_a_tail_that_is_cut_off_is_reported():
 
 
 def test_a_wildcard_listener_is_ready_at_an_address_that_works():
-    with Cluster(config={"listeners": "PLAINTEXT://:0"}) as cluster:
+    config = {"listeners": "PLAINTEXT://:0", "fencepost.allow.anonymous.listeners": "true"}
+    with Cluster(config=config) as cluster:
         assert cluster.bootstrap_servers.startswith("127.0.0.1:")
         with connect(cluster) as client:
             assert client.ask(ASK, 3).error_code == 0

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from fencepost.cli.wire import apis
 from fencepost.wire import api
+from fencepost.wire.api.facts import API_FACTS
 
 from .wire_command import Wire
 
@@ -33,3 +37,12 @@ def test_apis_as_a_table(wire: Wire):
     assert unstable[0].split()[2:4] == ["0-6*", "0-5"]
     gone = [line for line in lines if "StopReplica" in line]
     assert gone[0].split()[3:5] == ["until", "4.0"]
+
+
+def test_an_api_that_is_not_kafkas_is_listed(monkeypatch: pytest.MonkeyPatch):
+    """One that a reader has added by CONTRIBUTING: nothing is known of who sends it."""
+    monkeypatch.setattr(apis, "API_FACTS", {0: API_FACTS[0]})
+    added = apis.describe_api(1)
+    assert (added["name"], added["listeners"], added["senders"]) == ("Fetch", [], [])
+    assert added["oldest_served"] == 0 and added["removed_in"] is None
+    assert apis.describe_api(0)["senders"] == ["client"]

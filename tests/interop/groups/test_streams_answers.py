@@ -115,8 +115,10 @@ def test_a_first_heartbeat(
     perform(f"streams-first-{name}", partial(first, said=said, error=error, version=LATEST))
 
 
-def test_a_first_heartbeat_of_version_0(perform: Performance) -> None:
-    perform("streams-first-v0", partial(first, said=JOINING, error=0, version=0))
+@pytest.mark.parametrize("name", ["missing-source", "source-regex", "invalid-topic-name"])
+def test_a_first_heartbeat_of_version_0(perform: Performance, name: str) -> None:
+    ((_, said, error),) = [row for row in ROWS if row[0] == name]
+    perform(f"streams-first-v0-{name}", partial(first, said=said, error=error, version=0))
 
 
 scene = Scenes()

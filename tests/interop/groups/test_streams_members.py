@@ -95,60 +95,16 @@ ONE_TASK = tasks_of({"0": [0]})
 CHANGELOG = TopicInfo(name="c", partitions=3)
 REPARTITION = TopicInfo(name="r", partitions=0)
 ROWS: list[tuple[str, dict[str, Any], int | None]] = [
-    ("joining", JOINING, 0),
-    ("no-group-id", {**JOINING, "group_id": ""}, INVALID),
     ("blank-group-id", {**JOINING, "group_id": " "}, INVALID),
-    ("no-member-id", {**JOINING, "member_id": ""}, INVALID),
-    ("blank-member-id", {**JOINING, "member_id": " "}, INVALID),
-    ("empty-instance-id", {**JOINING, "instance_id": ""}, INVALID),
-    ("empty-rack-id", {**JOINING, "rack_id": ""}, INVALID),
-    ("without-rebalance-timeout", {**JOINING, "rebalance_timeout_ms": -1}, INVALID),
     ("without-active-tasks", {**JOINING, "active_tasks": None}, INVALID),
     ("without-standby-tasks", {**JOINING, "standby_tasks": None}, INVALID),
     ("without-warmup-tasks", {**JOINING, "warmup_tasks": None}, INVALID),
     ("with-an-active-task", {**JOINING, "active_tasks": ONE_TASK}, INVALID),
     ("with-a-standby-task", {**JOINING, "standby_tasks": ONE_TASK}, INVALID),
     ("with-a-warmup-task", {**JOINING, "warmup_tasks": ONE_TASK}, INVALID),
-    ("without-topology", {**JOINING, "topology": None}, INVALID),
     ("without-process", {**JOINING, "process_id": None}, None),
     ("empty-process", {**JOINING, "process_id": ""}, None),
     ("topology-epoch-1", {**JOINING, "topology": topology(subtopology("0", "t"), epoch=1)}, None),
-    ("no-subtopologies", {**JOINING, "topology": topology()}, None),
-    ("no-sources", {**JOINING, "topology": topology(subtopology("0"))}, None),
-    (
-        "source-regex",
-        {**JOINING, "topology": topology(subtopology("0", source_topic_regex=["t.*"]))},
-        INVALID,
-    ),
-    (
-        "internal-source",
-        {**JOINING, "topology": topology(subtopology("0", "__consumer_offsets"))},
-        E.STREAMS_INVALID_TOPOLOGY,
-    ),
-    (
-        "odd-source",
-        {**JOINING, "topology": topology(subtopology("0", "a b"))},
-        E.STREAMS_INVALID_TOPOLOGY,
-    ),
-    (
-        "fixed-changelog",
-        {
-            **JOINING,
-            "topology": topology(subtopology("0", "t", state_changelog_topics=[CHANGELOG])),
-        },
-        E.STREAMS_INVALID_TOPOLOGY,
-    ),
-    (
-        "same-subtopology-twice",
-        {**JOINING, "topology": topology(subtopology("0", "t"), subtopology("0", "u"))},
-        None,
-    ),
-    ("epoch-minus-2-dynamic", {"member_epoch": -2}, INVALID),
-    ("epoch-minus-3", {"member_epoch": -3}, INVALID),
-    ("epoch-1-of-unknown-group", {"member_epoch": 1}, E.GROUP_ID_NOT_FOUND),
-    ("epoch-minus-1-of-unknown-group", {"member_epoch": -1}, E.GROUP_ID_NOT_FOUND),
-    ("topology-with-epoch-1", {**JOINING, "member_epoch": 1}, INVALID),
-    ("active-tasks-alone", {"member_epoch": 1, "active_tasks": []}, INVALID),
     ("standby-tasks-alone", {"member_epoch": 1, "standby_tasks": []}, INVALID),
     (
         "task-offsets",
@@ -171,12 +127,6 @@ def test_a_first_heartbeat(
     perform: Performance, name: str, said: dict[str, Any], error: int | None
 ) -> None:
     perform(f"streams-first-{name}", partial(refused, said=said, error=error))
-
-
-@pytest.mark.parametrize("name", ["joining", "source-regex", "odd-source"])
-def test_a_first_heartbeat_of_version_0(perform: Performance, name: str) -> None:
-    ((_, said, error),) = [row for row in ROWS if row[0] == name]
-    perform(f"streams-first-v0-{name}", partial(refused, said=said, error=error, version=0))
 
 
 @scene

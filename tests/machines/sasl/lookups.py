@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from fencepost.machines.image.scram import (
     ScramCredential,
@@ -13,7 +12,6 @@ from fencepost.machines.image.scram import (
     credential_of_salted_password,
 )
 from fencepost.machines.sasl import TokenCredential
-from fencepost.machines.session import Principal
 
 
 def credential(
@@ -22,14 +20,6 @@ def credential(
     """What a password becomes."""
     salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, rounds)
     return credential_of_salted_password(mechanism, salted, salt, rounds)
-
-
-class OneToken(NamedTuple):
-    """A `TokenCredential`."""
-
-    credential: ScramCredential
-    owner: Principal
-    expires_ms: int
 
 
 class Passwords:

@@ -17,7 +17,7 @@ from fencepost.machines.sasl import (
     ScramServer,
 )
 from fencepost.machines.session import USER, Principal
-from tests.machines.sasl.lookups import OneToken, Tokens, Users, credential
+from tests.machines.sasl.lookups import TokenCredential, Tokens, Users, credential
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -28,7 +28,7 @@ FINAL = (
     b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
     b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 )
-TOKEN = OneToken(credential(SHA_256, "hmac"), Principal(USER, "ada"), 12_345)
+TOKEN = TokenCredential(credential(SHA_256, "hmac"), Principal(USER, "ada"), 12_345)
 
 
 def lookups(**users: ScramCredential) -> ScramLookups:

@@ -73,9 +73,10 @@ class ProduceInBlocks:
         self._metadata = metadata
         self._partitions = partitions
         self._connection: RunConnection | None = None
-        self._asked: tuple[Principal, str, object] | None = None
-        """Whose rights, and under which ACLs, the blocks that the kernel remembers have been found
-        with."""
+        # Whose rights, and under which ACLs, the blocks were found with that the kernel remembers.
+        self._principal: Principal | None = None
+        self._host = ""
+        self._version: object = None
         self._api = api
         self._runs = backend.produce_kernel.ProduceRuns(
             self, appends.open_blocks, self._find, self._behind, ALL_TIMED_UP_TO, TIMED_ONE_IN
@@ -101,8 +102,9 @@ class ProduceInBlocks:
         runs, api = self._runs, self._api
         self._connection = connection
         began_s = perf_counter() if connection.quotas.is_on else 0.0
-        if self._partitions.access.authorizer is not None:
-            self._remember_for(connection)
+        authorizer = self._partitions.access.authorizer
+        if authorizer is not None:
+            self._remember_for(connection, authorizer.version)
         arrived_s = connection.arrived_s
         number = -1 if api is None else api.number_before(arrived_s)
         start = runs.take(
@@ -139,14 +141,15 @@ class ProduceInBlocks:
         """The size of the frames that were taken last."""
         return int(self._runs.frame_bytes)
 
-    def _remember_for(self, connection: RunConnection) -> None:
+    def _remember_for(self, connection: RunConnection, version: object) -> None:
         """Forget the blocks that were found for another client, or before the ACLs changed: this
         one may lack the rights. The blocks stay open, and are found again with one question per
         partition."""
-        asked = connection.principal, connection.client_host, self._partitions.access.version
-        if asked != self._asked:
-            self._appends.open_blocks.clear()
-            self._asked = asked
+        principal, host = connection.principal, connection.client_host
+        if version is self._version and host == self._host and principal == self._principal:
+            return
+        self._appends.open_blocks.clear()
+        self._principal, self._host, self._version = principal, host, version
 
     def _find(
         self, is_by_id: bool, topic: bytes, index: int, acks: int, timeout_ms: int

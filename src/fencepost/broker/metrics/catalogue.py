@@ -463,6 +463,28 @@ _TRANSACTIONS = (
     MetricDef("fencepost_transaction_memory_bytes", _G, "Memory that transactional ids take."),
 )
 
+_BUDGET: Final = ("quota", "user", "client_id")
+_QUOTAS = (
+    MetricDef(
+        "fencepost_quota_limit", _G, "Limit of a client quota for a budget that was used.", _BUDGET
+    ),
+    MetricDef(
+        "fencepost_quota_usage",
+        _G,
+        "What the budget has come to per second; tokens left of controller_mutation_rate.",
+        _BUDGET,
+    ),
+    MetricDef(
+        "fencepost_quota_throttles_total", _C, "Answers that throttled their client.", _BUDGET
+    ),
+    MetricDef(
+        "fencepost_quota_throttled_seconds_total",
+        _C,
+        "Seconds for which clients were throttled, all together.",
+        _BUDGET,
+    ),
+)
+
 _NODE = (
     MetricDef(
         "kafka_server_kafkaserver_brokerstate",
@@ -515,6 +537,7 @@ CATALOGUE: Final[dict[str, MetricDef]] = {
         _QUORUM,
         _GROUPS,
         _TRANSACTIONS,
+        _QUOTAS,
         _NODE,
         _PARTITIONS,
     )

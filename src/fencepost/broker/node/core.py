@@ -189,13 +189,15 @@ class NodeCore:
         # What a node without SASL never needs, its start can do without.
         from fencepost.broker.security.mechanisms import sasl_mechanisms
         from fencepost.machines.sasl import ScramLookups
-        from fencepost.runtime.credentials import ImageScramCredentials, ImageTokenCredentials
+        from fencepost.runtime.credentials import ImageScramCredentials
+        from fencepost.runtime.token_credentials import ImageTokenCredentials
 
-        users = ImageScramCredentials(lambda: self.image)
-        tokens = ImageTokenCredentials(lambda: self.image, self.config.token_secret, self.wall_ms)
-        shared = self.config.get("delegation.token.secret.key")
-        secret = shared.encode() if shared else self._login_secret
-        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, secret)))
+        users, tokens = ImageScramCredentials(lambda: self.image), None
+        salts = self._login_secret
+        if (secret := self.config.token_secret) is not None:
+            tokens = ImageTokenCredentials(lambda: self.image, secret, self.wall_ms)
+            salts = self.config.get("delegation.token.secret.key").encode()
+        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, salts)))
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

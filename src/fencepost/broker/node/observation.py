@@ -22,6 +22,7 @@ from fencepost.broker.metrics.groups import collect_groups
 from fencepost.broker.metrics.health import Report
 from fencepost.broker.metrics.loop_delay import LoopDelay
 from fencepost.broker.metrics.partitions import PartitionMetrics
+from fencepost.broker.metrics.quotas import collect_quotas
 from fencepost.broker.metrics.requests import collect_requests, tell_budget
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.metrics.transactions import collect_transactions
@@ -106,6 +107,7 @@ class Observation:
             )
             collectors.append(_in_one(lambda sheet: self._tell_broker(sheet, broker)))
         collectors.append(lambda sheet: collect_requests(sheet, self._listeners))
+        collectors.append(_in_one(self._tell_quotas))
         if self._controller is not None:
             host = self._controller.host
             collectors.append(
@@ -123,6 +125,14 @@ class Observation:
         self._endpoint.close()
 
     # -- metrics -----------------------------------------------------------------------------
+
+    def _tell_quotas(self, sheet: Sheet) -> None:
+        broker, controller, now_ms = self._broker, self._controller, self._core.now_ms()
+        if broker is not None:
+            quotas = broker.quotas.quotas
+            collect_quotas(sheet, (quotas.produced, quotas.fetched, quotas.requests), now_ms)
+        if controller is not None:
+            collect_quotas(sheet, (controller.quotas.quotas.mutations,), now_ms)
 
     def _tell_broker(self, sheet: Sheet, broker: BrokerPart) -> None:
         machine = broker.lifecycle.machine

@@ -67,6 +67,11 @@ def register_dump(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
             help=f"how a {part} is shown (default: text, or hex where it is none)",
         )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="also show users' keys and secret configs, which are [hidden] otherwise",
+    )
     parser.set_defaults(run=run_dump)
 
 
@@ -107,7 +112,9 @@ def _items(file: PlainFile, path: str, kind: str, arguments: argparse.Namespace)
         from_offset=arguments.from_offset,
         key_format=BYTES_FORMATS[arguments.key_format],
         value_format=BYTES_FORMATS[arguments.value_format],
-        decode=None if kind not in kinds.SEGMENT_KINDS[1:] else decoder_of(kind),
+        decode=None
+        if kind not in kinds.SEGMENT_KINDS[1:]
+        else decoder_of(kind, show_secrets=arguments.show_secrets),
     )
     left = arguments.limit
     is_segment = kind in kinds.SEGMENT_KINDS

@@ -46,14 +46,16 @@ BYTES_FORMATS: Final[dict[str, Callable[[bytes | None], Any]]] = {
 }
 
 
-def decoder_of(kind: str) -> RecordDecoder:
+def decoder_of(kind: str, *, show_secrets: bool = False) -> RecordDecoder:
     """Decodes the records of one of Kafka's own logs; `kind` is one of `stored.kinds()`."""
-    return partial(_decode, kind)
+    return partial(_decode, kind, show_secrets)
 
 
-def _decode(kind: str, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+def _decode(
+    kind: str, show_secrets: bool, key: bytes | None, value: bytes | None
+) -> dict[str, Any]:
     try:
-        return stored.decode(kind, key, value)
+        return stored.decode(kind, key, value, show_secrets=show_secrets)
     except UnknownRecordTypeError as error:
         # of a later release, or of another kind of coordinator: no damage
         return {"undecoded": error.reason, "key": json_bytes(key), "value": json_bytes(value)}

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from contextlib import suppress
-from typing import Any
 
 from fencepost.cli.failures import UsageError, offline_command
 from fencepost.cli.log.holder import holder_of
@@ -15,7 +14,10 @@ from fencepost.cli.progress import Progress
 from fencepost.log.names import LOG_SUFFIX
 from fencepost.log.verify.directory import NotALogDirectoryError, Verifier
 from fencepost.log.verify.files import PlainFiles
-from fencepost.log.verify.problems import Counts, Problem, Severity
+from fencepost.log.verify.problems import Problem, Severity
+from fencepost.views.log_checks import CheckSummary, ProblemView
+from fencepost.views.rendering import document_of
+from fencepost.views.view import View
 
 EPILOG = """\
 DIR is a log directory (with meta.properties) or the directory of one partition, of Fencepost or of
@@ -60,14 +62,16 @@ def run_verify(arguments: argparse.Namespace) -> int:
             found[problem.severity] += 1
             if problem.is_problem or not arguments.quiet:
                 progress.close()
-                print(_json_line(problem) if arguments.json else _text_line(problem))
+                print(
+                    _json_line(ProblemView.of(problem)) if arguments.json else _text_line(problem)
+                )
     except NotALogDirectoryError as error:
         raise UsageError(str(error)) from None
     finally:
         progress.close()
-    summary = _summary(verifier.counts, found)
-    print(json.dumps(summary, separators=(",", ":")) if arguments.json else _text_of(summary))
-    return 1 if found[Severity.ERROR] or found[Severity.WARNING] else 0
+    summary = CheckSummary.of(verifier.counts, found)
+    print(_json_line(summary) if arguments.json else _text_of(summary))
+    return 0 if summary.is_sound else 1
 
 
 def _warn_if_live(directory: str) -> bool:
@@ -92,8 +96,8 @@ def _segment_bytes(directory: str) -> int:
     return total
 
 
-def _json_line(problem: Problem) -> str:
-    return json.dumps({"type": "problem", **problem.as_json()}, separators=(",", ":"))
+def _json_line(view: View) -> str:
+    return json.dumps(document_of(view), separators=(",", ":"))
 
 
 def _text_line(problem: Problem) -> str:
@@ -101,24 +105,11 @@ def _text_line(problem: Problem) -> str:
     return f"{problem.severity.name.lower()}: {where}: {problem.text} [{problem.check}]"
 
 
-def _summary(counts: Counts, found: dict[Severity, int]) -> dict[str, Any]:
-    return {
-        "type": "summary",
-        "partitions": counts.partitions,
-        "segments": counts.segments,
-        "batches": counts.batches,
-        "size_bytes": counts.bytes,
-        "errors": found[Severity.ERROR],
-        "warnings": found[Severity.WARNING],
-        "notes": found[Severity.NOTE],
-    }
-
-
-def _text_of(summary: dict[str, Any]) -> str:
-    verdict = "sound" if not summary["errors"] + summary["warnings"] else "not sound"
+def _text_of(summary: CheckSummary) -> str:
+    verdict = "sound" if summary.is_sound else "not sound"
     looked = (
-        f"{summary['partitions']} partitions, {summary['segments']} segments,"
-        f" {summary['batches']} batches, {summary['size_bytes']} bytes"
+        f"{summary.partitions} partitions, {summary.segments} segments,"
+        f" {summary.batches} batches, {summary.size_bytes} bytes"
     )
-    found = f"{summary['errors']} errors, {summary['warnings']} warnings, {summary['notes']} notes"
+    found = f"{summary.errors} errors, {summary.warnings} warnings, {summary.notes} notes"
     return f"{verdict}: {found} in {looked}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from fencepost.cli.failures import offline_command
 from fencepost.cli.output import add_json_option, print_json, print_table
 from fencepost.wire import api
-from fencepost.wire.api.facts import API_FACTS
+from fencepost.wire.api.facts import API_FACTS, ApiFacts
 from fencepost.wire.header import request_header_of, response_header_of
 from fencepost.wire.message import Message
 
@@ -21,6 +21,10 @@ examples:
   fencepost wire apis
   fencepost wire apis --json | jq '.[] | select(.flexible_from == null) | .name'
 """
+
+
+NO_FACTS: Final = ApiFacts(-1, (), (), 0)
+"""Of an API that is not among Kafka's: all its versions count as served."""
 
 
 def register_apis(actions: Any) -> None:
@@ -52,7 +56,7 @@ def list_apis(arguments: argparse.Namespace) -> int:
 def describe_api(key: int) -> dict[str, Any]:
     """What is known of one API, for JSON."""
     request = api.request_class(key)
-    facts = API_FACTS[key]
+    facts = API_FACTS.get(key, NO_FACTS)
     return {
         "key": key,
         "name": api.API_NAMES[key],

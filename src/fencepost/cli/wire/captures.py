@@ -27,6 +27,7 @@ from fencepost.cli.wire.convert.annotate import OutputOptions, print_line, shown
 from fencepost.wire import api
 from fencepost.wire.frame import LENGTH_BYTES
 from fencepost.wire.json_form import bytes_to_json
+from fencepost.wire.secrets import HIDDEN
 
 _PACKET_HEADER_BYTES = 16
 _PORTS_SHOWN_MAX = 5
@@ -186,7 +187,8 @@ def _document(
             about["differs_at"] = item.decoded.differs_at
         return shown(item.decoded, options)
     if item.kind == "sasl_token":
-        return {"sasl_token": bytes_to_json(item.frame.data[LENGTH_BYTES:])}
+        token = item.frame.data[LENGTH_BYTES:]
+        return {"sasl_token": bytes_to_json(token) if options.show_secrets else HIDDEN}
     about.update(kind=item.kind, error=item.error)
     if item.pending is not None:
         about["api"] = api.api_name(item.pending.api_key)

@@ -28,7 +28,7 @@ blanks, 0x, \\x; a bytes literal of Python; dumps of xxd, hexdump -C, od -t x1 a
 packets of one direction as tcpdump -X prints them, without the headers. --hex - reads from stdin.
 Requests and responses are frames: length, header, body. With --frames one that cannot be decoded
 comes out as raw, and the exit code is 1 at the end. `fencepost wire encode` makes the same bytes of
-what comes out, also after edits.
+what comes out, also after edits; where there are secrets, with --show-secrets alone.
 
 examples:
   fencepost wire decode --message MetadataRequest --version 12 --hex '00 01 00 00'
@@ -152,7 +152,13 @@ def _decode_record(arguments: argparse.Namespace) -> dict[str, Any]:
     has_value = arguments.file is not None or arguments.hex is not None or key is None
     value = _read(arguments) if has_value else None
     try:
-        return stored.decode(kind, key, value, int64_as_strings=arguments.int64_as_strings)
+        return stored.decode(
+            kind,
+            key,
+            value,
+            int64_as_strings=arguments.int64_as_strings,
+            show_secrets=arguments.show_secrets,
+        )
     except DecodeError as error:
         raise InputError(f"{error}{_segment_hint(value or b'')}") from None
 

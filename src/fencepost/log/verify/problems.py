@@ -12,7 +12,7 @@ Warnings and errors are problems; a directory with notes alone is sound.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Severity(IntEnum):
@@ -41,10 +41,6 @@ class Problem(NamedTuple):
     def is_problem(self) -> bool:
         """Whether the directory is not sound because of it."""
         return self.severity > Severity.NOTE
-
-    def as_json(self) -> dict[str, Any]:
-        """As an object that JSON can hold."""
-        return {**self._asdict(), "severity": self.severity.name.lower()}
 
 
 def unreadable(path: str, check: str, error: OSError) -> Problem:

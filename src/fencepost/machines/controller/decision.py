@@ -10,8 +10,6 @@ from msgspec import Struct, field
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-TOO_MANY_CHANGES: Final = "The throttling quota has been exceeded."
-
 Charge = Callable[[int], bool]
 """Charges the client of a request for so many partitions that change (KIP-599); whether they may
 change now."""
@@ -52,4 +50,4 @@ class Refused(Exception):
 def charge_or_refuse(charge: Charge, partitions: int) -> None:
     """Charge the client; Refused if too much has changed for it lately."""
     if not charge(partitions):
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, TOO_MANY_CHANGES)
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

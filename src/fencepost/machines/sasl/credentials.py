@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from fencepost.machines.image.scram import ScramCredential
 from fencepost.machines.session import Principal
 
@@ -26,23 +28,15 @@ class ScramCredentials(Protocol):
         ...
 
 
-class TokenCredential(Protocol):
+class TokenCredential(Struct, frozen=True):
     """A delegation token, for a login with it."""
 
-    @property
-    def credential(self) -> ScramCredential:
-        """What the token's password is held against."""
-        ...
-
-    @property
-    def owner(self) -> Principal:
-        """The owner, whose login it is."""
-        ...
-
-    @property
-    def expires_ms(self) -> int:
-        """In milliseconds since 1970."""
-        ...
+    credential: ScramCredential
+    """What the token's password is held against."""
+    owner: Principal
+    """The owner, whose login it is."""
+    expires_ms: int
+    """In milliseconds since 1970."""
 
 
 class TokenCredentials(Protocol):

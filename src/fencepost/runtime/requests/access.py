@@ -17,7 +17,7 @@ Without an authorizer every client may do everything, as in Kafka without `autho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost.machines.session import Principal
 from fencepost.runtime.replicas import HostedPartition
@@ -67,6 +67,12 @@ class Authorizer(Protocol):
         """Another object when decisions may have changed: what was remembered of them is void."""
         ...
 
+    @property
+    def tells_all(self) -> bool:
+        """Whether each answer is told somewhere, so that a question must be asked again although
+        its answer is known."""
+        ...
+
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         """Whether the client has the permission for the resource of that name. A `quiet` question
         only chooses what an answer contains: its refusal is not logged."""
@@ -76,6 +82,10 @@ class Authorizer(Protocol):
         """Whether the client has the permission for some resource, of whatever name."""
         ...
 
+
+CLIENTS_REMEMBERED: Final = 1_000
+TOPICS_REMEMBERED: Final = 100
+"""Of so many clients it is remembered of so many topics what they may do to partitions."""
 
 Find = Callable[[str | Uuid, int], HostedPartition | ErrorCode]
 """The partition of a topic (its name or id) with that index, or the error to answer with."""
@@ -120,7 +130,8 @@ class Access:
         quiet: bool = False,
     ) -> ErrorCode:
         """The error to answer with if the client lacks the permission; NONE if it has it."""
-        if self.authorizer is None or self.allows(client, permission, name, quiet=quiet):
+        authorizer = self.authorizer
+        if authorizer is None or authorizer.allows(client, permission, name, quiet=quiet):
             return ErrorCode.NONE
         return permission.refusal
 
@@ -174,13 +185,16 @@ class Replicas(Protocol):
 class PartitionAccess:
     """The gate to the partitions of this broker; see the module docstring."""
 
-    __slots__ = ("_by_id", "_by_name", "_replicas", "access")
+    __slots__ = ("_by_id", "_by_name", "_granted", "_replicas", "_version", "access")
 
     def __init__(self, access: Access, replicas: Replicas) -> None:
         self.access = access
         self._replicas = replicas
         self._by_name: Find = replicas.get  # type: ignore[assignment]
         self._by_id: Find = replicas.by_id  # type: ignore[assignment]
+        # Topics by what clients may do to them, as long as the authorizer's version is this one.
+        self._granted: dict[tuple[Principal, str, Permission], set[str | Uuid]] = {}
+        self._version: object = None
 
     def find(
         self,
@@ -202,20 +216,44 @@ class PartitionAccess:
 
     def finder(self, client: Client, permission: Permission, *, by_id: bool) -> Find:
         """`find` for the partitions of one request, whose topics are all named, or (`by_id`) all
-        given by their ids. It asks once per topic, and is good as long as the request is handled.
-        """
+        given by their ids. It asks at most once per topic, and is good as long as the request is
+        handled."""
         find = self._by_id if by_id else self._by_name
         if self.access.authorizer is None:
             return find
+        granted = self._granted_to(client, permission, self.access.authorizer)
         refusals: dict[str | Uuid, ErrorCode] = {}
 
         def find_permitted(topic: str | Uuid, index: int) -> HostedPartition | ErrorCode:
+            if topic in granted:
+                return find(topic, index)
             error = refusals.get(topic)
             if error is None:
-                error = refusals[topic] = self.topic_refusal(client, permission, topic)
-            return find(topic, index) if error is ErrorCode.NONE else error
+                error = self.topic_refusal(client, permission, topic)
+                if error is ErrorCode.NONE:
+                    if len(granted) < TOPICS_REMEMBERED:
+                        granted.add(topic)
+                    return find(topic, index)
+                refusals[topic] = error
+            return error
 
         return find_permitted
+
+    def _granted_to(
+        self, client: Client, permission: Permission, authorizer: Authorizer
+    ) -> set[str | Uuid]:
+        """The topics for which the client is known to have the permission. To be added to."""
+        if authorizer.tells_all:
+            return set()
+        version = authorizer.version
+        if version is not self._version or len(self._granted) > CLIENTS_REMEMBERED:
+            self._granted.clear()
+            self._version = version
+        key = (client.principal, client.client_host, permission)
+        granted = self._granted.get(key)
+        if granted is None:
+            granted = self._granted[key] = set()
+        return granted
 
     def finder_for_follower(self, client: Client, *, by_id: bool) -> Find:
         """`finder` for a broker that replicates: it needs CLUSTER_ACTION and no right to a topic.

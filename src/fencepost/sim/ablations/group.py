@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from fencepost.machines.group.consumer import apply
+from fencepost.machines.group.streams.group import StreamsGroup
+from fencepost.machines.group.streams.tasks import HeldTasks
 from fencepost.sim.ablations.ablation import (
     Ablation,
     always,
@@ -19,6 +21,10 @@ from fencepost.sim.ablations.ablation import (
 groups = partial(changed, "groups")
 
 
+def _indexes_of_copies(self: StreamsGroup, held: HeldTasks) -> Any:
+    return (self.standby_holders, held.standby), (self.warmup_holders, held.warmup)
+
+
 TABLE: Final[Mapping[str, Ablation]] = {
     # The coordinator forgets which partitions members of a consumer group hold.
     "all-partitions-are-free": in_brokers(
@@ -26,6 +32,12 @@ TABLE: Final[Mapping[str, Ablation]] = {
         patched((apply, "_count_holders", always(None))),
         "S84",
         having={"epoch_members": 3},
+    ),
+    # The coordinator forgets which active tasks members of a streams group hold.
+    "all-tasks-are-free": in_brokers(
+        "a task is processed by a member before the one that had it has given it up (KIP-1071)",
+        patched((StreamsGroup, "_indexes", _indexes_of_copies)),
+        having={"streams_members": 3},
     ),
     # An offset expires though an open transaction has committed a new one.
     "expires-what-is-undecided": in_brokers(

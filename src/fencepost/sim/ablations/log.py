@@ -12,6 +12,8 @@ from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.log_dir import LogDir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import OK, ProducerStates
+from fencepost.log.recovery import SegmentRecovery
+from fencepost.log.segment import Segment
 from fencepost.sim.ablations.ablation import (
     Ablation,
     ablation,
@@ -61,6 +63,21 @@ _truncate_to = PartitionLog.truncate_to
 def _truncate_to_below_the_end(self: PartitionLog, offset: int) -> None:
     if offset < self.end_offset:
         _truncate_to(self, offset)
+
+
+_cut = SegmentRecovery._cut
+
+
+def _cut_and_forget_to_sync(self: SegmentRecovery, scanned: list[Segment]) -> None:
+    was_untouched, self.is_untouched = self.is_untouched, True
+    _cut(self, scanned)
+    self.is_untouched = was_untouched
+
+
+def _cut_nothing(self: SegmentRecovery, scanned: list[Segment]) -> None:
+    for one in scanned:
+        one.size_bytes = one.file.size()
+    _cut(self, scanned)
 
 
 TABLE: Final[Mapping[str, Ablation]] = {
@@ -124,6 +141,13 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "S05",
         searched=False,
     ),
+    # S87: recovery leaves what follows the last whole batch where it is.
+    "keeps-torn-batches": in_brokers(
+        "what is written behind a torn batch cannot be read",
+        patched((SegmentRecovery, "_cut", _cut_nothing)),
+        "S87",
+        searched=False,
+    ),
     # A user's record with the key of a marker supersedes the marker (KAFKA-14055).
     "markers-have-keys": in_transactions(
         "a transaction that is committed becomes part of the next one, and is aborted",
@@ -143,6 +167,13 @@ TABLE: Final[Mapping[str, Ablation]] = {
         "recovery takes a batch with a CRC mismatch for sound",
         patched((scanning, "check_crc", always(True))),
         "S52",
+        searched=False,
+    ),
+    # S88: what a process has left in the page cache is served when it is found, and is not synced.
+    "serves-before-recovery-has-synced": in_brokers(
+        "a consumer has read what was recovered, and a power cut takes it (KAFKA-10101)",
+        patched((SegmentRecovery, "_cut", _cut_and_forget_to_sync)),
+        "S88",
         searched=False,
     ),
     # Behind the last sequence of a producer comes none: it does not begin again at 0.

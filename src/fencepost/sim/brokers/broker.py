@@ -80,6 +80,7 @@ SETTINGS: Final = dict.fromkeys(
     [f"group.{kind}.session.timeout.ms" for kind in ("consumer", "share", "streams")], 8_000
 )
 """Members that have ended without a word are put out while a world lasts."""
+SETTINGS["group.streams.num.standby.replicas"] = 1
 FEATURES: Final = tuple(
     FeatureRange(name, low, high)
     for name, (low, high) in SUPPORTED_FEATURES.items()

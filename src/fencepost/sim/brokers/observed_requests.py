@@ -23,6 +23,7 @@ from fencepost.sim.group_oracle import (
     HoldingTold,
     OffsetKey,
     OffsetsTold,
+    task_key,
 )
 from fencepost.sim.partition_oracle import Place, passed
 from fencepost.sim.share_oracle import Delivered, Renewed, Returned
@@ -44,6 +45,10 @@ from fencepost.wire.api.share_acknowledge import (
     ShareAcknowledgeResponse,
 )
 from fencepost.wire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
+from fencepost.wire.api.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -171,6 +176,34 @@ def _heartbeat_requested(
             _tell_holding(broker, hosted, told)
 
     return note
+
+
+def _tasks_requested(
+    broker: BrokerProcess, request: StreamsGroupHeartbeatRequest
+) -> Callable[[StreamsGroupHeartbeatResponse], None] | None:
+    """A member of a streams group heartbeats; of its tasks, the active ones are told."""
+    hosted = _hosted_group(broker, request.group_id)
+    if hosted is None:
+        return None
+    place, group_id, member_id = key_of(hosted), request.group_id, request.member_id
+    if request.member_epoch < 0 or request.active_tasks is not None:
+        owned = _task_keys(request.active_tasks or ())
+        broker.world.observer.holding_said(HoldingSaid(place, group_id, member_id, owned))
+
+    def note(response: StreamsGroupHeartbeatResponse) -> None:
+        if not response.error_code and response.member_epoch > 0:
+            tasks = response.active_tasks
+            held = None if tasks is None else _task_keys(tasks)
+            told = HoldingTold(place, group_id, member_id, response.member_epoch, held)
+            _tell_holding(broker, hosted, told)
+
+    return note
+
+
+def _task_keys(listed: Iterable[Any]) -> frozenset[tuple[Uuid, int]]:
+    return frozenset(
+        task_key(one.subtopology_id, index) for one in listed for index in one.partitions
+    )
 
 
 def _join_requested(
@@ -340,6 +373,7 @@ OBSERVED: Final[Mapping[type[Message], Callable[[Any, Any], Callable[[Any], None
     OffsetFetchRequest: _offsets_requested,
     ShareAcknowledgeRequest: _share_acknowledged,
     ShareFetchRequest: _share_fetch_requested,
+    StreamsGroupHeartbeatRequest: _tasks_requested,
     SyncGroupRequest: _assignment_requested,
 }
 """By the class of the request; others are not shown."""

@@ -30,6 +30,7 @@ from fencepost.sim.group_oracle import (
     HoldingWrite,
     OffsetKey,
     OffsetWrite,
+    task_key,
 )
 from fencepost.sim.partition_oracle import Place, partition_batch, passed
 from fencepost.sim.ports import SimPorts
@@ -42,6 +43,8 @@ from fencepost.wire.records.group import (
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
 )
 from fencepost.wire.records.share import ShareSnapshotKey, ShareUpdateKey
 
@@ -62,6 +65,8 @@ def writes_of(data: Buffer) -> tuple[GroupWrite, ...]:
             writes.append(GenerationWrite(key.group, generation))
         elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             writes.append(_holding(key, value))
+        elif isinstance(key, StreamsGroupCurrentMemberAssignmentKey):
+            writes.append(_holding_tasks(key, value))
     return tuple(writes)
 
 
@@ -79,6 +84,19 @@ def _holding(key: ConsumerGroupCurrentMemberAssignmentKey, value: Message | None
         for index, epoch in zip(topic.partitions, topic.assignment_epochs or (), strict=False)
     }
     return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held, since)
+
+
+def _holding_tasks(
+    key: StreamsGroupCurrentMemberAssignmentKey, value: Message | None
+) -> HoldingWrite:
+    if not isinstance(value, StreamsGroupCurrentMemberAssignmentValue):
+        return HoldingWrite(key.group_id, key.member_id, None, frozenset())
+    held = frozenset(
+        task_key(one.subtopology_id, index)
+        for one in (*value.active_tasks, *value.active_tasks_pending_revocation)
+        for index in one.partitions
+    )
+    return HoldingWrite(key.group_id, key.member_id, value.member_epoch, held)
 
 
 def records_of(data: Buffer) -> tuple[TransactionRecord, ...]:

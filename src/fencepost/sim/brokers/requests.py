@@ -43,6 +43,7 @@ from fencepost.runtime.requests.parts import (
     ClusterMetadata,
     InternalTopicCreation,
     LogReads,
+    StreamsTopicCreation,
     bind_parts,
 )
 from fencepost.runtime.requests.produce import produce
@@ -51,6 +52,7 @@ from fencepost.runtime.requests.share_checks import ShareParts
 from fencepost.runtime.requests.share_fetch import share_fetch
 from fencepost.runtime.requests.share_group_heartbeat import share_group_heartbeat
 from fencepost.runtime.requests.share_group_state import share_group_state
+from fencepost.runtime.requests.streams_group_heartbeat import streams_group_heartbeat
 from fencepost.runtime.requests.sync_group import sync_group
 from fencepost.runtime.requests.txn_offset_commit import txn_offset_commit
 from fencepost.runtime.requests.write_txn_markers import write_txn_markers
@@ -67,6 +69,7 @@ from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from fencepost.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fencepost.wire.api.create_topics import CreatableTopic
 from fencepost.wire.api.delete_records import DeleteRecordsRequest
 from fencepost.wire.api.end_txn import EndTxnRequest
 from fencepost.wire.api.fetch import FetchRequest
@@ -82,6 +85,7 @@ from fencepost.wire.api.produce import ProduceRequest
 from fencepost.wire.api.share_acknowledge import ShareAcknowledgeRequest
 from fencepost.wire.api.share_fetch import ShareFetchRequest
 from fencepost.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from fencepost.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from fencepost.wire.api.write_txn_markers import WriteTxnMarkersRequest
@@ -117,6 +121,7 @@ HANDLERS: Final[dict[type[Message], Callable[..., Any]]] = {
     ProduceRequest: produce,
     SyncGroupRequest: sync_group,
     TxnOffsetCommitRequest: txn_offset_commit,
+    StreamsGroupHeartbeatRequest: streams_group_heartbeat,
     WriteTxnMarkersRequest: write_txn_markers,
     ShareAcknowledgeRequest: share_acknowledge,
     ShareFetchRequest: _share_fetch,
@@ -156,6 +161,7 @@ class BrokerRequests:
             TransactionalWrites: broker.transactions.writes,
             ShareSessionHost: broker.shares.sessions,
             ShareStateCoordinators: broker.shares.states,
+            StreamsTopicCreation: _StreamsTopicCreation(broker),
             WorkClock: _NoWork(),
         }
         self._handlers = {kind: bind_parts(one, parts) for kind, one in HANDLERS.items()}
@@ -195,6 +201,23 @@ class _NoTopicCreation:
 
     def create(self, names: Iterable[str], /) -> None:
         """Leave it to a client."""
+
+
+class _StreamsTopicCreation:
+    """`StreamsTopicCreation`: asks for a topic each time, and hears nothing of it."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+
+    def create(self, topics: Iterable[CreatableTopic], errors_kept_ms: int, /) -> None:
+        """Ask for these topics."""
+        for topic in topics:
+            workload = self._broker.world.workload
+            workload.create_internal_topic(topic.name, topic.num_partitions)
+
+    def errors_of(self, names: Iterable[str], /) -> dict[str, str]:
+        """None is known."""
+        return {}
 
 
 class ReadsAtOnce:

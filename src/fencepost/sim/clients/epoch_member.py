@@ -51,8 +51,14 @@ _REFUSED: Final = frozenset({*_IS_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.U
 class EpochMember(GroupClient):
     """See the module docstring."""
 
-    def __init__(self, world: Surroundings, client_id: int, instance_id: str | None = None) -> None:
-        super().__init__(world, client_id, GROUP_ID, instance_id)
+    def __init__(
+        self,
+        world: Surroundings,
+        client_id: int,
+        instance_id: str | None = None,
+        group_id: str = GROUP_ID,
+    ) -> None:
+        super().__init__(world, client_id, group_id, instance_id)
         self.lives = 0
         self.epoch = 0
         self.owned: frozenset[PartitionKey] = frozenset()
@@ -143,15 +149,19 @@ class EpochMember(GroupClient):
         elif error is ErrorCode.NONE:
             self.joined += self.epoch == 0
             self.epoch = response.member_epoch
-            if response.assignment is not None:
-                self.owned = frozenset(
-                    (topic.topic_id, index)
-                    for topic in response.assignment.topic_partitions
-                    for index in topic.partitions
-                )
+            self._take(response)
             self.on_outcome(f"epoch {self.epoch} owns {self._owned_in_words()}")
         elif error not in RETRIABLE and error is not ErrorCode.UNRELEASED_INSTANCE_ID:
             raise Violation("unforeseen", f"member {self.id}: heartbeat answered {error.name}")
+
+    def _take(self, response: Any) -> None:
+        """Own what the answer says, if it does."""
+        if response.assignment is not None:
+            self.owned = frozenset(
+                (topic.topic_id, index)
+                for topic in response.assignment.topic_partitions
+                for index in topic.partitions
+            )
 
     def _owned_in_words(self) -> str:
         topics = self.world.observer.committed_image.topics_by_id
@@ -163,12 +173,6 @@ class EpochMember(GroupClient):
 
     def leave(self) -> None:
         """Leave the group; it is another member once it knows that it has left."""
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            member_epoch=LEAVES if self.instance_id is None else LEAVES_FOR_A_WHILE,
-            instance_id=self.instance_id,
-        )
 
         def heard(response: Any, error: ErrorCode) -> None:
             self.on_outcome(error.name)
@@ -180,7 +184,19 @@ class EpochMember(GroupClient):
             elif error not in RETRIABLE:
                 raise Violation("unforeseen", f"member {self.id}: leaving answered {error.name}")
 
-        self._ask(request, heard)
+        self._ask(self._leave_request(), heard)
+
+    def _leave_request(self) -> Message:
+        return ConsumerGroupHeartbeatRequest(**self._leaving())
+
+    def _leaving(self) -> dict[str, Any]:
+        """What a heartbeat says that is the last one."""
+        return {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "member_epoch": LEAVES if self.instance_id is None else LEAVES_FOR_A_WHILE,
+            "instance_id": self.instance_id,
+        }
 
     def _drawn_rest(self) -> int:
         """How many turns it stays out: long enough, now and then, for the group to be one of

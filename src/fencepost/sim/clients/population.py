@@ -12,6 +12,7 @@ from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.mixed_member import MixedMember
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.clients.share_consumer import ShareConsumer
+from fencepost.sim.clients.streams_member import SOURCE_PARTITIONS, StreamsMember
 from fencepost.sim.clients.transactor import SHARES_ONE_IN, Transactor
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
@@ -39,6 +40,7 @@ class BrokerClients:
         self.epoch_members: list[EpochMember] = []
         self.mixed_members: list[MixedMember] = []
         self.share_consumers: list[ShareConsumer] = []
+        self.streams_members: list[StreamsMember] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -61,8 +63,11 @@ class BrokerClients:
                 self.epoch_members.append(EpochMember(world, id_, self._instance_id(id_)))
             elif len(self.mixed_members) < options.mixed_members:
                 self.mixed_members.append(MixedMember(world, id_))
-            else:
+            elif len(self.share_consumers) < options.share_consumers:
                 self.share_consumers.append(ShareConsumer(world, id_))
+            else:
+                one = StreamsMember(world, id_, self._instance_id(id_))
+                self.streams_members.append(one)
 
     def _instance_id(self, client_id: int) -> str | None:
         """Of one in so many members of groups, which is static."""
@@ -87,7 +92,7 @@ class BrokerClients:
         """Every client."""
         groups = [*self.committers, *self.members]
         others = [*self.deleters, *self.transactors, *self.epoch_members]
-        others += [*self.mixed_members, *self.share_consumers]
+        others += [*self.mixed_members, *self.share_consumers, *self.streams_members]
         return [*self.producers, *self.consumers, *groups, *others]
 
     def begin(self) -> None:
@@ -133,13 +138,14 @@ class BrokerClients:
         busy: list[Producer | Committer | Member | Transactor | EpochMember | ShareConsumer]
         busy = [*self.producers, *self.committers, *self.members, *self.transactors]
         busy += [*self.epoch_members, *self.mixed_members, *self.share_consumers]
+        busy += self.streams_members
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
         generations = {member.generation for member in self.members}
         if len(generations) > 1:
             return f"members believe in generations {sorted(generations)}"
-        wrong = self._trouble_of_epoch_members()
+        wrong = self._trouble_of_epoch_members() or self._trouble_of_streams_members()
         if wrong is not None:
             return wrong
         for key in world.observer.oracle.transactions.undecided():
@@ -163,6 +169,21 @@ class BrokerClients:
         owned += [key for member in self.mixed_members for key in member.owned_keys()]
         if sorted(owned) != sorted(self.partitions()):
             return f"members of the consumer group own {len(owned)} of {len(self.partitions())}"
+        return None
+
+    def _trouble_of_streams_members(self) -> str | None:
+        """The members of the streams group have all tasks, each one of them as active, and another
+        as standby."""
+        members = self.streams_members
+        if not members:
+            return None
+        epochs = {member.epoch for member in members}
+        if len(epochs) > 1:
+            return f"members of the streams group are in epochs {sorted(epochs)}"
+        active = sorted(index for member in members for _, index in member.owned)
+        standby = sorted(index for member in members for index in member.standby)
+        if not active == standby == list(range(SOURCE_PARTITIONS)):
+            return f"members of the streams group have {active}, and {standby} as standby"
         return None
 
     def _trouble_of_share_group(self, key: PartitionKey, end_offset: int) -> str | None:

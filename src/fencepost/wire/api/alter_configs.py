@@ -10,6 +10,7 @@ KIP-133. v1 throttles after the answer (KIP-219), v2 is flexible (KIP-482).
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, Struct, field
+from fencepost.wire.secrets import IF_CONFIG
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -18,6 +19,7 @@ class AlterableConfig(Struct):
 
     name: String = field(doc="Name of the config.")
     value: String | None = field(
+        secret=IF_CONFIG,
         doc="Its value; null is refused: leave the config out to have its default.",
     )
 

@@ -10,6 +10,7 @@ KIP-554; v0 is all there is. The caller must be allowed to alter the cluster.
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, Struct, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bytes, Int8, Int16, Int32, String
 
 
@@ -28,8 +29,11 @@ class ScramCredentialUpsertion(Struct):
     iterations: Int32 = field(
         doc="Rounds of PBKDF2 behind `salted_password`, 4096 to 16384.",
     )
-    salt: Bytes = field(doc="Random bytes of the client's choice; users get them when they log in.")
+    salt: Bytes = field(
+        secret=ALWAYS, doc="Random bytes of the client's choice; users get them when they log in."
+    )
     salted_password: Bytes = field(
+        secret=ALWAYS,
         doc="PBKDF2 with the mechanism's HMAC over password, salt and iterations: 32 or 64 bytes.",
     )
 

@@ -14,6 +14,7 @@ applied them.
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, Struct, field
+from fencepost.wire.secrets import IF_CONFIG
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String, Uuid
 
 
@@ -28,7 +29,7 @@ class CreatableTopicConfig(Struct):
     """A config of the new topic."""
 
     name: String = field(doc="Name of the config.")
-    value: String | None = field(doc="Its value; null is refused.")
+    value: String | None = field(secret=IF_CONFIG, doc="Its value; null is refused.")
 
 
 class CreatableTopic(Struct):
@@ -71,7 +72,7 @@ class CreatableTopicConfigs(Struct):
     """A config the new topic has, set or by default."""
 
     name: String = field("5+", doc="Name of the config.")
-    value: String | None = field("5+", doc="Its value; null for a sensitive one.")
+    value: String | None = field("5+", secret=IF_CONFIG, doc="Its value; null for a sensitive one.")
     read_only: Bool = field("5+", doc="Whether it cannot be changed.")
     config_source: Int8 = field(
         "5+",

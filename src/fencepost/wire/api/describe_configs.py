@@ -12,6 +12,7 @@ Sources: 1 topic, 2 one broker (dynamic), 3 all brokers (dynamic), 4 the server'
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, Struct, field
+from fencepost.wire.secrets import IF_CONFIG
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -47,7 +48,9 @@ class DescribeConfigsSynonym(Struct):
     """A config that would give the value if no stronger one did; the first is the one in force."""
 
     name: String = field("1+", doc="Name of the config, which may differ between topic and broker.")
-    value: String | None = field("1+", nullable="0+", doc="Its value; null for a sensitive one.")
+    value: String | None = field(
+        "1+", nullable="0+", secret=IF_CONFIG, doc="Its value; null for a sensitive one."
+    )
     source: Int8 = field("1+", doc="Where the value is from; see the module's text.")
 
 
@@ -55,7 +58,7 @@ class DescribeConfigsResourceResult(Struct):
     """A config of a resource."""
 
     name: String = field(doc="Name of the config.")
-    value: String | None = field(doc="Value in force; null for a sensitive one.")
+    value: String | None = field(secret=IF_CONFIG, doc="Value in force; null for a sensitive one.")
     read_only: Bool = field(doc="Whether it cannot be changed while the broker runs.")
     is_default: Bool = field("0", doc="Whether nobody has set it, at v0.")
     config_source: Int8 = field(

@@ -10,6 +10,7 @@ token (KIP-373). Since 4.0 brokers read v1 and up (KIP-896).
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, Struct, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bytes, Int16, Int32, Int64, String
 
 
@@ -56,6 +57,7 @@ class DescribedDelegationToken(Struct):
     )
     token_id: String = field(doc="Id of the token, which is no secret.")
     hmac: Bytes = field(
+        secret=ALWAYS,
         doc="The secret; it also names the token when it is renewed or expired.",
     )
     renewers: list[DescribedDelegationTokenRenewer] = field(

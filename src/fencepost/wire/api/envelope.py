@@ -32,13 +32,16 @@ is error 42.
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bytes, Int16
 
 
 class EnvelopeRequest(Request["EnvelopeResponse"], api_key=58, versions="0", flexible="0+"):
     """A request inside of a request."""
 
-    request_data: Bytes = field(doc="Header and body of the client's request, without a length.")
+    request_data: Bytes = field(
+        secret=ALWAYS, doc="Header and body of the client's request, without a length."
+    )
     request_principal: Bytes | None = field(
         doc=(
             "Who sent it, as the principal builder writes it; null can be sent, but is error 97 "
@@ -54,6 +57,7 @@ class EnvelopeResponse(Message, api_key=58, kind="response", versions="0", flexi
     """A response inside of a response."""
 
     response_data: Bytes | None = field(
+        secret=ALWAYS,
         default=None,
         doc=(
             "Header and body of the response, without a length; null on an error. What became of "

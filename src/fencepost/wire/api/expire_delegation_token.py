@@ -10,6 +10,7 @@ and up (KIP-896).
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bytes, Int16, Int32, Int64
 
 
@@ -18,7 +19,7 @@ class ExpireDelegationTokenRequest(
 ):
     """Ends a token, at once or at a given time."""
 
-    hmac: Bytes = field(doc="The token's secret, which names it.")
+    hmac: Bytes = field(secret=ALWAYS, doc="The token's secret, which names it.")
     expiry_time_period_ms: Int64 = field(
         doc=(
             "Milliseconds from now on that it is to last, at most to its greatest age; negative to "

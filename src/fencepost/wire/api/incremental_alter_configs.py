@@ -7,6 +7,7 @@ Operations: 0 set, 1 delete (back to the default), 2 append to and 3 subtract fr
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, Struct, field
+from fencepost.wire.secrets import IF_CONFIG
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -15,7 +16,9 @@ class AlterableConfig(Struct):
 
     name: String = field(doc="Name of the config.")
     config_operation: Int8 = field(doc="0 set, 1 delete, 2 append, 3 subtract.")
-    value: String | None = field(doc="The value to set, append or subtract; null with delete.")
+    value: String | None = field(
+        secret=IF_CONFIG, doc="The value to set, append or subtract; null with delete."
+    )
 
 
 class AlterConfigsResource(Struct):

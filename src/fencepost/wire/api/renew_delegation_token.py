@@ -10,6 +10,7 @@ and up (KIP-896).
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bytes, Int16, Int32, Int64
 
 
@@ -18,7 +19,7 @@ class RenewDelegationTokenRequest(
 ):
     """Puts off the time a token expires."""
 
-    hmac: Bytes = field(doc="The token's secret, which names it.")
+    hmac: Bytes = field(secret=ALWAYS, doc="The token's secret, which names it.")
     renew_period_ms: Int64 = field(
         doc=(
             "Milliseconds from now on that it is to last; -1, like all below 1, for the server's "

@@ -7,6 +7,7 @@ connection (KIP-368); v2 is flexible.
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Request, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bytes, Int16, Int64, String
 
 
@@ -15,7 +16,7 @@ class SaslAuthenticateRequest(
 ):
     """What the client has to say, in the mechanism's format."""
 
-    auth_bytes: Bytes = field(doc="The token.")
+    auth_bytes: Bytes = field(secret=ALWAYS, doc="The token.")
 
 
 class SaslAuthenticateResponse(Message, api_key=36, kind="response", versions="0-2", flexible="2+"):
@@ -25,7 +26,7 @@ class SaslAuthenticateResponse(Message, api_key=36, kind="response", versions="0
     error_message: String | None = field(
         doc="What went wrong in words, or null when `error_code` says enough.",
     )
-    auth_bytes: Bytes = field(doc="The token.")
+    auth_bytes: Bytes = field(secret=ALWAYS, doc="The token.")
     session_lifetime_ms: Int64 = field(
         "1+",
         ignorable=True,

@@ -6,6 +6,7 @@ Secrets in here are salted keys, never passwords, but still worth keeping out of
 from __future__ import annotations
 
 from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.secrets import ALWAYS
 from fencepost.wire.types import Bool, Bytes, Float64, Int8, Int32, Int64, String, Uuid
 
 
@@ -39,9 +40,9 @@ class UserScramCredentialRecord(
 
     name: String = field(doc="Name of the user.")
     mechanism: Int8 = field(doc="1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512.")
-    salt: Bytes = field(doc="Random salt of the keys.")
-    stored_key: Bytes = field(doc="Key the server checks the client's proof with.")
-    server_key: Bytes = field(doc="Key the server proves itself with.")
+    salt: Bytes = field(secret=ALWAYS, doc="Random salt of the keys.")
+    stored_key: Bytes = field(secret=ALWAYS, doc="Key the server checks the client's proof with.")
+    server_key: Bytes = field(secret=ALWAYS, doc="Key the server proves itself with.")
     iterations: Int32 = field(doc="How often the hash was applied.")
 
 

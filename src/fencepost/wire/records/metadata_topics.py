@@ -12,6 +12,7 @@ not fit in one batch.
 from __future__ import annotations
 
 from fencepost.wire.message import Message, field
+from fencepost.wire.secrets import IF_CONFIG
 from fencepost.wire.types import Int8, Int32, Int64, String, Uuid
 
 
@@ -132,7 +133,7 @@ class ConfigRecord(Message, record_id=4, kind="metadata", versions="0", flexible
         doc="Topic, broker id or other name; empty for the default of all brokers.",
     )
     name: String = field(doc="Name of the config.")
-    value: String | None = field(doc="The value; null removes it.")
+    value: String | None = field(secret=IF_CONFIG, doc="The value; null removes it.")
 
 
 class ClearElrRecord(Message, record_id=28, kind="metadata", versions="0", flexible="0+"):

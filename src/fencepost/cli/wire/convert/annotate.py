@@ -13,6 +13,7 @@ from fencepost.wire.documents import Decoded
 from fencepost.wire.errors import error_name
 from fencepost.wire.json_form import to_json
 from fencepost.wire.message import Message
+from fencepost.wire.secrets import has_secrets
 
 RECORDS_MAX: Final = 10_000
 """Records that are shown of one message: a kilobyte of it can be a million of them."""
@@ -27,6 +28,12 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of --records: so many records of a message, batches and headers of records counted "
         f"too; records_left_out and bytes_left_out say what is missing (default: {RECORDS_MAX})",
+    )
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="also show keys, tokens and secret configs, which are [hidden] otherwise; encode "
+        "needs them",
     )
     parser.add_argument("--error-names", action="store_true", help="also name the error codes")
     parser.add_argument(
@@ -45,6 +52,7 @@ class OutputOptions(NamedTuple):
     records: int
     error_names: bool
     int64_as_strings: bool
+    show_secrets: bool = False
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> OutputOptions:
@@ -57,15 +65,18 @@ class OutputOptions(NamedTuple):
             limit = RECORDS_MAX if arguments.records_limit is None else arguments.records_limit
             if limit < 1:
                 raise UsageError("--records-limit must be at least 1")
-        return cls(limit, arguments.error_names, arguments.int64_as_strings)
+        return cls(limit, arguments.error_names, arguments.int64_as_strings, arguments.show_secrets)
 
 
 def shown(decoded: Decoded, options: OutputOptions) -> dict[str, Any]:
     """The document with what is wished for."""
     document = dict(decoded.document)
     message, version = decoded.message, decoded.version
-    if options.int64_as_strings:
-        document["body"] = to_json(message, version, int64_as_strings=True)
+    hides = not options.show_secrets and has_secrets(type(message))
+    if options.int64_as_strings or hides:
+        document["body"] = to_json(
+            message, version, int64_as_strings=options.int64_as_strings, hide_secrets=hides
+        )
     if options.error_names and (names := list(_error_names(document["body"], ""))):
         document["error_names"] = names
     if options.records:

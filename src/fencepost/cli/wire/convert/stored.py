@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from struct import Struct as Layout
 from typing import Any, Final, NamedTuple
 
@@ -59,15 +60,24 @@ def has_key(kind: str) -> bool:
 
 
 def decode(
-    kind: str, key: bytes | None, value: bytes | None, *, int64_as_strings: bool = False
+    kind: str,
+    key: bytes | None,
+    value: bytes | None,
+    *,
+    int64_as_strings: bool = False,
+    show_secrets: bool = False,
 ) -> Document:
-    """The document of a record. Raises DecodeError, InputError without a key that it needs."""
+    """The document of a record; secrets are hidden unless `show_secrets`.
+
+    Raises DecodeError, InputError without a key that it needs.
+    """
     chosen = _KINDS[kind]
     module = importlib.import_module(f"{_RECORDS}.{chosen.module}")
     found = chosen.decode(module, key, value)
     document: Document = {"record": kind}
+    as_json = partial(to_json, int64_as_strings=int64_as_strings, hide_secrets=not show_secrets)
     if isinstance(found.key, Message):
-        body = to_json(found.key, 0, int64_as_strings=int64_as_strings)
+        body = as_json(found.key, 0)
         document["key"] = {"message": type(found.key).__name__, "body": body}
     elif found.key is not None:
         document["key"] = {"type": found.key}
@@ -76,7 +86,7 @@ def decode(
         document["value"] = {
             "message": type(found.value).__name__,
             "version": found.version,
-            "body": to_json(found.value, found.version, int64_as_strings=int64_as_strings),
+            "body": as_json(found.value, found.version),
         }
     return document
 

@@ -1,15 +1,16 @@
 """All histories of one share partition with two members, on the real machines.
 
 The leader's machine and the share coordinator's are the product's. What may happen: a member
-acquires what there is, accepts, gives back or rejects a range that it holds, or ends its session;
-all locks run out; a write reaches the coordinator, in any order, or is lost on its way there or
-back; the leader crashes, and the next one reads what is stored, before or after writes of the last
-one arrive. How often is bounded (`Bounds`), and so is the space.
+acquires what there is, of an aborted transaction nothing; it accepts, gives back or rejects a range
+that it holds, renews its lock, or ends its session; all locks run out but those that were renewed;
+dead letters are written; a write reaches the coordinator, in any order, or is lost on its way there
+or back; the leader crashes, and the next one reads what is stored, before or after writes of the
+last one arrive. How often is bounded (`Bounds`), and so is the space.
 
 Laws: a record is acquired by one member at a time, with a count that rises up to the limit (I46);
 no start offset, in memory or stored, passes a record whose delivery is not complete, and the stored
 one never falls (I47); what a member has heard to be settled is stored as complete, and is not
-delivered again (I48).
+delivered again (I48), nor has what a member has heard to be accepted a dead letter.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ from fencepost.machines.share.inputs import (
     AcknowledgedBatch,
     Acquire,
     Acquired,
+    DeadLettersDone,
+    LetterRange,
     OffsetRange,
     Release,
+    SendDeadLetters,
     ShareLimits,
     StateWritten,
     WriteShareState,
@@ -49,7 +53,11 @@ MEMBERS: Final = ("a", "b")
 KEY: Final = SharePartitionKey("g", Uuid(b"one share topic."), 0)
 _TYPES: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)
 _ENDS: Final = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+_ENDED: Final = (*TERMINAL, RecordState.ARCHIVING)
+"""The last is given up, and has yet to have its dead letter."""
 _LATER_MS: Final = 1 << 40
+_LOCK_MS: Final = 30_000
+"""Of those that are not renewed; those that are last a moment longer."""
 _CONFIG: Final = ShareStateConfig(updates_per_snapshot=2)
 
 
@@ -63,6 +71,9 @@ class Bounds:
     losses: int = 1
     expiries: int = 1
     session_ends: int = 0
+    renewals: int = 0
+    aborted: tuple[OffsetRange, ...] = ()
+    has_letters: bool = False
 
 
 class Write(NamedTuple):
@@ -80,6 +91,19 @@ class Past(NamedTuple):
     complete: frozenset[int] = frozenset()
     settled: frozenset[int] = frozenset()
     counts: tuple[int, ...] = ()
+    renewed: frozenset[int] = frozenset()
+    accepted: frozenset[int] = frozenset()
+
+
+class Told(NamedTuple):
+    """What a member hears with the answer to an acknowledgement: these are settled, and of them
+    these are accepted."""
+
+    settled: frozenset[int] = frozenset()
+    accepted: frozenset[int] = frozenset()
+
+
+_NOTHING: Final = Told()
 
 
 class State(NamedTuple):
@@ -91,6 +115,8 @@ class State(NamedTuple):
     writes: tuple[Write, ...]
     past: Past
     left: Bounds
+    letters: tuple[LetterRange, ...] = ()
+    """Those that are being written."""
 
 
 Action = tuple[Any, ...]
@@ -126,7 +152,9 @@ class Space:
     def first(self) -> State:
         """Nothing was delivered yet, and no leader has read that."""
         stored = initial_state(1, 0, 0, 0)
-        past = Past(counts=(0,) * self._end)
+        aborted = (range(first, last + 1) for first, last in self.bounds.aborted)
+        complete = frozenset(offset for some in aborted for offset in some)
+        past = Past(counts=(0,) * self._end, complete=complete)
         return State(None, 1, stored, (), past, self.bounds)
 
     def pack(self, state: State) -> int:
@@ -163,6 +191,8 @@ class Space:
         if leader is None:
             yield ("read",)
             return
+        for place in range(len(state.letters)):
+            yield "letters", place
         if left.crashes:
             yield ("crash",)
         if leader.can_acquire and leader.next_fetch_offset < self._end:
@@ -174,6 +204,8 @@ class Space:
             if run.before is None:
                 for type_ in _TYPES:
                     yield "acknowledge", run.member_id, run.first, run.last, type_
+                if left.renewals and run.first not in state.past.renewed:
+                    yield "renew", run.member_id, run.first, run.last
         if held and left.expiries:
             yield ("expire",)
         if left.session_ends:
@@ -186,16 +218,32 @@ class Space:
                 return self._read(state)
             case ("crash",):
                 left = _less(state.left, "crashes")
-                past = state.past._replace(held=frozenset(), counts=(0,) * self._end)
-                return state._replace(leader=None, epoch=state.epoch + 1, past=past, left=left)
+                past = state.past._replace(
+                    held=frozenset(), counts=(0,) * self._end, renewed=frozenset()
+                )
+                return State(None, state.epoch + 1, state.stored, state.writes, past, left)
             case ("acquire", member, most):
                 return self._acquire(state, member, most)
             case ("acknowledge", member, first, last, type_):
                 return self._acknowledge(state, member, first, last, type_)
             case ("expire",):
-                past = state.past._replace(held=frozenset())
+                renewed = state.past.renewed
+                held = frozenset(one for one in state.past.held if one[0] in renewed)
+                past = state.past._replace(held=held, renewed=frozenset())
                 state = state._replace(past=past, left=_less(state.left, "expiries"))
-                return self._feed(state, TimerFired(LOCKS_TIMER), _LATER_MS)
+                now_ms = _LOCK_MS if renewed else _LATER_MS
+                return self._feed(state, TimerFired(LOCKS_TIMER), now_ms)
+            case ("renew", member, first, last):
+                renewed = state.past.renewed.union(range(first, last + 1))
+                past = state.past._replace(renewed=renewed)
+                state = state._replace(past=past, left=_less(state.left, "renewals"))
+                said = [AcknowledgedBatch(first, last, [AcknowledgeType.RENEW])]
+                return self._feed(state, Acknowledge(member, said, _NOTHING), 1)
+            case ("letters", place):
+                letters = state.letters
+                left_over = (*letters[:place], *letters[place + 1 :])
+                state = state._replace(letters=left_over)
+                return self._feed(state, DeadLettersDone(letters[place]))
             case ("end", member):
                 held = frozenset(one for one in state.past.held if one[1] != member)
                 state = state._replace(
@@ -212,7 +260,11 @@ class Space:
         stored = state.stored
         if state.epoch > stored.highest_leader_epoch:
             stored = _led(stored, state.epoch)
-        limits = ShareLimits(delivery_count_limit=self.bounds.limit)
+        limits = ShareLimits(
+            record_lock_duration_ms=_LOCK_MS,
+            delivery_count_limit=self.bounds.limit,
+            has_dead_letters=self.bounds.has_letters,
+        )
         leader = SharePartition.restore(stored.start_offset, stored.batches, limits)
         effects = leader.begin()
         return self._took(state._replace(stored=stored, leader=leader), effects)
@@ -227,10 +279,17 @@ class Space:
             if isinstance(effect, WriteShareState):
                 write = Write(state.epoch, effect.ticket, effect)
                 state = state._replace(writes=(*state.writes, write))
+            elif isinstance(effect, SendDeadLetters):
+                self._look_at_letters(state, effect)
+                state = state._replace(letters=(*state.letters, *effect.letters))
             elif isinstance(effect, Reply) and not effect.value.error:
-                self._look_at_settled(state, effect.token)
-                settled = state.past.settled | frozenset(effect.token)
-                state = state._replace(past=state.past._replace(settled=settled))
+                told: Told = effect.token
+                self._look_at_settled(state, told.settled)
+                past = state.past._replace(
+                    settled=state.past.settled | told.settled,
+                    accepted=state.past.accepted | told.accepted,
+                )
+                state = state._replace(past=past)
             elif isinstance(effect, Acquired):
                 state = self._acquired(state, effect)
         if state.leader is not None:
@@ -242,7 +301,8 @@ class Space:
         first = state.leader.next_fetch_offset
         batches = [one for one in self.bounds.batches if one.last >= first]
         self._member = member
-        return self._feed(state, Acquire(member, batches, most, 1, is_record_limit=True))
+        asked = Acquire(member, batches, most, 1, is_record_limit=True, aborted=self.bounds.aborted)
+        return self._feed(state, asked)
 
     def _acquired(self, state: State, acquired: Acquired) -> State:
         past, counts = state.past, list(state.past.counts)
@@ -253,13 +313,17 @@ class Space:
                     raise Violation(f"I46: {offset} is acquired by two members")
                 if not counts[offset] < count <= self.bounds.limit:
                     raise Violation(f"I46: {offset} is delivered {counts[offset]}, then {count}")
+                if any(begin <= offset <= end for begin, end in self.bounds.aborted):
+                    raise Violation(f"I33: {offset} is delivered, and is aborted")
                 if offset in past.settled:
                     raise Violation(f"I48: {offset} is delivered, though it was settled")
                 held.add((offset, self._member))
                 counts[offset] = count
                 if count == self.bounds.limit:
                     complete.add(offset)
-        new = Past(frozenset(held), frozenset(complete), past.settled, tuple(counts))
+        new = past._replace(
+            held=frozenset(held), complete=frozenset(complete), counts=tuple(counts)
+        )
         return state._replace(past=new)
 
     def _acknowledge(
@@ -268,8 +332,11 @@ class Space:
         offsets = frozenset(range(first, last + 1)) if type_ in _ENDS else frozenset()
         past = state.past
         held = frozenset(one for one in past.held if not first <= one[0] <= last)
-        past = past._replace(held=held, complete=past.complete | offsets)
-        said = Acknowledge(member, [AcknowledgedBatch(first, last, [type_])], tuple(offsets))
+        renewed = past.renewed.difference(range(first, last + 1))
+        past = past._replace(held=held, complete=past.complete | offsets, renewed=renewed)
+        accepted = offsets if type_ is AcknowledgeType.ACCEPT else frozenset()
+        told = Told(offsets, accepted)
+        said = Acknowledge(member, [AcknowledgedBatch(first, last, [type_])], told)
         return self._feed(state._replace(past=past), said)
 
     # -- the coordinator ---------------------------------------------------------------------
@@ -315,12 +382,18 @@ class Space:
             if offset not in state.past.complete:
                 raise Violation(f"I47: the start {where} passes {offset} to {start_offset}")
 
-    def _look_at_settled(self, state: State, offsets: tuple[int, ...]) -> None:
+    def _look_at_letters(self, state: State, sent: SendDeadLetters) -> None:
+        for one in sent.letters:
+            for offset in range(one.first, one.last + 1):
+                if offset in state.past.accepted:
+                    raise Violation(f"I48: {offset} has a dead letter, though it was accepted")
+
+    def _look_at_settled(self, state: State, offsets: frozenset[int]) -> None:
         stored = state.stored
         ends = {
             offset
             for one in stored.batches
-            if one.delivery_state in TERMINAL
+            if one.delivery_state in _ENDED
             for offset in range(one.first_offset, one.last_offset + 1)
         }
         for offset in offsets:
@@ -356,4 +429,4 @@ def _canonical(state: State) -> tuple[Any, ...]:
         (one.leader_epoch, one.asked.start_offset, one.asked.batches) for one in state.writes
     )
     kept = stored.start_offset, stored.highest_leader_epoch, stored.batches, stored.update_count
-    return runs, state.epoch, kept, writes, state.past, state.left
+    return runs, state.epoch, kept, writes, state.past, state.left, state.letters
