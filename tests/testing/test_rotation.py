@@ -73,16 +73,18 @@ def logs_in(client: Client) -> bool:
 @pytest.mark.slow  # three processes, each started twice
 def test_the_mechanism_between_nodes_is_changed_node_by_node():
     security = ClusterSecurity("SASL_PLAINTEXT")
-    with Cluster(brokers=2, security=security, faults=False) as cluster:
-        with security.client("app") as client:
-            Admin(client).create_topic("orders", 1, 2, configs={"min.insync.replicas": "2"})
-            Admin(client).wait_for_topic("orders")
-            with Producer(client) as producer:
-                written = write(producer)
-                for node in (1, 2):
-                    changed = {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"}
-                    cluster.configure(changed, node)
-                    cluster.restart(node)
-                    # Acknowledged by both: the one that was restarted follows, or is followed.
-                    written += 1
-                    assert write(producer) == written
+    with (
+        Cluster(brokers=2, security=security, faults=False) as cluster,
+        security.client("app") as client,
+        Producer(client) as producer,
+    ):
+        Admin(client).create_topic("orders", 1, 2, configs={"min.insync.replicas": "2"})
+        Admin(client).wait_for_topic("orders")
+        written = write(producer)
+        for node in (1, 2):
+            changed = {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"}
+            cluster.configure(changed, node)
+            cluster.restart(node)
+            # Acknowledged by both: the one that was restarted follows, or is followed.
+            written += 1
+            assert write(producer) == written
