@@ -42,7 +42,7 @@ def test_a_certificate_is_replaced_and_no_connection_is_lost():
             assert write(producer) == 1
             after = shown(cluster)
             security.replace_certificate(1, security.authority.issue("node"))
-            assert shown(cluster) == after, "nobody has told the node yet"
+            assert shown(cluster) == after, "the node was not told yet"
         assert "Traceback" not in cluster.log_text
 
 
@@ -55,7 +55,7 @@ def test_a_password_is_replaced_and_sessions_go_on():
             write(producer)
             security.add_user("app", "the new one")
             eventually(lambda: logs_in(security.client("app")), "the new password is good")
-            assert write(producer) == 1, "who is logged in stays so"
+            assert write(producer) == 1, "a session goes on"
         assert old.password is not None
         guessed = security.login("app", password=old.password)
         assert not logs_in(Client(config=ClientConfig.from_props(guessed.properties())))
