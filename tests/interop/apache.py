@@ -56,6 +56,7 @@ TOOLS = {
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",

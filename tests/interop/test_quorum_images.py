@@ -61,7 +61,7 @@ def test_both_make_the_same_of_what_both_wrote(kafka_jars, tmp_path: Path) -> No
         let_lead(quorum, ours)
         upgrade(quorum, 27)
         work(quorum, "ours", "theirs")
-        no_users_come(quorum)
+        more_users_come(quorum)
         let_lead(quorum, theirs)
         upgrade(quorum, 33)
         users_go(quorum)
@@ -146,21 +146,27 @@ def users_come(quorum: Quorum) -> None:
     assert {one.error_code for one in ask(broker, request).results} == {0}
 
 
-def no_users_come(quorum: Quorum) -> None:
-    """What our controller does not keep, Kafka's broker refuses in its words.
+def more_users_come(quorum: Quorum) -> None:
+    """Our controller changes what Kafka's has written, and adds to it.
 
     As long as the broker has not heard who leads, it may disconnect clients that ask.
     """
-    entries = [quota("producer_byte_rate", 1.0, user="eve")]
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="eve", mechanism=1)],
+        upsertions=[credential("a", 2, 8192), credential("ours", 1)],
+    )
 
-    def are_refused() -> bool:
+    def are_changed() -> bool:
         try:
-            answer = ask(quorum.nodes[BROKER], AlterClientQuotasRequest(entries=entries))
+            answer = ask(quorum.nodes[BROKER], request)
         except ConnectionFailed:
             return False
-        return [one.error_code for one in answer.entries] == [ErrorCode.UNSUPPORTED_VERSION]
+        return {one.user: one.error_code for one in answer.results} in (
+            {"eve": 0, "a": 0, "ours": 0},
+            {"eve": ErrorCode.RESOURCE_NOT_FOUND, "a": 0, "ours": 0},  # asked twice
+        )
 
-    eventually(are_refused, "quotas are refused")
+    eventually(are_changed, "users are changed")
 
 
 def users_go(quorum: Quorum) -> None:

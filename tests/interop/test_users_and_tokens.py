@@ -33,6 +33,7 @@ from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequ
 from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.message import Message
 
+from ..broker.conftest import RunningNode
 from ..waiting import eventually
 from .apache import run_tool
 from .forwarded import Node, node_of
@@ -87,7 +88,7 @@ def test_every_row_of_users(node: Node) -> None:
     assert alter(node) == {}
     assert alter(
         node,
-        gone("nobody"),
+        gone("zoe"),
         gone(""),
         gone("strange", 9),
         gone("x"),
@@ -105,7 +106,7 @@ def test_every_row_of_users(node: Node) -> None:
         setting("empty", salted_password=b""),
         setting("short", salted_password=b"x"),
     ) == {
-        "nobody": ABSENT,
+        "zoe": ABSENT,
         "": (93, "Username must not be empty"),
         "strange": (33, "Unknown SCRAM mechanism"),
         "x": ABSENT,
@@ -296,3 +297,63 @@ def test_tokens_are_off_without_a_secret(kind: str, tmp_path: Path) -> None:
         ]
         assert [ask().error_code for ask in asks] == [61, 61]  # type: ignore[attr-defined]
         assert create(plain, by_token=True).error_code == 64
+
+
+MODULES = "org.apache.kafka.common.security"
+LOGINS = {
+    "listeners": "LOGIN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+    "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "listener.name.login.plain.sasl.jaas.config": (
+        f'{MODULES}.plain.PlainLoginModule required user_ada="pass";'
+    ),
+    "listener.name.login.scram-sha-512.sasl.jaas.config": (
+        f"{MODULES}.scram.ScramLoginModule required;"
+    ),
+}
+
+
+def client_file(place: Path, mechanism: str, module: str) -> str:
+    file = place / f"{mechanism}.properties"
+    file.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+        f"sasl.jaas.config={MODULES}.{module};\n"
+    )
+    return str(file)
+
+
+def test_javas_tool_and_a_java_client_use_tokens_of_fencepost(
+    kafka_jars: object, tmp_path: Path
+) -> None:
+    running = RunningNode(tmp_path / "data", {**LOGINS, **TOKENS})
+    try:
+        ada = client_file(
+            tmp_path, "PLAIN", 'plain.PlainLoginModule required username="ada" password="pass"'
+        )
+        where = ("--bootstrap-server", running.bootstrap_servers, "--command-config")
+        made = run_tool(
+            "delegation-tokens",
+            *(*where, ada, "--create", "--max-life-time-period", "-1"),
+            *("--renewer-principal", "User:bob"),
+        ).stdout
+        token_id, hmac = made.splitlines()[-1].split()[:2]
+        assert running.node.image.tokens[token_id].renewers == ("User:bob",)
+        owner = ("--owner-principal", "User:ada")  # without it, Kafka's tool names no owner at all
+        shown = run_tool("delegation-tokens", *where, ada, "--describe", *owner).stdout
+        assert token_id in shown and hmac in shown
+        by_token = client_file(
+            tmp_path,
+            "SCRAM-SHA-512",
+            f'scram.ScramLoginModule required username="{token_id}" password="{hmac}"'
+            ' tokenauth="true"',
+        )
+        run_tool("topics", *where, by_token, "--create", "--topic", "of-ada")
+        assert "of-ada" in running.node.image.topics_by_name
+        run_tool(
+            "delegation-tokens",
+            *(*where, ada, "--expire", "--expiry-time-period", "-1", "--hmac", hmac),
+        )
+        assert not running.node.image.tokens
+    finally:
+        running.close()

@@ -201,7 +201,11 @@ def test_another_limit_holds_for_what_was_used_before() -> None:
     assert quotas.produced.record("u", "c", 1_000, 0) == 0
     quotas.apply(quotas_of(({"user": None}, {KEY: 50.0})))
     assert quotas.produced.record("u", "c", 0, 0) == 10_000
+    assert quotas.concern("u", "c") and quotas.concern("v", "")
+    quotas.apply(quotas_of(({"user": "u"}, {KEY: 50.0})))
+    assert quotas.concern("u", "c") and not quotas.concern("v", "")
     quotas.apply(quotas_of(({"user": None}, {"controller_mutation_rate": 1.0})))
+    assert not quotas.concern("u", "c")
     assert not quotas.is_on, "which is not asked of every request"
     assert quotas.produced.record("u", "c", 1_000, 0) == 0
     assert quotas.mutations and not quotas.produced

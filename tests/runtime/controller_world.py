@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from fencepost.machines.controller import Controller, ControllerConfig
+from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendRecords, answered, messages, received
 from fencepost.machines.quorum.voters import VoterSet
@@ -47,11 +48,13 @@ class ControllerWorld(MetadataWorld):
         periods: Periods = QUIET,
         host_class: type[ControllerHost] = ControllerHost,
         controller_class: type[Controller] = Controller,
+        tokens: TokenSettings | None = None,
     ) -> None:
         super().__init__(voters=VoterSet.of_ids(tuple(range(1, voters + 1))))
         self._periods = periods
         self._host_class = host_class
         self._controller_class = controller_class
+        self._tokens = TokenSettings() if tokens is None else tokens
         self._ids = (Uuid(n.to_bytes(16, "big")) for n in count(5_000))
         self.controller_host: ControllerHost
 
@@ -68,7 +71,9 @@ class ControllerWorld(MetadataWorld):
         self.host.start()
 
     def _make_controller(self, image: ClusterImage) -> Controller:
-        config = ControllerConfig("c", node_id=1, broker_session_timeout_ms=SESSION_MS)
+        config = ControllerConfig(
+            "c", node_id=1, broker_session_timeout_ms=SESSION_MS, tokens=self._tokens
+        )
         return self._controller_class.from_image(image, config, self.timers.now_ms)
 
     @property

@@ -8,9 +8,13 @@ import pytest
 
 from fencepost.batch.records import build_batch, read_records
 from fencepost.machines.controller import Controller, ControllerConfig, Decision, elections
+from fencepost.machines.controller.tokens import TOKENS_PER_SWEEP, TokenSettings
 from fencepost.machines.image import ClusterImage
+from fencepost.machines.image.token_secret import TokenSecret
+from fencepost.machines.session import Principal
 from fencepost.runtime import controller_host
 from fencepost.runtime.controller_host import ControllerHost, Periods
+from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
@@ -532,3 +536,26 @@ def test_what_the_controller_decides_for_itself_has_no_bound() -> None:
     world.commit()
     assert asked.told == [(ErrorCode.NONE, "done")]
     assert len(world.host.image.broker_configs()) == 20
+
+
+def test_expired_tokens_are_removed_by_the_active_controller_now_and_then() -> None:
+    world = leader(
+        periods=Periods(
+            unclean_election_ms=0, preferred_election_ms=0, max_idle_ms=0, token_sweep_ms=60_000
+        ),
+        tokens=TokenSettings(TokenSecret("hush"), 10_000, 10_000),
+    )
+    now_ms = world.timers.wall_ms
+    requester = Principal("User", "ada")
+    request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    for number in range(TOKENS_PER_SWEEP + 1):
+        world.controller_host.submit(
+            lambda c, n=number: c.decide_create_token(request, requester, f"t{n}", now_ms),  # type: ignore[misc]
+            lambda error, reply: None,
+        )
+    world.commit()
+    assert len(world.host.image.tokens) == TOKENS_PER_SWEEP + 1
+    world.pass_by(59_000)
+    assert len(world.host.image.tokens) == TOKENS_PER_SWEEP + 1
+    world.pass_by(2_000)
+    assert not world.host.image.tokens, "the second round follows the first at once"

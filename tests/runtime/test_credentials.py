@@ -68,7 +68,7 @@ def test_tokens_that_are_none() -> None:
     assert tokens_of(node).find("u", SHA_256) is None
     assert tokens_of(node).find("t", "PLAIN") is None
     node.apply(token("group", owner="Group:ada"))
-    assert tokens_of(node).find("group", SHA_256) is None, "who would log in as User:ada"
+    assert tokens_of(node).find("group", SHA_256) is None, "it would log in as User:ada"
 
 
 def test_an_expired_or_removed_token_is_none_although_its_credential_was_made() -> None:

@@ -162,7 +162,7 @@ def test_a_client_sees_its_tokens_and_those_that_it_may_describe(node: StillNode
     node.access.authorizer.refused.discard((DESCRIBE_TOKENS, "User:eve"))
     assert shown(node, BOB) == both
     assert shown(node, BOB, ["bob"]) == {first.token_id}, "that bob owns or renews"
-    assert shown(node, BOB, ["eve", "nobody"]) == {second.token_id}
+    assert shown(node, BOB, ["eve", "zoe"]) == {second.token_id}
     assert shown(node, BOB, []) == set()
 
 

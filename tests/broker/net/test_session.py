@@ -1,5 +1,5 @@
-"""What a connection does as its session says: on listeners that ask for authentication, which none
-of a broker does yet, and with a session that ends."""
+"""What a connection does as its session says: on listeners that ask for a login, and with a session
+that ends. Logins themselves are in `test_login`."""
 
 from __future__ import annotations
 

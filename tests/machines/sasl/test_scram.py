@@ -99,7 +99,7 @@ def test_a_user_that_is_not_there_looks_like_one_that_is():
     answers = []
     for _ in range(2):
         scram = server()
-        answers.append(scram.step(b"n,,n=nobody,r=abc"))
+        answers.append(scram.step(b"n,,n=mallory,r=abc"))
         refused = scram.step(b"c=biws,r=abc" + NONCE.encode() + b",p=AAAA")
         assert isinstance(refused, Failed)
         assert refused.told is None
@@ -107,7 +107,7 @@ def test_a_user_that_is_not_there_looks_like_one_that_is():
     assert isinstance(answers[0], Challenge)
     salt = answers[0].token.split(b",s=")[1]
     assert salt.endswith(b",i=4096")
-    other = server().step(b"n,,n=nobody2,r=abc")
+    other = server().step(b"n,,n=mallory2,r=abc")
     assert isinstance(other, Challenge)
     assert salt not in other.token
     wrong = server()
@@ -117,7 +117,7 @@ def test_a_user_that_is_not_there_looks_like_one_that_is():
     assert refused.told is None
 
 
-@pytest.mark.parametrize("user", [b"user", b"nobody"])
+@pytest.mark.parametrize("user", [b"user", b"mallory"])
 def test_an_identity_must_be_the_users_own(user: bytes):
     assert isinstance(server().step(b"n,a=" + user + b",n=" + user + b",r=abc"), Challenge)
     refused = server().step(b"n,a=eve,n=" + user + b",r=abc")

@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 A listener has one `QuotaGate`. While no quota of bytes or of time is set `is_on` is False, and a
-request costs one look at it. While one is, every request has a `Meter` of the time that it takes on
-the event loop, and is charged once, when its answer is known and before it is encoded:
+request costs one look at it. While one is, every request of a client with a quota has a `Meter` of
+the time that it takes on the event loop, and is charged once, when its answer is known and before
+it is encoded:
 
 * its time, up to then, to the client's `request_percentage`. What it takes later is counted without
   being waited for;
@@ -122,7 +123,8 @@ class QuotaGate:
 
     def begun(self, request: Metered) -> None:
         """The request has come, and its work begins."""
-        request.meter = Meter()
+        if self.quotas.concern(*client_of(request)):
+            request.meter = Meter()
 
     def charge(self, request: Metered) -> None:
         """The answer to the request is known, if there is one."""
@@ -149,6 +151,8 @@ class QuotaGate:
 
     def fetch_bytes_max(self, request: Metered) -> int:
         """The most that an answer may have of records, so that waiting helps its client."""
+        if meter_of(request) is None:
+            return INT_MAX
         most = self.quotas.fetched.burst(*client_of(request))
         return INT_MAX if most is None else most
 
@@ -247,7 +251,8 @@ def client_of(request: Metered) -> tuple[str, str]:
 
 
 def meter_of(request: Metered) -> Meter | None:
-    """The request's meter; None if it came while no quota was set, or was charged in a run."""
+    """The request's meter; None if its client had no quota when it came, or it was charged in a
+    run."""
     meter: Meter | None = getattr(request, "meter", None)
     return meter
 

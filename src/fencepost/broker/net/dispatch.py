@@ -150,15 +150,14 @@ class Dispatcher:
         context = self._new_context(connection, route, version, correlation_id, None, len(frame))
         if self._session.is_guarded and not connection.admit(context):
             return
-        quotas = self._host.quotas
-        if quotas.is_on:
-            quotas.begun(context)
         if not route.min_version <= version <= route.max_version:
             self._refuse_version(context)
             return
         is_refused = False
         try:
             context.client_id, body_start = self._headers.read(frame, route, version)
+            if self._host.quotas.is_on:
+                self._host.quotas.begun(context)
             if route.take_bytes is not None and self._take_bytes(context, frame, body_start):
                 return
             # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes

@@ -1,10 +1,10 @@
 """The users of PLAIN: those of the login module, with their passwords as they are, and those of a
 file, with hashes of theirs.
 
-The file (`fencepost.sasl.plain.users.file`) has a user in every line, `NAME:HASH`, as `fencepost
-security hash-password` prints the hash; lines that begin with # and empty ones are left out. It is
-read anew when it has changed. One that cannot be read then leaves the users as they were, with a
-line in the log. A password that is to be held against a hash is for a thread.
+The file (`fencepost.sasl.plain.users.file`) has a user in every line, `NAME:HASH`, with what
+`password_hashes.hash_password` makes of a password; lines that begin with # and empty ones are left
+out. It is read again when it has changed. One that cannot be read then leaves the users as they
+were, with a line in the log. A password that is to be held against a hash is for a thread.
 """
 
 from __future__ import annotations

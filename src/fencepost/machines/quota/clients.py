@@ -191,6 +191,7 @@ class ClientQuotas:
         """Time that requests take, in percent of one thread."""
         self.mutations = MutationQuota(CONTROLLER_MUTATION_RATE, controller_windows)
         """Partitions that are created and deleted per second."""
+        self._concerned: dict[tuple[str, str], bool] = {}
         self.is_on = False
         """Whether any of the first three is set for any client."""
 
@@ -199,8 +200,21 @@ class ClientQuotas:
         """The four of them."""
         return self.produced, self.fetched, self.requests, self.mutations
 
+    def concern(self, user: str, client_id: str) -> bool:
+        """Whether the client has any of the first three."""
+        client = user, client_id
+        try:
+            return self._concerned[client]
+        except KeyError:
+            if len(self._concerned) >= Limits.CACHED_MAX:
+                self._concerned.clear()
+            limited = (one.limits.find(*client) for one in self.all[:3])
+            found = self._concerned[client] = any(one is not None for one in limited)
+            return found
+
     def apply(self, quotas: Quotas) -> None:
         """These are the quotas in force from now on."""
+        self._concerned.clear()
         for one in self.all:
             one.limits = Limits.of(quotas, one.key)
         self.is_on = any(one.limits for one in (self.produced, self.fetched, self.requests))

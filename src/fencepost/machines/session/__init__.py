@@ -18,9 +18,8 @@ A frame before login has `sasl.server.max.receive.size` at most, any other
 The machine decides from what it is told: a request has arrived, a mechanism has authenticated the
 client or refused it, a delay is over. TLS and the SASL mechanisms themselves are not part of it.
 
-Every listener of a broker is PLAINTEXT today. There the first step leads from OPEN to READY, and
-the client is User:ANONYMOUS. No listener reaches the states in between yet; tests do, by the
-machine's inputs.
+On a PLAINTEXT listener the first step leads from OPEN to READY, and the client is
+User:ANONYMOUS.
 """
 
 from fencepost.machines.session.inputs import (
