@@ -84,7 +84,7 @@ def test_a_listener_that_only_this_machine_reaches_is_not_open():
         ({"operation": AclOperation.ALL}, []),
     ],
 )
-def test_rules_for_everybody_are_told(changes: dict[str, Any], kinds: list[str]):
+def test_rules_for_all_users_are_told(changes: dict[str, Any], kinds: list[str]):
     rule = AclBinding(AclResource.TOPIC, "t", "User:ada", AclOperation.READ)._replace(**changes)
     assert [one.kind for one in findings_of_acls([rule])] == kinds
 

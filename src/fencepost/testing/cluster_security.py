@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from fencepost.client.acls import AclBinding
 from fencepost.client.admin import Admin
@@ -29,26 +29,29 @@ from fencepost.client.scram_users import (
     UserScramCredentialUpsertion,
 )
 from fencepost.client.security import PROTOCOLS, Security
-from fencepost.log.properties import decode_properties
 from fencepost.machines.image.acls import WILDCARD, AclOperation, AclResource
 from fencepost.machines.image.scram import ScramMechanism
 from fencepost.testing.certificates import LOCAL_HOSTS, Certificate, CertificateAuthority
 from fencepost.testing.client_logins import ClientLogin
-from fencepost.testing.quorum_cluster import CLIENT_LISTENER
+from fencepost.testing.login_files import ADMIN, CLIENT_LISTENER, DIRECTORY, security_in
 
-if TYPE_CHECKING:
-    from fencepost.testing.quorum_cluster import QuorumCluster
-
-ADMIN: Final = "admin"
 APP: Final = "app"
 GUEST: Final = "guest"
 NODE: Final = "node"
 USERS: Final = (ADMIN, APP, GUEST)
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-DIRECTORY: Final = "security"
 _MODULES: Final = "org.apache.kafka.common.security"
 _OF_APP: Final = (AclResource.TOPIC, AclResource.GROUP, AclResource.TRANSACTIONAL_ID)
+
+
+class HasServers(Protocol):
+    """The cluster that is secured."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where its brokers are."""
+        ...
 
 
 class ClusterSecurity:
@@ -84,7 +87,7 @@ class ClusterSecurity:
             name: given.get(name) or secrets.token_urlsafe(18) for name in (*USERS, NODE, *given)
         }
         self._directory = Path()
-        self._cluster: QuorumCluster | None = None
+        self._cluster: HasServers | None = None
         self._uses_tls = protocol.endswith("SSL")
         self._uses_sasl = protocol.startswith("SASL")
 
@@ -184,7 +187,7 @@ class ClusterSecurity:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.authority.write(self._directory)
 
-    def attach(self, cluster: QuorumCluster) -> None:
+    def attach(self, cluster: HasServers) -> None:
         """The cluster is set up: its addresses are known. Write the users' client properties."""
         self._cluster = cluster
         for user in self._passwords:
@@ -211,7 +214,7 @@ class ClusterSecurity:
 
     def set_up(self) -> None:
         """Once the cluster serves: add users and ACLs. ClientError."""
-        self._set_scram([name for name in self._passwords if name != NODE])
+        self._set_scram(list(self._passwords))
         self.allow(*self.acls)
 
     # -- inside ----------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class ClusterSecurity:
         # PLAIN: who logs in before there is metadata, nodes and the super user, cannot be in it.
         enabled = list(dict.fromkeys([*self.mechanisms, "PLAIN"]))
         known = {f"user_{name}": word for name, word in self._passwords.items()}
-        own = {"username": NODE, "password": self._passwords[NODE], **known}
+        own = {"username": NODE, "password": self._passwords[NODE]}
         entries = {
             "sasl.enabled.mechanisms": ",".join(enabled),
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -243,9 +246,9 @@ class ClusterSecurity:
         for listener in names:
             prefix = f"listener.name.{listener.lower()}"
             for mechanism in enabled:
-                text = jaas_line(f"{_MODULES}.scram.ScramLoginModule", {})
+                text = jaas_line(f"{_MODULES}.scram.ScramLoginModule", own)
                 if mechanism == "PLAIN":
-                    text = jaas_line(f"{_MODULES}.plain.PlainLoginModule", own)
+                    text = jaas_line(f"{_MODULES}.plain.PlainLoginModule", {**own, **known})
                 entries[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = text
         return entries
 
@@ -277,19 +280,10 @@ class ClusterSecurity:
             path if path.exists() else self.authority.issue(user, hosts=()).write(self._directory)
         )
 
-    def _running(self) -> QuorumCluster:
+    def _running(self) -> HasServers:
         if self._cluster is None:
             raise ValueError("no cluster is secured by this yet: give it to Cluster(security=...)")
         return self._cluster
-
-
-def security_in(directory: Path) -> Security:
-    """The super user's login to the cluster in that directory; none if it is not secured."""
-    path = directory / DIRECTORY / f"{ADMIN}.properties"
-    if not path.exists():
-        return Security()
-    entries = decode_properties(str(path), path.read_bytes())
-    return ClientConfig.from_props(entries).security
 
 
 def _check_name(user: str) -> None:

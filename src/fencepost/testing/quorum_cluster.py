@@ -41,6 +41,7 @@ from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import read_meta_properties
 from fencepost.log.properties import decode_properties, encode_properties
 from fencepost.testing.launcher import Launcher
+from fencepost.testing.login_files import CLIENT_LISTENER, security_in
 from fencepost.testing.node_process import ClusterError, NodeProcess
 from fencepost.testing.ports import LOOPBACK as HOST, free_ports
 from fencepost.wire.api import describe_quorum as describe
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from fencepost.testing.cluster_security import ClusterSecurity
 
 LISTENER = "CONTROLLER"
-CLIENT_LISTENER = "CLIENTS"
-"""The name of a secured cluster's listener for clients."""
 LEADER_TIMEOUT_S = 60.0
 POLL_S = 0.02
 ASK_TIMEOUT_MS = 2_000
@@ -243,8 +242,6 @@ class QuorumCluster:
 
     def _login(self) -> ClientSecurity:
         """Of connections that look at the cluster."""
-        from fencepost.testing.cluster_security import security_in  # few clusters have one
-
         return security_in(self.directory)
 
     def describe(self, node_id: int) -> describe.PartitionDataResponse | None:

@@ -1,4 +1,4 @@
-"""The audit log: who did what to which resource, and who was refused, as one JSON object per line.
+"""The audit log: who did what to which resource, and what was refused, as one JSON object per line.
 
 Theory of operation
 -------------------
@@ -8,17 +8,17 @@ into the queue, or is more of the same than `AuditRate` takes, is left out and c
 counts are lines, too: a reader sees that something is missing, and how much. A file that cannot be
 written costs events, never a client's request; that is logged once for as long as it lasts.
 
-Every line has `time` (ISO 8601, UTC) and `event`:
+Every line has `time` (ISO 8601, UTC) and `event`, and:
 
-| event | further fields |
-|---|---|
-| `authorization` | `principal`, `host`, `listener`, `api`, `operation`, `resource_type`, `resource_name`, `allowed`, `rule` |
-| `login` | `principal` (null when it failed), `host`, `listener`, `mechanism`, `succeeded`, `reason` |
-| `left_out` | `count`, `reason`, and of the events that were more of the same what they had in common |
+* `authorization`: `principal`, `host`, `listener`, `api`, `operation`, `resource_type`,
+  `resource_name`, `allowed`, `rule`.
+* `login`: `principal` (null when it failed), `host`, `listener`, `mechanism`, `succeeded`,
+  `reason`.
+* `left_out`: `count`, `reason`, and of events that were more of the same what they had in common.
 
 No field can hold a password, a token or a record: none is given to it. Names that clients make up
 are cut to `TEXT_MAX` characters.
-"""  # noqa: E501 - a table
+"""
 
 from __future__ import annotations
 
