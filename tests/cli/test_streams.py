@@ -88,6 +88,10 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("transactions", "describe-producers"): [f"{TOPIC}:0"],
     ("transactions", "find-hanging"): [TOPIC, "--json"],
     ("transactions", "explain"): [TOPIC],
+    ("security", "check"): [],
+    ("users", "list"): ["--json"],
+    ("quotas", "list"): ["--json"],
+    ("quotas", "set"): ["--client-id", "a", "producer_byte_rate=1000", "--validate-only"],
     ("spark", "watch"): ["{checkpoint}", "--once"],
     ("spark", "sinks"): ["--json"],
     ("archive", "status"): ["{archive}"],
@@ -108,6 +112,7 @@ CLIENTS = {
     "brokers", "perf",
     "topics", "configs", "groups", "quorum", "features", "produce", "consume", "epochs", "offsets",
     "delete-records", "reassign", "elect", "log-dirs", "transactions", "spark",
+    "security", "users", "quotas",
 }  # fmt: skip
 NOT_RUN = {
     ("serve",),
@@ -128,6 +133,11 @@ NOT_RUN = {
     ("transactions", "describe"),
     ("transactions", "abort"),
     ("transactions", "force-terminate"),
+    ("security", "explain"),
+    *(("acls", action) for action in ("list", "add", "remove")),
+    *(("users", action) for action in ("set", "delete")),
+    ("quotas", "remove"),
+    *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
     ("brokers", "decommission"),
     ("brokers", "unregister"),
@@ -148,7 +158,7 @@ NOT_RUN = {
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or
-after seconds; their help is printed."""
+after seconds, or where there is an authorizer or a secret of tokens; their help is printed."""
 
 pytestmark = pytest.mark.usefixtures("served")  # before the first test, which counts processes
 
