@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives import serialization
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.security.key_files import key_pair, trusted_certificates
 from fencepost.broker.security.peer_security import peer_security
 from fencepost.broker.security.server_tls import client_auth, server_tls
+from fencepost.client.key_files import key_pair, trusted_certificates
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SecurityProtocol
 from fencepost.testing.certificates import CertificateAuthority
