@@ -1,7 +1,7 @@
-"""Administrative messages that only Apache Kafka serves, sent to it at every version it takes.
+"""Administrative messages, sent to Apache Kafka alone, at every version it takes.
 
-Fencepost's broker has no ACLs, tokens, quotas or SCRAM users, so what our classes say of these
-requests (numbers of enumerations, special values, error codes) can only be checked on Kafka itself.
+What our classes say of these requests (numbers of enumerations, special values, error codes) is
+checked by a broker that does not share them: ours would agree with a mistake of theirs.
 """
 
 from __future__ import annotations

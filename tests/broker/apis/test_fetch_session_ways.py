@@ -82,7 +82,7 @@ class World(Served):
         """Something happens to a partition, if it is here."""
         hosted = self.node.replicas.hosted.get((name, index))
         if step == "brokers":
-            self.node.fetches.brokers_changed()
+            self.node.fetches.look_again()
         elif hosted is None:
             return
         elif step == "produce":

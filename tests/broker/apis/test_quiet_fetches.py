@@ -219,7 +219,7 @@ def test_a_partition_that_is_gone_answers_who_waits(idle: Round) -> None:
 def test_a_former_incarnation_is_found_out(idle: Round) -> None:
     for one in idle.hosted:
         idle.node.driver.feed(one.key, BrokersChanged({1: 10, FOLLOWER: EPOCH + 1}))
-    idle.node.fetches.brokers_changed()
+    idle.node.fetches.look_again()
     errors = {index: part.error_code for index, part in idle.ask().items()}
     assert errors == dict.fromkeys(range(COUNT), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -281,7 +281,7 @@ def test_who_was_answered_is_not_referred_to(consuming: Round, ends: str) -> Non
 def test_nothing_is_quiet_for_whom_the_leader_does_not_know_to_have_all(
     idle: Round, asker: Asker, offset: int
 ) -> None:
-    idle.node.fetches.brokers_changed()
+    idle.node.fetches.look_again()
     (session,) = idle.node.fetches.sessions._sessions.values()
     hosted = idle.hosted[0]
     if offset:

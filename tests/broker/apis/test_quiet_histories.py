@@ -185,7 +185,7 @@ class World:
     def register(self) -> None:
         for one in self.hosted:
             self.node.driver.feed(one.key, BrokersChanged({1: 10, FOLLOWER: self.incarnation}))
-        self.node.fetches.brokers_changed()
+        self.node.fetches.look_again()
 
     def happen(self, step: str, index: int) -> None:
         hosted, driver = self.hosted[index], self.node.driver

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from fencepost.broker.config.keys.authorization import STANDARD_AUTHORIZER
 from fencepost.broker.metrics.catalogue import CATALOGUE, FOLLOWER_LAG, REPLICA_LAG, Kind
 from fencepost.broker.metrics.http import CONNECTIONS_MAX
 from fencepost.wire.api import DeleteTopicsRequest, MetadataRequest
@@ -32,6 +33,8 @@ def watched(tmp_path_factory):
     config = {
         "fencepost.metrics.listener": "0",
         "transaction.partition.verification.enable": "false",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
     }
     running = RunningNode(tmp_path_factory.mktemp("watched") / "data", config)
     yield running
@@ -197,6 +200,17 @@ def test_the_node_as_a_whole(watched, port):
     assert found.value("fencepost_raft_commit_latency_ms_count") > 0
     assert found.value("kafka_log_logflushstats_logflushrateandtimems_count") > 0
     assert found.value("process_open_fds") > 0
+
+
+def test_what_the_authorizer_has_answered(watched, port):
+    name, allowed = "fencepost_authorizer_decisions_total", {"answer": "allowed"}
+    before = scrape(port).value(name, **allowed)
+    with watched.connect() as client:
+        make_topic(client)
+    found = scrape(port)
+    assert found.value(name, **allowed) > before
+    assert found.value(name, answer="denied") == 0
+    assert found.value("fencepost_authorizer_acls") == 0
 
 
 def test_everything_in_the_catalogue_is_told(watched, port):

@@ -32,7 +32,7 @@ def alter_scram_credentials(
     image: ClusterImage, request: AlterUserScramCredentialsRequest
 ) -> tuple[AlterUserScramCredentialsResponse, list[Message]]:
     """The response, a row for each user, and the records of those that are changed."""
-    refusals: dict[str, Refused] = {}
+    refusals: dict[str, AlterUserScramCredentialsResult] = {}
     records: dict[str, Message] = {}
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions]
     changes += request.upsertions
@@ -51,17 +51,15 @@ def alter_scram_credentials(
             else:
                 records[user] = _upsertion(image, change)
         except Refused as refused:
-            refusals[user] = refused
+            # What is kept is the row: the error has this frame, in whose hands it would be.
+            refusals[user] = AlterUserScramCredentialsResult(
+                user=user, error_code=refused.error, error_message=refused.message
+            )
     results = [
         AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.NONE, error_message=None)
         for user in records
     ]
-    results += [
-        AlterUserScramCredentialsResult(
-            user=user, error_code=refused.error, error_message=refused.message
-        )
-        for user, refused in refusals.items()
-    ]
+    results += refusals.values()
     return AlterUserScramCredentialsResponse(results=results), list(records.values())
 
 

@@ -19,7 +19,8 @@ The machine decides from what it is told: a request has arrived, a mechanism has
 client or refused it, a delay is over. TLS and the SASL mechanisms themselves are not part of it.
 
 On a PLAINTEXT listener the first step leads from OPEN to READY, and the client is
-User:ANONYMOUS.
+User:ANONYMOUS; on an SSL one it does so once TLS is established, and the client is who its
+certificate says, or User:ANONYMOUS if it showed none.
 """
 
 from fencepost.machines.session.inputs import (

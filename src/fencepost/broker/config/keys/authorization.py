@@ -46,7 +46,7 @@ def _are_principals(text: str) -> bool:
     return True
 
 
-_SECURITY = "no security protocol but PLAINTEXT is offered"
+_SECURITY = "classes of Java's are not loaded"
 
 KEYS: Final[tuple[BrokerConfigDef, ...]] = (
     honoured(
