@@ -224,3 +224,18 @@ def test_hostile_bytes_are_refused(first: bytes, final: bytes):
     assert not isinstance(step, Done)
     step = scram.step(final)
     assert not isinstance(step, Done)
+
+
+def test_iterations_do_not_tell_who_is_there():
+    """Users that do not exist have those of others, each the same every time."""
+    counts = (4096, 8192)
+    known = ScramLookups(Users({}), secret=b"secret", iterations=lambda mechanism: counts)
+
+    def told(user: int) -> bytes:
+        step = ScramServer(SHA_256, known, NONCE).step(b"n,,n=user%d,r=abc" % user)
+        assert isinstance(step, Challenge)
+        return step.token.rpartition(b",i=")[2]
+
+    first = [told(user) for user in range(40)]
+    assert set(first) == {b"4096", b"8192"}
+    assert [told(user) for user in range(40)] == first

@@ -14,8 +14,9 @@ it is encoded:
   they are taken back, and the client is sent nothing but the time for which it is throttled.
 
 The longest throttle time is the answer's, and the connection is muted for it once the answer has
-left (`answers`). Brokers are not throttled: what they ask each other, and what logins and clients'
-first questions take, is `EXEMPT`. A Produce without an answer (acks=0) is charged its bytes alone.
+left (`answers`). Brokers are not throttled: what they ask each other is `EXEMPT`, if who asks may
+act for the cluster, and so are logins; from a client that has logged in neither is. A Produce
+without an answer (acks=0) is charged its bytes alone.
 
 Requests that a compiled taker takes (`run_taker`) are charged together, when they are taken.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.machines.quota import ClientQuotas
 from fencepost.machines.quota.clients import INT_MAX
@@ -34,11 +35,8 @@ from fencepost.runtime.requests.context import Pieces
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 _LOGINS: Final = frozenset({17, 36})
-_BROKERS: Final = frozenset(
-    {27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
-)
-EXEMPT: Final = _LOGINS | _BROKERS
-"""Keys of the APIs that are not charged: logins, and what nodes ask each other."""
+EXEMPT: Final = frozenset({27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87})
+"""Keys of the APIs that brokers are not charged for: what nodes ask each other."""
 PERCENT: Final = 100.0
 
 
@@ -66,6 +64,11 @@ class Metered(QuotaClient, Protocol):
     @property
     def is_from_broker(self) -> bool:
         """Whether a broker has sent it."""
+        ...
+
+    @property
+    def is_before_login(self) -> bool:
+        """Whether the client has to log in first."""
         ...
 
     def throttle(self, throttle_time_ms: int) -> None:
@@ -109,8 +112,15 @@ class Meter:
 class QuotaGate:
     """See the module docstring; `now_ms` is the node's monotonic clock."""
 
-    def __init__(self, quotas: ClientQuotas, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        now_ms: Callable[[], int],
+        may_act_for_cluster: Callable[[Any], bool] = lambda request: True,
+    ) -> None:
+        """`may_act_for_cluster`: whether who sends a request has the rights of a broker."""
         self.quotas = quotas
+        self._may_act_for_cluster = may_act_for_cluster
         self.is_on = quotas.is_on
         """Whether requests are to be charged."""
         self._now_ms = now_ms
@@ -123,6 +133,8 @@ class QuotaGate:
 
     def begun(self, request: Metered) -> None:
         """The request has come, and its work begins."""
+        if request.api_key in _LOGINS and request.is_before_login:
+            return
         if self.quotas.concern(*client_of(request)):
             request.meter = Meter()
 
@@ -131,7 +143,7 @@ class QuotaGate:
         meter = meter_of(request)
         if meter is None or meter.is_charged:
             return
-        if _is_exempt(request):
+        if self._is_exempt(request):
             meter.is_charged = True
             return
         produced_ms = 0
@@ -160,7 +172,7 @@ class QuotaGate:
         """An answer to a consumer would have so many bytes; whether it is to be throttled, and sent
         without them."""
         meter = meter_of(request)
-        if meter is None or meter.is_charged or _is_exempt(request):
+        if meter is None or meter.is_charged or self._is_exempt(request):
             return False
         fetched = self.quotas.fetched
         user, client_id = client_of(request)
@@ -185,7 +197,7 @@ class QuotaGate:
         if meter is None:
             return
         meter.end()
-        if meter.is_charged and not _is_exempt(request):
+        if meter.is_charged and not self._is_exempt(request):
             used = meter.take_s() * PERCENT
             self.quotas.requests.add(*client_of(request), used, self._now_ms())
 
@@ -214,6 +226,12 @@ class QuotaGate:
         return max(produced_ms, requested_ms)
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _is_exempt(self, request: Metered) -> bool:
+        key = request.api_key
+        if key == FETCH_KEY:
+            return request.is_from_broker
+        return key in EXEMPT and self._may_act_for_cluster(request)
 
     def _charge_produced(self, request: Metered) -> int:
         produced = self.quotas.produced
@@ -272,8 +290,3 @@ def _measured(meter: Meter, pieces: Pieces) -> Pieces:
             yield waits_for
     finally:
         pieces.close()
-
-
-def _is_exempt(request: Metered) -> bool:
-    key = request.api_key
-    return key in EXEMPT or (key == FETCH_KEY and request.is_from_broker)

@@ -196,8 +196,8 @@ class NodeCore:
         salts = self._login_secret
         if (secret := self.config.token_secret) is not None:
             tokens = ImageTokenCredentials(lambda: self.image, secret, self.wall_ms)
-            salts = self.config.get("delegation.token.secret.key").encode()
-        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, salts)))
+            salts = secret.key_of_salts
+        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, salts, users.iterations)))
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

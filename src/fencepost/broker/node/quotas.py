@@ -10,23 +10,33 @@ from typing import Any
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.connection_gate import AddressRates
 from fencepost.broker.net.listener import Listener
+from fencepost.machines.authorizer import AuthorizerNotReadyError
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.quotas import IP, Quotas
 from fencepost.machines.quota import ClientQuotas, Windows
 from fencepost.machines.quota.limits import CONNECTION_CREATION_RATE
+from fencepost.runtime.requests.access import Access, Client
+from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 
 
 class NodeQuotas:
     """See the module. A node that is broker and controller has two, as in Kafka."""
 
     def __init__(
-        self, get: Callable[[str], Any], now_ms: Callable[[], int], listener: Listener
+        self,
+        get: Callable[[str], Any],
+        now_ms: Callable[[], int],
+        listener: Listener,
+        access: Access,
     ) -> None:
-        """The listener's requests and connections are held to the quotas from now on."""
+        """The listener's requests and connections are held to the quotas from now on; what brokers
+        ask is not, if `access` has them act for the cluster."""
         self.quotas = ClientQuotas(
             windows_of(get, "quota.window"), windows_of(get, "controller.quota.window")
         )
-        listener.quotas = self._requests = QuotaGate(self.quotas, now_ms)
+        listener.quotas = self._requests = QuotaGate(
+            self.quotas, now_ms, lambda request: _may_act_for_cluster(access, request)
+        )
         listener.gate.rates = self._addresses = AddressRates(windows_of(get, "quota.window"))
         self._applied: Quotas | None = None
 
@@ -37,6 +47,13 @@ class NodeQuotas:
             self.quotas.apply(image.quotas)
             self._requests.apply()
             self._addresses.apply(*address_rates(image.quotas))
+
+
+def _may_act_for_cluster(access: Access, client: Client) -> bool:
+    try:
+        return access.allows(client, CLUSTER_ACTION, quiet=True)
+    except AuthorizerNotReadyError:  # brokers are super users then
+        return False
 
 
 def address_rates(quotas: Quotas) -> tuple[dict[str, float], float | None]:

@@ -17,11 +17,13 @@ Every line has `time` (ISO 8601, UTC) and `event`, and:
 * `left_out`: `count`, `reason`, and of events that were more of the same what they had in common.
 
 No field can hold a password, a token or a record: none is given to it. Names that clients make up
-are cut to `TEXT_MAX` characters.
+are cut to `TEXT_MAX` characters before they are kept. The lines are ASCII: a name with characters
+that some programs take for the end of a line, or some terminals for a command, has none here.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections import deque
@@ -29,8 +31,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-
-import msgspec
 
 from fencepost.broker.security.audit_file import RotatedFile
 from fencepost.broker.security.audit_rate import OTHERS, AuditRate, Kind
@@ -82,6 +82,12 @@ class AuditLog:
         """See `AuditSink`."""
         if event.allowed and not self._tells_allowed:
             return
+        if len(event.resource_name) + len(event.principal) + len(event.rule) > TEXT_MAX:
+            event = event._replace(
+                principal=event.principal[:TEXT_MAX],
+                resource_name=event.resource_name[:TEXT_MAX],
+                rule=event.rule[:TEXT_MAX],
+            )
         kind = Kind(
             event.principal, event.resource_type, event.resource_name, event.api, event.allowed
         )
@@ -89,6 +95,9 @@ class AuditLog:
 
     def record_login(self, event: LoginEvent) -> None:
         """Take a login. Many that fail from one address are more of the same."""
+        if event.principal is not None:
+            event = event._replace(principal=event.principal[:TEXT_MAX])
+        event = event._replace(reason=event.reason[:TEXT_MAX])
         who = event.principal or f"from {event.host}"
         self._take(event, Kind(who, "", event.listener, event.mechanism, event.succeeded))
 
@@ -144,7 +153,12 @@ class AuditLog:
             return batch, self._closing and not self._queue
 
     def _write(self, batch: list[_Item]) -> None:
-        lines = [line for item in batch for line in self._lines(item)]
+        try:
+            lines = [line for item in batch for line in self._lines(item)]
+        except Exception:  # or nothing would be written any more
+            log.exception("events of the audit log are lost")
+            self._lost += len(batch)
+            return
         if self._lost:
             lines.append(_line(self._wall_ms(), "left_out", _missing(self._lost, "write failed")))
         try:
@@ -167,7 +181,9 @@ class AuditLog:
             yield _line(self._wall_ms(), "left_out", _missing(item, "too many at once"))
         else:
             for kind, count in self._rate.left_out(item).items():
-                fields = {} if kind == OTHERS else kind._asdict()
+                fields = kind._asdict()
+                if kind == OTHERS._replace(principal=kind.principal):
+                    fields = {"principal": kind.principal} if kind.principal else {}
                 yield _line(
                     self._wall_ms(), "left_out", {**_missing(count, "more of the same"), **fields}
                 )
@@ -192,10 +208,7 @@ def _missing(count: int, reason: str) -> dict[str, Any]:
 
 def _line(time_ms: int, event: str, fields: Mapping[str, Any]) -> bytes:
     moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-    values = {
-        name: value[:TEXT_MAX] if isinstance(value, str) else value
-        for name, value in fields.items()
-        if name != "time_ms"
-    }
+    values = {name: value for name, value in fields.items() if name != "time_ms"}
     time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode({"time": time, "event": event, **values}) + b"\n"
+    text = json.dumps({"time": time, "event": event, **values}, separators=(",", ":"))
+    return text.encode("ascii") + b"\n"

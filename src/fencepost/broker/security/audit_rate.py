@@ -13,6 +13,8 @@ WINDOW_MS: Final = 60_000
 KINDS_MAX: Final = 10_000
 """In one window; what is of no known kind after that counts as one, so that names that a stranger
 makes up cost no memory."""
+KINDS_OF_ONE_MAX: Final = 1_000
+"""The same of one principal: a client that makes up names does not hide what others do."""
 
 
 class Kind(NamedTuple):
@@ -33,13 +35,14 @@ class AuditRate:
     """Says which events are taken. Times are ms since 1970; a clock that is set back begins a new
     window."""
 
-    __slots__ = ("_counts", "_limit", "_window")
+    __slots__ = ("_counts", "_kinds_of", "_limit", "_window")
 
     def __init__(self, events_per_minute: int) -> None:
         """0: all events are taken."""
         self._limit = events_per_minute
         self._window = -1
         self._counts: dict[Kind, int] = {}
+        self._kinds_of: dict[str, int] = {}
 
     def takes(self, kind: Kind, now_ms: int) -> bool:
         """Whether an event of the kind is taken. Ask `ended` first."""
@@ -48,10 +51,21 @@ class AuditRate:
         self._window = now_ms // WINDOW_MS
         counts = self._counts
         count = counts.get(kind, 0)
-        if not count and len(counts) >= KINDS_MAX:
-            kind, count = OTHERS, counts.get(OTHERS, 0)
+        if not count:
+            kind = self._counted_as(kind)
+            count = counts.get(kind, 0)
         counts[kind] = count + 1
         return count < self._limit
+
+    def _counted_as(self, kind: Kind) -> Kind:
+        """The kind, if there is room for another of its principal; or what stands for it."""
+        if len(self._counts) >= KINDS_MAX:
+            return OTHERS
+        known = self._kinds_of.get(kind.principal, 0)
+        if known >= KINDS_OF_ONE_MAX:
+            return OTHERS._replace(principal=kind.principal)
+        self._kinds_of[kind.principal] = known + 1
+        return kind
 
     def ended(self, now_ms: int) -> dict[Kind, int] | None:
         """What was counted in a window that is over, once; None if there is none."""
@@ -62,6 +76,7 @@ class AuditRate:
     def taken_back(self) -> dict[Kind, int]:
         """What was counted in the window so far, which begins anew."""
         counts, self._counts = self._counts, {}
+        self._kinds_of.clear()
         return counts
 
     def left_out(self, counts: dict[Kind, int]) -> dict[Kind, int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -46,6 +47,8 @@ class ScramLookups(Struct, frozen=True):
     """None where no delegation tokens are."""
     secret: bytes = b""
     """What salts of users that do not exist are made of; the same for as long as possible."""
+    iterations: Callable[[str], Sequence[int]] = lambda mechanism: ()
+    """The numbers of iterations that credentials of a mechanism have, in order."""
 
 
 class _Login(Struct, frozen=True):
@@ -91,9 +94,8 @@ class ScramServer:
         if first.identity not in ("", first.user):
             return Failed(OTHER_IDENTITY, told=OTHER_IDENTITY)
         credential = login.credential
-        if credential is None:
-            salt, iterations = self._made_up_salt(first.user), ITERATIONS_MIN
-        else:
+        salt, iterations = self._made_up(first.user, has_token=login.has_token)
+        if credential is not None:
             salt, iterations = credential.salt, credential.iterations
         if iterations < ITERATIONS_MIN:
             return Failed(f"the credential has {iterations} iterations, fewer than the minimum")
@@ -140,12 +142,16 @@ class ScramServer:
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, self._hash).digest()
 
-    def _made_up_salt(self, user: str) -> bytes:
-        """Like the salts of Kafka's own tools: a number of 130 bits to base 36."""
+    def _made_up(self, user: str, *, has_token: bool) -> tuple[bytes, int]:
+        """A salt like those of Kafka's own tools, which is a number of 130 bits to base 36; and one
+        of the numbers of iterations that other users have. Made for each login, so that the time
+        does not tell which are used."""
         named = f"{self._mechanism}:{user}".encode()
-        number = int.from_bytes(hmac.digest(self._lookups.secret, named, "sha256")) % _SALT_VALUES
-        digits = []
+        made = hmac.digest(self._lookups.secret, named, "sha256")
+        number, digits = int.from_bytes(made) % _SALT_VALUES, []
         while number:
             number, digit = divmod(number, len(_DIGITS))
             digits.append(_DIGITS[digit])
-        return "".join(reversed(digits)).encode()
+        counts = () if has_token else self._lookups.iterations(self._mechanism)
+        iterations = counts[made[0] % len(counts)] if counts else ITERATIONS_MIN
+        return "".join(reversed(digits)).encode(), iterations
