@@ -35,16 +35,10 @@ from fencepost.wire.types import Uuid
 
 EVERY_MS: Final = 500
 ITERATIONS: Final = 4_096
-DENIES_ONE_IN: Final = 4
+DENIES_ONE_IN: Final = 6
 USERS_ONE_IN: Final = 4
 _OPERATIONS: Final = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.ALL)
-_NAMES: Final = (
-    (WILDCARD, Pattern.LITERAL),
-    ("t", Pattern.PREFIXED),
-    ("t1", Pattern.LITERAL),
-    ("t2", Pattern.LITERAL),
-    ("t1", Pattern.PREFIXED),
-)
+_NAMES: Final = ((WILDCARD, Pattern.LITERAL), ("t", Pattern.PREFIXED))
 Then = Callable[[Asked], None]
 
 
@@ -94,7 +88,9 @@ class Administrator:
     def _draw_acl(self) -> Acl:
         lane, guests = self._lane, self._world.options.guest_ids
         whom = lane.pick(len(guests) + 1)
-        name, pattern = _NAMES[lane.pick(len(_NAMES))]
+        topics = [(name, Pattern.LITERAL) for name in sorted(self._world.workload.topics)]
+        names = [*_NAMES, *topics, *((name, Pattern.PREFIXED) for name, _ in topics)]
+        name, pattern = names[lane.pick(len(names))]
         denies = lane.pick(DENIES_ONE_IN) == DENIES_ONE_IN - 1
         return Acl(
             AclResource.TOPIC,
