@@ -1,5 +1,6 @@
 package kafka.server;
 
+import fencepost.Acls;
 import fencepost.NeedsInternals;
 import fencepost.Observer;
 import fencepost.StandIns;
@@ -153,7 +154,7 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public Option<Plugin<Authorizer>> authorizerPlugin() {
-        return Option.empty();
+        return Acls.plugin(config().originals(), clusterId(), () -> metadataCache().currentImage());
     }
 
     public KafkaRaftManager<ApiMessageAndVersion> raftManager() {
