@@ -11,7 +11,8 @@ from typing import Final
 
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import SCRAM_SINCE, ClusterImage, ScramMechanism
-from fencepost.machines.image.scram import credential_of_salted_password, credential_record
+from fencepost.machines.image.scram import credential_record
+from fencepost.machines.scram_keys import credential_of_salted_password
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -32,7 +33,7 @@ def alter_scram_credentials(
     image: ClusterImage, request: AlterUserScramCredentialsRequest
 ) -> tuple[AlterUserScramCredentialsResponse, list[Message]]:
     """The response, a row for each user, and the records of those that are changed."""
-    refusals: dict[str, Refused] = {}
+    refusals: dict[str, AlterUserScramCredentialsResult] = {}
     records: dict[str, Message] = {}
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions]
     changes += request.upsertions
@@ -51,17 +52,14 @@ def alter_scram_credentials(
             else:
                 records[user] = _upsertion(image, change)
         except Refused as refused:
-            refusals[user] = refused
+            refusals[user] = AlterUserScramCredentialsResult(
+                user=user, error_code=refused.error, error_message=refused.message
+            )
     results = [
         AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.NONE, error_message=None)
         for user in records
     ]
-    results += [
-        AlterUserScramCredentialsResult(
-            user=user, error_code=refused.error, error_message=refused.message
-        )
-        for user, refused in refusals.items()
-    ]
+    results += refusals.values()
     return AlterUserScramCredentialsResponse(results=results), list(records.values())
 
 
