@@ -17,7 +17,7 @@ from fencepost.machines.image import (
     apply_records,
 )
 from fencepost.machines.image.records import image_records, image_values
-from fencepost.machines.image.scram import credential_of_salted_password
+from fencepost.machines.scram_keys import credential_of_salted_password
 from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records

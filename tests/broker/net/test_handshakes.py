@@ -43,11 +43,11 @@ def begin(served):
 
 
 def in_progress(served) -> int:
-    return served.thread.call(lambda: len(served.listener.handshakes))
+    return served.thread.call(lambda: len(served.listener.tls.handshakes))
 
 
 def test_the_oldest_of_too_many_makes_room(served):
-    served.listener.handshakes.most = 3
+    served.listener.tls.handshakes.most = 3
     first = begin(served)
     eventually(lambda: in_progress(served) == 1)
     others = [begin(served) for _ in range(3)]
@@ -64,7 +64,7 @@ def test_the_oldest_of_too_many_makes_room(served):
 
 @pytest.mark.parametrize("data", [b"", HELLO_BEGINS])
 def test_a_handshake_has_its_time(served, data):
-    served.listener.handshakes.timeout_s = 0.2
+    served.listener.tls.handshakes.timeout_s = 0.2
     client = served.connect()
     client.sock.sendall(data)
     assert client.sock.recv(1) == b""

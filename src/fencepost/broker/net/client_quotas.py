@@ -25,12 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fencepost.machines.quota import ClientQuotas
-from fencepost.machines.quota.clients import INT_MAX
+from fencepost.log.configdef import INT_MAX
 from fencepost.machines.session import Principal
 from fencepost.runtime.requests.context import Pieces
+
+if TYPE_CHECKING:
+    from fencepost.machines.quota import ClientQuotas
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
@@ -112,22 +114,24 @@ class Meter:
 class QuotaGate:
     """See the module docstring; `now_ms` is the node's monotonic clock."""
 
+    quotas: ClientQuotas
+    """What is charged; there once a quota was set."""
+
     def __init__(
         self,
-        quotas: ClientQuotas,
         now_ms: Callable[[], int],
         may_act_for_cluster: Callable[[Any], bool] = lambda request: True,
     ) -> None:
-        """`may_act_for_cluster`: whether who sends a request has the rights of a broker."""
-        self.quotas = quotas
+        """`may_act_for_cluster`: whether the sender of a request has the rights of a broker."""
         self._may_act_for_cluster = may_act_for_cluster
-        self.is_on = quotas.is_on
+        self.is_on = False
         """Whether requests are to be charged."""
         self._now_ms = now_ms
 
-    def apply(self) -> None:
-        """Other quotas are in force."""
-        self.is_on = self.quotas.is_on
+    def apply(self, quotas: ClientQuotas) -> None:
+        """These, or others than before, are in force."""
+        self.quotas = quotas
+        self.is_on = quotas.is_on
 
     # -- one request -----------------------------------------------------------------------
 
@@ -259,7 +263,7 @@ class QuotaGate:
         request.throttle(max(moved_ms, requested_ms))
 
 
-NO_QUOTAS: Final = QuotaGate(ClientQuotas(), lambda: 0)
+NO_QUOTAS: Final = QuotaGate(lambda: 0)
 """Charges for nothing: no quota is ever set."""
 
 

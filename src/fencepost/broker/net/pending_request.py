@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from fencepost.broker.net.client_quotas import Meter, QuotaGate
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.machines.quota.clients import INT_MAX
+from fencepost.log.configdef import INT_MAX
 from fencepost.machines.session import (
     Principal,
     SecurityProtocol,

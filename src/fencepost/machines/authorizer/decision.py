@@ -20,7 +20,14 @@ from typing import Final, NamedTuple
 
 from fencepost.machines.authorizer.hosts import ClientHost
 from fencepost.machines.authorizer.index import AclIndex, Rule, rules_for
-from fencepost.machines.image.acls import WILDCARD, Acl, AclOperation, Pattern, PermissionType
+from fencepost.machines.image.acls import (
+    WILDCARD,
+    Acl,
+    AclOperation,
+    AuthorizerNotReadyError,
+    Pattern,
+    PermissionType,
+)
 from fencepost.machines.session import Principal
 
 PROBE: Final = "hardcode"
@@ -57,10 +64,6 @@ class Decision(NamedTuple):
     def rule(self) -> str:
         """The reason, as Kafka's audit line says it."""
         return self.why.value if self.acl is None else f"{self.why.value}(acl={self.acl})"
-
-
-class AuthorizerNotReadyError(Exception):
-    """The ACLs are not loaded yet, and the client is no super user."""
 
 
 class Policy(NamedTuple):

@@ -6,17 +6,13 @@ node with the same `delegation.token.secret.key` can check a login by the token'
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from base64 import b64encode
 from functools import lru_cache
 from typing import Final
 
-from fencepost.machines.image.scram import (
-    ScramCredential,
-    ScramMechanism,
-    credential_of_salted_password,
-)
+from fencepost.machines.image.scram import ScramCredential, ScramMechanism
+from fencepost.machines.scram_keys import credential_of_salted_password, salted_password
 
 HMAC_ALGORITHM: Final = "sha512"
 ITERATIONS: Final = 4_096
@@ -53,7 +49,7 @@ class TokenSecret:
         password = b64encode(self.hmac_of(token_id))
         salted = f"{mechanism.mechanism_name}\0{token_id}".encode()
         salt = hmac.digest(self._key, _SALT_PREFIX + salted, "sha256")
-        key = hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, ITERATIONS)
+        key = salted_password(mechanism, password, salt, ITERATIONS)
         return credential_of_salted_password(mechanism, key, salt, ITERATIONS)
 
     def __repr__(self) -> str:
@@ -62,4 +58,6 @@ class TokenSecret:
 
 @lru_cache(maxsize=1)
 def _stretched(key: bytes) -> bytes:
+    import hashlib  # what a node without tokens does not load
+
     return hashlib.pbkdf2_hmac("sha256", key, b"key of salts", STRETCHED_ITERATIONS)

@@ -13,11 +13,10 @@ all windows but one at least, so that a client that begins may send a burst of s
 from __future__ import annotations
 
 from math import floor
-from typing import Final
 
 from msgspec import Struct
 
-_INT_MAX: Final = (1 << 31) - 1
+from fencepost.log.configdef import INT_MAX
 
 
 class Windows(Struct, frozen=True):
@@ -90,4 +89,4 @@ class SampledRate:
 def round_half_up(time_ms: float) -> int:
     """The nearest whole number, of two the greater, as Java's `Math.round` has it; no more than a
     throttle time can say."""
-    return floor(min(time_ms, _INT_MAX) + 0.5)
+    return floor(min(time_ms, INT_MAX) + 0.5)
