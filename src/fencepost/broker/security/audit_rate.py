@@ -2,12 +2,15 @@
 
 Events are of one kind if the same principal is allowed, or refused, the same API on the same
 resource. In each minute the first of a kind are taken, and the number of the others is told at its
-end. So a client that asks a thousand times a second fills no disk, and shows none the less.
+end. So a client that asks a thousand times a second fills no disk, and shows none the less. What is
+only counted any more can be counted in its kind's `Tally`, without an event.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+
+from fencepost.runtime.requests.audit import Tally
 
 WINDOW_MS: Final = 60_000
 KINDS_MAX: Final = 10_000
@@ -39,7 +42,7 @@ class AuditRate:
         """0: all events are taken."""
         self._limit = events_per_minute
         self._window = -1
-        self._counts: dict[Kind, int] = {}
+        self._counts: dict[Kind, Tally] = {}
 
     def takes(self, kind: Kind, now_ms: int) -> bool:
         """Whether an event of the kind is taken. Ask `ended` first."""
@@ -47,11 +50,19 @@ class AuditRate:
             return True
         self._window = now_ms // WINDOW_MS
         counts = self._counts
-        count = counts.get(kind, 0)
-        if not count and len(counts) >= KINDS_MAX:
-            kind, count = OTHERS, counts.get(OTHERS, 0)
-        counts[kind] = count + 1
-        return count < self._limit
+        tally = counts.get(kind)
+        if tally is None:
+            if len(counts) >= KINDS_MAX:
+                kind = OTHERS
+            tally = counts.setdefault(kind, Tally())
+        tally.count += 1
+        return tally.count <= self._limit
+
+    def tally(self, kind: Kind) -> Tally | None:
+        """Where further events of the kind are counted until the window ends; None if some will be
+        taken."""
+        found = self._counts.get(kind)
+        return None if found is None or found.count < self._limit else found
 
     def ended(self, now_ms: int) -> dict[Kind, int] | None:
         """What was counted in a window that is over, once; None if there is none."""
@@ -61,8 +72,10 @@ class AuditRate:
 
     def taken_back(self) -> dict[Kind, int]:
         """What was counted in the window so far, which begins anew."""
-        counts, self._counts = self._counts, {}
-        return counts
+        tallies, self._counts = self._counts, {}
+        for one in tallies.values():
+            one.is_over = True
+        return {kind: one.count for kind, one in tallies.items()}
 
     def left_out(self, counts: dict[Kind, int]) -> dict[Kind, int]:
         """How many events of each kind were not taken; without kinds of which all were."""
