@@ -71,6 +71,7 @@ def register(subparsers: Any) -> None:
     hashing.set_defaults(run=print_hash)
 
 
+@command
 def print_hash(arguments: argparse.Namespace) -> int:
     """The password is asked for, or read from a file: never from the command line."""
     from fencepost.broker.security.password_hashes import hash_password
