@@ -56,7 +56,8 @@ class Metered(QuotaClient, Protocol):
 
     client_id: str | None
     frame_size_bytes: int
-    meter: Meter
+    meter: Meter | None
+    """None if its client had no quota when it came, or it is exempt."""
 
     @property
     def api_key(self) -> int:
@@ -79,11 +80,13 @@ class Metered(QuotaClient, Protocol):
 
 
 class Meter:
-    """How long one request has kept the event loop busy, in seconds."""
+    """How long one request of a client has kept the event loop busy, in seconds."""
 
-    __slots__ = ("_began_s", "_used_s", "is_charged")
+    __slots__ = ("_began_s", "_used_s", "client", "is_charged")
 
-    def __init__(self) -> None:
+    def __init__(self, client: tuple[str, str]) -> None:
+        self.client = client
+        """The user and the client id that quotas are set for."""
         self._began_s = perf_counter()
         self._used_s = 0.0
         self.is_charged = False
@@ -139,75 +142,77 @@ class QuotaGate:
         """The request has come, and its work begins."""
         if request.api_key in _LOGINS and request.is_before_login:
             return
-        if self.quotas.concern(*client_of(request)):
-            request.meter = Meter()
+        client = request.principal.name, request.client_id or ""
+        if self.quotas.concern(*client):
+            request.meter = Meter(client)
 
     def charge(self, request: Metered) -> None:
         """The answer to the request is known, if there is one."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None or meter.is_charged:
             return
         if self._is_exempt(request):
-            meter.is_charged = True
+            request.meter = None
             return
-        produced_ms = 0
+        produced_ms, now_ms = 0, self._now_ms()
         if request.api_key == PRODUCE_KEY:
-            produced_ms = self._charge_produced(request)
-        requested_ms = self._charge_time(request, meter)
-        self._throttle(request, requested_ms, produced_ms, self.quotas.produced.throttled)
+            produced_ms = self._charge_produced(request, meter, now_ms)
+        requested_ms = self._charge_time(meter, now_ms)
+        self._throttle(request, meter, requested_ms, produced_ms, self.quotas.produced.throttled)
 
     def charge_unanswered(self, request: Metered) -> None:
         """There is no answer to the request, a Produce."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None or meter.is_charged:
             return
-        meter.is_charged = True
-        produced_ms = self._charge_produced(request)
-        self._throttle(request, 0, produced_ms, self.quotas.produced.throttled)
+        request.meter = None  # its time is not charged
+        produced_ms = self._charge_produced(request, meter, self._now_ms())
+        self._throttle(request, meter, 0, produced_ms, self.quotas.produced.throttled)
 
     def fetch_bytes_max(self, request: Metered) -> int:
         """The most that an answer may have of records, so that waiting helps its client."""
-        if meter_of(request) is None:
+        meter = request.meter
+        if meter is None:
             return INT_MAX
-        most = self.quotas.fetched.burst(*client_of(request))
+        most = self.quotas.fetched.burst(*meter.client)
         return INT_MAX if most is None else most
 
     def charge_fetch(self, request: Metered, size_bytes: int) -> bool:
         """An answer to a consumer would have so many bytes; whether it is to be throttled, and sent
         without them."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None or meter.is_charged or self._is_exempt(request):
             return False
         fetched = self.quotas.fetched
-        user, client_id = client_of(request)
+        user, client_id = meter.client
         now_ms = self._now_ms()
         fetched_ms = fetched.record(user, client_id, size_bytes, now_ms)
-        requested_ms = self._charge_time(request, meter)
+        requested_ms = self._charge_time(meter, now_ms)
         if not fetched_ms and not requested_ms:
             return False
         fetched.add(user, client_id, -size_bytes, now_ms)
-        self._throttle(request, requested_ms, fetched_ms, fetched.throttled)
+        self._throttle(request, meter, requested_ms, fetched_ms, fetched.throttled)
         return True
 
     def goes_on(self, request: Metered) -> bool:
         """Work on the request goes on, after it has waited; whether it was not under way already.
         It is to be followed by `returned`."""
-        meter = meter_of(request)
+        meter = request.meter
         return meter is not None and meter.begin()
 
     def returned(self, request: Metered) -> None:
         """The handler of the request has returned."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None:
             return
         meter.end()
-        if meter.is_charged and not self._is_exempt(request):
+        if meter.is_charged:
             used = meter.take_s() * PERCENT
-            self.quotas.requests.add(*client_of(request), used, self._now_ms())
+            self.quotas.requests.add(*meter.client, used, self._now_ms())
 
     def measured(self, request: Metered, pieces: Pieces) -> Pieces:
         """The work on the request, with the time that it takes."""
-        meter = meter_of(request)
+        meter = request.meter
         return pieces if meter is None else _measured(meter, pieces)
 
     # -- several -----------------------------------------------------------------------------
@@ -237,27 +242,28 @@ class QuotaGate:
             return request.is_from_broker
         return key in EXEMPT and self._may_act_for_cluster(request)
 
-    def _charge_produced(self, request: Metered) -> int:
+    def _charge_produced(self, request: Metered, meter: Meter, now_ms: int) -> int:
         produced = self.quotas.produced
-        return produced.record(*client_of(request), request.frame_size_bytes, self._now_ms())
+        return produced.record(*meter.client, request.frame_size_bytes, now_ms)
 
-    def _charge_time(self, request: Metered, meter: Meter) -> int:
+    def _charge_time(self, meter: Meter, now_ms: int) -> int:
         meter.is_charged = True
         used = meter.take_s() * PERCENT
-        return self.quotas.requests.record(*client_of(request), used, self._now_ms())
+        return self.quotas.requests.record(*meter.client, used, now_ms)
 
     def _throttle(
         self,
         request: Metered,
+        meter: Meter,
         requested_ms: int,
         moved_ms: int,
         moved: Callable[[str, str, int], None],
     ) -> None:
         """The longer of the two throttle times is the answer's, and counts as that quota's."""
         if moved_ms > requested_ms:
-            moved(*client_of(request), moved_ms)
+            moved(*meter.client, moved_ms)
         elif requested_ms:
-            self.quotas.requests.throttled(*client_of(request), requested_ms)
+            self.quotas.requests.throttled(*meter.client, requested_ms)
         else:
             return
         request.throttle(max(moved_ms, requested_ms))
@@ -265,18 +271,6 @@ class QuotaGate:
 
 NO_QUOTAS: Final = QuotaGate(lambda: 0)
 """Charges for nothing: no quota is ever set."""
-
-
-def client_of(request: Metered) -> tuple[str, str]:
-    """The user and the client id that quotas are set for."""
-    return request.principal.name, request.client_id or ""
-
-
-def meter_of(request: Metered) -> Meter | None:
-    """The request's meter; None if its client had no quota when it came, or it was charged in a
-    run."""
-    meter: Meter | None = getattr(request, "meter", None)
-    return meter
 
 
 def _measured(meter: Meter, pieces: Pieces) -> Pieces:

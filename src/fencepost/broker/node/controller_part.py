@@ -79,7 +79,7 @@ class ControllerPart:
             core.ports.scheduler.lane(),
             count=core.connection_count,
         )
-        self.quotas = NodeQuotas(get, core.now_ms, self.listener, core.access)
+        self.quotas = NodeQuotas(get, core.ports.clocks.now_ms, self.listener, core.access)
         """What clients are held to that change partitions."""
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 

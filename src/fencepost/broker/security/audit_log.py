@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from fencepost.broker.security.audit_file import RotatedFile
 from fencepost.broker.security.audit_rate import OTHERS, AuditRate, Kind
-from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
+from fencepost.runtime.requests.audit import UNTOLD, AuditEvent, LoginEvent, Tally
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +78,10 @@ class AuditLog:
         self._file.open()
         self._thread.start()
 
-    def record(self, event: AuditEvent) -> None:
+    def record(self, event: AuditEvent) -> Tally | None:
         """See `AuditSink`."""
         if event.allowed and not self._tells_allowed:
-            return
+            return UNTOLD
         if len(event.resource_name) + len(event.principal) + len(event.rule) > TEXT_MAX:
             event = event._replace(
                 principal=event.principal[:TEXT_MAX],
@@ -91,7 +91,7 @@ class AuditLog:
         kind = Kind(
             event.principal, event.resource_type, event.resource_name, event.api, event.allowed
         )
-        self._take(event, kind)
+        return self._take(event, kind)
 
     def record_login(self, event: LoginEvent) -> None:
         """Take a login. Many that fail from one address are more of the same."""
@@ -109,19 +109,20 @@ class AuditLog:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _take(self, event: AuditEvent | LoginEvent, kind: Kind) -> None:
+    def _take(self, event: AuditEvent | LoginEvent, kind: Kind) -> Tally | None:
+        """Keep the event, or count it; where further ones of the kind are only counted, if so."""
         with self._ready:
             ended = self._rate.ended(event.time_ms)
             if ended is not None:
                 self._queue.append(ended)  # at most one a minute
-            if not self._rate.takes(kind, event.time_ms):
-                return
-            if len(self._queue) >= QUEUE_MAX:
+            is_taken, tally = self._rate.takes(kind, event.time_ms), self._rate.tally(kind)
+            if is_taken and len(self._queue) >= QUEUE_MAX:
                 self._overflow += 1
-                return
-            self._queue.append(event)
-            if len(self._queue) == 1:
-                self._ready.notify()
+            elif is_taken:
+                self._queue.append(event)
+                if len(self._queue) == 1:
+                    self._ready.notify()
+            return tally
 
     # -- the thread ------------------------------------------------------------------------------
 

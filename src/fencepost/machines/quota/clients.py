@@ -83,6 +83,8 @@ class Meters(Generic[Meter]):
         if kept is None:
             self._make_room(now_ms)
             kept = self._kept[budget] = _Kept(self._make(self.windows))
+        elif kept.used_ms == now_ms:  # a busy client's, and it was moved already
+            return kept.meter, limit
         else:
             self._kept.move_to_end(budget)
         kept.used_ms = now_ms
