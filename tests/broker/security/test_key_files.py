@@ -233,8 +233,13 @@ def test_connections_to_other_nodes_have_the_listeners_keys():
     security = peer_security(Settings(BrokerConfig.load(None, keys)), "SSL")
     assert (security.protocol, security.check_hostname) == ("SSL", True)
     assert security.certificate_pem == ONE.certificate_pem
+    assert (security.ca_pem or "").strip() == CA.certificate_pem.strip()
     assert ONE.key_pem not in repr(security)
     security.tls_context()
+    keys["ssl.enabled.protocols"] = "TLSv1.3"
+    newer = peer_security(Settings(BrokerConfig.load(None, keys)), "SSL").tls_context()
+    assert newer.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert newer.check_hostname and newer.verify_mode is ssl.CERT_REQUIRED
     keys["ssl.endpoint.identification.algorithm"] = ""
     assert not peer_security(Settings(BrokerConfig.load(None, keys)), "SSL").check_hostname
     plain = peer_security(Settings(BrokerConfig.load(None, {})), "PLAINTEXT")
