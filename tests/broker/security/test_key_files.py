@@ -206,6 +206,13 @@ def test_versions_and_suites():
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
+def test_a_session_is_neither_negotiated_anew_nor_resumed():
+    context = server_tls(listener(INLINE), SSL).context
+    for option in (ssl.OP_NO_RENEGOTIATION, ssl.OP_NO_COMPRESSION, ssl.OP_NO_TICKET):
+        assert context.options & option
+    assert context.num_tickets == 0
+
+
 def test_every_suite_is_one_of_openssl():
     from fencepost.broker.security.ciphers import TLS_1_2
 
