@@ -60,6 +60,24 @@ def test_a_listener_has_a_number_of_its_own(gate: ConnectionGate) -> None:
     gate.check(One(), limits)
 
 
+def test_addresses_and_listeners_without_connections_are_forgotten(gate: ConnectionGate) -> None:
+    for number in range(3):
+        gate.joined(One(client_host=f"10.0.0.{number}"))
+    for number in range(3):
+        gate.left(One(client_host=f"10.0.0.{number}"))
+    assert not gate._of_host and not gate._of_listener
+
+
+def test_addresses_have_numbers_of_their_own(gate: ConnectionGate) -> None:
+    limits = replace(LIMITS, max_connections_per_ip=1, max_connections_of={"10.0.0.2": 2})
+    for host, most in (("10.0.0.1", 1), ("10.0.0.2", 2)):
+        for _ in range(most):
+            gate.check(One(client_host=host), limits)
+            gate.joined(One(client_host=host))
+        with pytest.raises(Refused, match=rf"^max\.connections\.per\.ip={most} are open"):
+            gate.check(One(client_host=host), limits)
+
+
 def test_the_protected_listener_makes_room(gate: ConnectionGate) -> None:
     gate.protected = "BROKERS"
     limits = replace(LIMITS, max_connections=2)

@@ -88,6 +88,14 @@ def test_each_event_is_a_line_that_only_the_owner_writes(tmp_path: Path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path):
+    path = tmp_path / "audit.log"
+    path.touch()
+    path.chmod(0o666)
+    opened(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
 def test_names_that_clients_make_up_stay_on_their_line_and_are_cut(tmp_path: Path):
     path = tmp_path / "audit.log"
     log = opened(path)

@@ -206,6 +206,13 @@ def test_versions_and_suites():
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
+def test_a_session_is_neither_negotiated_anew_nor_resumed():
+    context = server_tls(listener(INLINE), SSL).context
+    for option in (ssl.OP_NO_RENEGOTIATION, ssl.OP_NO_COMPRESSION, ssl.OP_NO_TICKET):
+        assert context.options & option
+    assert context.num_tickets == 0
+
+
 def test_every_suite_is_one_of_openssl():
     from fencepost.broker.security.ciphers import TLS_1_2
 
@@ -233,8 +240,13 @@ def test_connections_to_other_nodes_have_the_listeners_keys():
     security = peer_security(Settings(BrokerConfig.load(None, keys)), "SSL")
     assert (security.protocol, security.check_hostname) == ("SSL", True)
     assert security.certificate_pem == ONE.certificate_pem
+    assert (security.ca_pem or "").strip() == CA.certificate_pem.strip()
     assert ONE.key_pem not in repr(security)
     security.tls_context()
+    keys["ssl.enabled.protocols"] = "TLSv1.3"
+    newer = peer_security(Settings(BrokerConfig.load(None, keys)), "SSL").tls_context()
+    assert newer.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert newer.check_hostname and newer.verify_mode is ssl.CERT_REQUIRED
     keys["ssl.endpoint.identification.algorithm"] = ""
     assert not peer_security(Settings(BrokerConfig.load(None, keys)), "SSL").check_hostname
     plain = peer_security(Settings(BrokerConfig.load(None, {})), "PLAINTEXT")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.broker.security.password_hashes import (
     PasswordHash,
@@ -36,6 +37,10 @@ def test_a_hash_is_of_one_password_and_shows_neither():
     parsed = parse_hash(ADA)
     assert parsed.matches(b"secret")
     assert not parsed.matches(b"Secret")
+    for place in range(len(parsed.digest)):
+        changed = bytearray(parsed.digest)
+        changed[place] ^= 1
+        assert not replace(parsed, digest=bytes(changed)).matches(b"secret"), place
     assert "hidden" in repr(parsed)
     assert hash_password(b"secret", QUICK_N) != ADA, "each has a salt of its own"
     assert parse_hash(PBKDF2).matches(b"secret")
