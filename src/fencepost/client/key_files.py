@@ -160,6 +160,8 @@ class _Store:
     def read(self, *, is_secret: bool = False) -> bytes:
         """The bytes of the file. ConfigError."""
         assert self.path is not None
+        if "\0" in str(self.path):
+            raise self.error("a file that can be read: no file's name has a NUL")
         try:
             # Without O_NONBLOCK a pipe would be waited for.
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -170,9 +172,11 @@ class _Store:
                 if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
                     allowed = f"a file that only its owner can read (`chmod 600 {self.path}`)"
                     raise self.error(allowed)
-                data = file.read(FILE_BYTES_MAX + 1)
+                data: bytes | None = file.read(FILE_BYTES_MAX + 1)
         except OSError as error:
             raise self.error(f"a file that can be read: {error.strerror}") from None
+        if data is None:  # a file that waits for more, as some of /proc do
+            raise self.error("a file that can be read: there is nothing in it now")
         if len(data) > FILE_BYTES_MAX:
             raise self.error(f"a file of at most {FILE_BYTES_MAX} bytes")
         if old := _JAVA_MAGIC.get(data[:4]):

@@ -10,6 +10,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.security.peer_security import peer_security
 from fencepost.broker.security.server_tls import client_auth, server_tls
+from fencepost.client import key_files
 from fencepost.client.key_files import key_pair, trusted_certificates
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SecurityProtocol
@@ -145,6 +146,35 @@ def test_what_is_no_file(tmp_path):
             key_pair(listener({TYPE: "PEM", LOCATION: str(path)}))
     with pytest.raises(ConfigError, match="a file"):
         key_pair(listener({TYPE: "PEM", LOCATION: str(fifo)}))
+    with pytest.raises(ConfigError, match="NUL"):
+        key_pair(listener({TYPE: "PEM", LOCATION: "/a\0b"}))
+
+
+def test_a_file_that_would_be_waited_for(tmp_path, monkeypatch):
+    """Such as /proc/kmsg, which has a mode like any other."""
+    monkeypatch.setattr(key_files, "open", lambda handle, mode: Empty(handle), raising=False)
+    path = ONE.write(tmp_path)
+    with pytest.raises(ConfigError, match="nothing in it now"):
+        key_pair(listener({TYPE: "PEM", LOCATION: str(path)}))
+
+
+class Empty:
+    """What is opened without waiting and has nothing yet."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.handle)
+
+    def fileno(self):
+        return self.handle
+
+    def read(self, size):
+        return None
 
 
 @pytest.mark.parametrize(
