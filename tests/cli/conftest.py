@@ -43,10 +43,16 @@ def partitions() -> int:
 
 
 @pytest.fixture
-def topic(cluster: Cluster, partitions: int) -> str:
+def topic_configs() -> dict[str, str]:
+    """Configs of the topic."""
+    return {}
+
+
+@pytest.fixture
+def topic(cluster: Cluster, partitions: int, topic_configs: dict[str, str]) -> str:
     """A new topic."""
     name = f"t-{uuid.uuid4().hex[:10]}"
-    Admin(cluster).create_topic(name, partitions)
+    Admin(cluster).create_topic(name, partitions, configs=topic_configs)
     Admin(cluster).wait_for_topic(name)
     return name
 

@@ -31,6 +31,12 @@ def group() -> str:
 
 
 @pytest.fixture
+def topic_configs() -> dict[str, str]:
+    """Records of 1970 stay, however long ago the broker has started."""
+    return {"retention.ms": "-1"}
+
+
+@pytest.fixture
 def produce(cluster: Cluster, topic: str) -> Callable[..., None]:
     """Writes values to a partition."""
 

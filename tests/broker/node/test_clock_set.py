@@ -83,7 +83,7 @@ def test_a_member_that_is_silent_goes_all_the_same(
     running = node_factory(group_min_session_timeout_ms=1)
     with running.connect() as client:
         coordinated(client)
-        stable(client, "g", session_ms=2_000)
+        stable(client, "g", session_ms=5_000)
         set_clock(running, by_ms)
         eventually(lambda: members(client, "g") == 0, "the end of the session")
 
@@ -101,7 +101,7 @@ def test_a_fetch_that_waits_is_answered_in_its_time(
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
         client.send(
             FetchRequest(
-                max_wait_ms=2_000,
+                max_wait_ms=5_000,
                 min_bytes=1,
                 topics=[FetchTopic(topic_id=topic.topic_id, partitions=[partition])],
             ),
