@@ -152,7 +152,13 @@ def seen(node: Node, security: Security) -> dict[str, list[str]]:
         users = ask(node, security, DescribeUserScramCredentialsRequest(users=None))
         found["users"] = [str(one) for one in users.results]
         quotas = DescribeClientQuotasRequest(components=[], strict=False)
-        found["quotas"] = [str(one) for one in ask(node, security, quotas).entries or ()]
+        found["quotas"] = [_said(one) for one in ask(node, security, quotas).entries or ()]
         tokens = ask(node, security, DescribeDelegationTokenRequest(owners=None))
         found["tokens"] = [str(one) for one in tokens.tokens]
     return {what: sorted(said) for what, said in found.items()}
+
+
+def _said(quota: Any) -> str:
+    """A quota without the order of its keys, which in Kafka is that of a hash table."""
+    entity = sorted((part.entity_type, part.entity_name) for part in quota.entity)
+    return f"{entity} {sorted((one.key, one.value) for one in quota.values)}"

@@ -203,7 +203,7 @@ def fill(quorum: SecuredQuorum, node: Node, prefix: str) -> None:
     admin = admin_of(quorum, node)
     for number in range(5):
         set_user(admin, f"{prefix}-{number}")
-    admin.create_acls(
+    rules = [
         AclBinding(
             AclResource.TOPIC,
             f"{prefix}-{number}",
@@ -213,9 +213,9 @@ def fill(quorum: SecuredQuorum, node: Node, prefix: str) -> None:
         )
         for number in range(20)
         for operation in (AclOperation.READ, AclOperation.WRITE)
-    )
+    ]
     cluster = AclBinding(AclResource.CLUSTER, CLUSTER_NAME, "User:*", AclOperation.DESCRIBE)
-    admin.create_acls([cluster])
+    admin.create_acls([*rules, cluster])
     user = ClientQuotaEntity.of({"user": prefix, "client-id": None})
     admin.alter_client_quotas({user: {"producer_byte_rate": 1e6, "request_percentage": 12.5}})
     admin.create_delegation_token(renewers=[f"User:{prefix}-0"])
@@ -225,17 +225,27 @@ def check_same(quorum: SecuredQuorum, count: int) -> None:
     """Whether both kinds' brokers tell the same of everything, after so many `fill`."""
     login = quorum.security(ADMIN)
 
-    def are_same() -> bool:
-        theirs, ours = (seen(quorum.nodes[id_], login) for id_ in (101, 102))
-        sizes = {what: len(said) for what, said in ours.items()}
-        return theirs == ours and sizes == {
-            "acls": 40 * count + 1,
-            "users": 5 * count + 2,
-            "quotas": count,
-            "tokens": count,
-        }
+    expected = {"acls": 40 * count + 1, "users": 5 * count + 2, "quotas": count, "tokens": count}
+    found: list[dict[str, list[str]]] = []
 
-    eventually(are_same, f"both kinds tell of everything that was made {count} times")
+    def are_same() -> bool:
+        found[:] = [seen(quorum.nodes[id_], login) for id_ in (101, 102)]
+        return found[0] == found[1] and {w: len(said) for w, said in found[0].items()} == expected
+
+    try:
+        eventually(are_same)
+    except AssertionError:
+        only = [
+            [
+                f"{what}: {one}"
+                for what in expected
+                for one in set(a.get(what, ())) - set(b.get(what, ()))
+            ]
+            for a, b in (found, reversed(found))
+        ]
+        raise AssertionError(
+            f"after {count} times only Kafka tells {only[0]}, only ours {only[1]}"
+        ) from None
 
 
 def test_the_controller_changes_its_kind(kafka_jars: object, tmp_path: Path) -> None:
@@ -244,8 +254,9 @@ def test_the_controller_changes_its_kind(kafka_jars: object, tmp_path: Path) -> 
     with SecuredQuorum(tmp_path / "nodes", kinds, (APACHE, FENCEPOST), config) as quorum:
         quorum.format_with_users()
         ours = quorum.voters[0]
-        quorum.start(2, 3, 101, 102)
-        led = quorum.wait_for_leader()
+        quorum.start(2, 3)
+        led = quorum.wait_for_leader()  # before that no user of SCRAM is known
+        quorum.start(101, 102)
         admin = quorum.security(ADMIN)
 
         def create(topic: str) -> None:

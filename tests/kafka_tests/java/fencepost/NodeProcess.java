@@ -251,6 +251,9 @@ public final class NodeProcess {
             }
             records.add(record);
         }
+        if (Rules.areOfTest(config.originals())) {
+            records.addAll(Rules.records());
+        }
         Path directory = Path.of(config.metadataLogDir());
         Files.deleteIfExists(directory.resolve("bootstrap.checkpoint"));
         new BootstrapDirectory(directory.toString())
@@ -316,6 +319,9 @@ public final class NodeProcess {
             map += "," + OBSERVERS + ":PLAINTEXT";
             values.put("controller.listener.names",
                 String.join(",", config.controllerListenerNames()) + "," + OBSERVERS);
+        }
+        if (Rules.areOfTest(values)) {
+            values.putAll(Rules.CONFIGS);
         }
         if (hasAuthorizer()) {
             values.merge("super.users", OBSERVER, (users, observer) -> users + ";" + observer);
