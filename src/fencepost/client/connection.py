@@ -343,5 +343,7 @@ class Connection(ConnectionCore):
             ) from error
         except OSError as error:
             self.close()
-            raise ConnectionFailed(f"waiting for {awaited}: {error}", host=self.address) from error
+            hint = self.security.hint if not self.api_versions else ""
+            text = f"waiting for {awaited}: {error}{hint}"
+            raise ConnectionFailed(text, host=self.address) from error
         return frame

@@ -63,6 +63,13 @@ class Security:
         return None
 
     @property
+    def hint(self) -> str:
+        """What to say of a broker that hangs up on the first request; "" where TLS has begun."""
+        if self.uses_tls:
+            return ""
+        return f" (security.protocol={self.protocol}: does its listener have TLS?)"
+
+    @property
     def uses_tls(self) -> bool:
         return self.protocol.endswith("SSL")
 
