@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.cli.main import main
+
 from .commands import Fencepost
 
 
@@ -47,3 +49,21 @@ def test_without_an_authorizer_no_rule_decides(run: Fencepost):
     ran = run("security", "explain", "ada", "read", "topic:orders")
     assert ran.code == 1 and "SECURITY_DISABLED" in ran.err
     assert run("security", "explain", "ada", "all", "topic:orders").code == 2
+
+
+def test_a_password_becomes_what_a_file_of_users_has_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from fencepost.broker.security.password_hashes import parse_hash
+
+    secret = tmp_path / "secret"
+    secret.write_text("correct horse\n")
+    words = ["security", "hash-password", "--password-file", str(secret)]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert "horse" not in shown.out + shown.err
+    assert parse_hash(shown.out.strip()).matches(b"correct horse")
+    assert main(words[:2]) == 2, "there is no terminal to ask at"
+    assert "give --password-file FILE" in capsys.readouterr().err
+    secret.write_text("\n")
+    assert main(words) != 0

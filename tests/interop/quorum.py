@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
+from fencepost.client.security import Security
 from fencepost.machines.quorum.messages import TOPIC as METADATA_TOPIC
 from fencepost.testing.ports import free_ports
 from fencepost.wire.api.describe_quorum import PartitionDataResponse
@@ -66,6 +67,8 @@ class Node:
     jvm: tuple[str, ...] = SMALL_JVM
     directory_id: Uuid = field(default_factory=Uuid.random)
     process: subprocess.Popen[bytes] | None = None
+    security: Security | None = None
+    """How the test itself reaches it; None: without TLS and login."""
 
     @property
     def data_dir(self) -> Path:
@@ -209,7 +212,9 @@ class Node:
     def describe(self, timeout_ms: float = 2_000) -> PartitionDataResponse | None:
         """What it says about the quorum; None when it cannot be asked or does not lead."""
         try:
-            with Connection(HOST, self.port, timeout_ms=timeout_ms) as connection:
+            with Connection(
+                HOST, self.port, timeout_ms=timeout_ms, security=self.security
+            ) as connection:
                 partition = connection.request(describes()).topics[0].partitions[0]
         except (ClientError, OSError):
             return None

@@ -63,6 +63,18 @@ def test_records_are_written_with_an_unsecured_token(servers: str):
         assert ends and None not in ends
 
 
+def test_a_session_is_renewed_on_the_connection_that_there_is(servers: str):
+    with Cluster(config=config(servers)) as cluster:
+        assert Admin(cluster).describe_cluster().brokers
+        before = dict(cluster._connections)
+        for connection in before.values():
+            connection.session_ends_at = 0.0  # the time has come
+        assert Admin(cluster).describe_cluster().brokers
+        used = [one for one in before.values() if one.session_ends_at]
+        assert used and all(one.is_open for one in used), "it is renewed, and the broker goes on"
+        assert dict(cluster._connections) == before
+
+
 def test_a_token_from_a_file_and_one_that_the_broker_refuses(servers: str, tmp_path: Path):
     file = tmp_path / "token"
     chosen = config(

@@ -34,7 +34,7 @@ def start(launcher: subprocess.Popen[str], directory: Path, **configs: str) -> i
     configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": f"{directory}/data", **configs}
     (directory / "config").write_text("".join(f"{key}={configs[key]}\n" for key in configs))
     launcher.stdin.write("\t".join(f"{directory}/{name}" for name in ("config", "ready", "log")))
-    launcher.stdin.write("\n")
+    launcher.stdin.write("\t\n")
     launcher.stdin.flush()
     return int(launcher.stdout.readline())
 

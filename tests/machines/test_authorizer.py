@@ -6,11 +6,12 @@ import random
 from itertools import combinations
 
 import pytest
+from msgspec.structs import replace
 
-from fencepost.machines.authorizer import AclAuthorizer, AuthorizerNotReadyError, Policy, Why
-from fencepost.machines.authorizer.hosts import client_host, parsed_range
+from fencepost.machines.authorizer import AclAuthorizer, Policy, Why
+from fencepost.machines.authorizer.hosts import ClientHost, Range, client_host, parsed_range
 from fencepost.machines.authorizer.machine import DECISIONS_MAX
-from fencepost.machines.image.acls import Acl
+from fencepost.machines.image.acls import Acl, AuthorizerNotReadyError
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.session import Principal
 from fencepost.wire.types import Uuid
@@ -124,6 +125,37 @@ def test_an_index_that_changes_decides_as_one_that_is_made_anew():
     assert made.acl_count == 0 and not made.decide(ALICE, HOST, READ, TOPIC, "a").allowed
 
 
+def test_many_acls_of_one_pattern_decide_as_few_do():
+    rnd = random.Random(11)
+    drawn = {drawn_acl(rnd) for _ in range(6_000)}
+    one_pattern = [replace(one, resource_name="*", pattern_type=LITERAL) for one in drawn]
+    acls = sorted(set(one_pattern) | drawn)
+    made = authorizer(*acls)
+    for _ in range(300):
+        compare(acls, made, rnd)
+
+
+def test_many_addresses_are_looked_at_once_for_a_client(monkeypatch: pytest.MonkeyPatch):
+    """2,000 made-up names took a node with 10,000 such ACLs 96 s."""
+    many = 2_000
+    hosts = [f"10.{n // 256}.{n % 256}.0/24" for n in range(many)]
+    made = authorizer(
+        *(acl("*", principal=who, host=host) for host in hosts for who in ("User:a", "User:*"))
+    )
+    asked, is_in = 0, ClientHost.is_in
+
+    def counting(self: ClientHost, host: str | Range) -> bool:
+        nonlocal asked
+        asked += 1
+        return is_in(self, host)
+
+    monkeypatch.setattr(ClientHost, "is_in", counting)
+    for number in range(50):
+        assert made.decide(ALICE, "10.0.7.7", READ, TOPIC, f"made-up-{number}").allowed
+        assert not made.decide(ALICE, "10.200.0.1", READ, TOPIC, f"made-up-{number}").allowed
+    assert asked == 2 * 2 * many
+
+
 def test_removing_an_acl_leaves_what_others_decide():
     """CVE-2024-27309: two ACLs of one resource, of which one is removed."""
     acls = numbered([acl(), acl(principal="User:b"), acl(principal="User:c", permission=DENY)])
@@ -211,10 +243,13 @@ def test_addresses_are_written_as_java_writes_them():
     ("text", "inside", "outside"),
     [
         ("10.1.2.3/8", ["10.0.0.0", "10.255.255.255"], ["11.0.0.0", "::a00:1", "?"]),
-        ("10.0.0.1/32", ["10.0.0.1"], ["10.0.0.2"]),
+        ("10.0.0.1/32", ["10.0.0.1"], ["10.0.0.0", "10.0.0.2", "::a00:1"]),
         ("0.0.0.0/0", ["255.255.255.255", "0.0.0.1"], ["0.0.0.0", "::1"]),
         ("fe80::/10", ["fe80::1", "febf::1"], ["fec0::1", "10.0.0.1"]),
-        ("::1/128", ["::1"], ["::2"]),
+        ("10.0.0.6/31", ["10.0.0.6", "10.0.0.7"], ["10.0.0.5", "10.0.0.8"]),
+        ("::1/128", ["::1"], ["::", "::2"]),
+        ("fd00::/65", ["fd00::7fff:ffff:ffff:ffff"], ["fd00::8000:0:0:0", "fd01::"]),
+        ("::a00:0/104", ["::a00:1"], ["10.0.0.1", "::ffff:10.0.0.1"]),
     ],
 )
 def test_a_range_has_the_addresses_that_begin_as_it_does(

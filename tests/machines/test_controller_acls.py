@@ -53,12 +53,14 @@ class Acls:
 
     def create(self, *creations: AclCreation) -> list[tuple[int, str | None]]:
         request = CreateAclsRequest(creations=list(creations))
-        reply = self.bench.do(self.bench.controller.decide_create_acls(request, self.bench.ids))
+        reply = self.bench.do(
+            self.bench.controller.security.decide_create_acls(request, self.bench.ids)
+        )
         return [(one.error_code, one.error_message) for one in reply.results]
 
     def delete(self, *filters: DeleteAclsFilter) -> list[tuple[int, str | None, list[str]]]:
         request = DeleteAclsRequest(filters=list(filters))
-        reply = self.bench.do(self.bench.controller.decide_delete_acls(request))
+        reply = self.bench.do(self.bench.controller.security.decide_delete_acls(request))
         return [
             (one.error_code, one.error_message, [acl.resource_name for acl in one.matching_acls])
             for one in reply.filter_results

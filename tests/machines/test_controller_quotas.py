@@ -139,7 +139,7 @@ def test_what_is_only_checked_makes_no_records() -> None:
     request = AlterClientQuotasRequest(
         entries=[entry(USER, ("producer_byte_rate", 1.0))], validate_only=True
     )
-    decision = controller.decide_alter_client_quotas(request)
+    decision = controller.security.decide_alter_client_quotas(request)
     assert decision.records == [] and decision.reply.entries[0].error_code == 0
     request.validate_only = False
-    assert len(controller.decide_alter_client_quotas(request).records) == 1
+    assert len(controller.security.decide_alter_client_quotas(request).records) == 1

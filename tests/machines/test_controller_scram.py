@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from fencepost.machines.image import ClusterImage, ScramMechanism, apply_records
-from fencepost.machines.image.scram import credential_of_salted_password
+from fencepost.machines.scram_keys import credential_of_salted_password
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -39,7 +39,7 @@ def alter(
         deletions=[ScramCredentialDeletion(name=n, mechanism=m) for n, m in deleted],
         upsertions=list(upsertions),
     )
-    results = bench.do(bench.controller.decide_alter_scram_credentials(request)).results
+    results = bench.do(bench.controller.security.decide_alter_scram_credentials(request)).results
     return [(one.user, int(one.error_code), one.error_message) for one in results]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.controller.tokens import TOKENS_PER_SWEEP, TokenSettings
+from fencepost.machines.controller.config import TOKENS_PER_SWEEP, TokenSettings
 from fencepost.machines.image import ScramMechanism, TokenImage
 from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.session import Principal
@@ -34,18 +34,18 @@ def bench(settings: TokenSettings = SETTINGS, level: int = 33) -> Bench:
 def create(bench: Bench, token_id: str = "t", *renewers: str, by: Principal = ADA, **more: Any):
     users = [CreatableRenewers(principal_type="User", principal_name=name) for name in renewers]
     request = CreateDelegationTokenRequest(**{"renewers": users, "max_lifetime_ms": -1, **more})
-    return bench.do(bench.controller.decide_create_token(request, by, token_id, NOW))
+    return bench.do(bench.controller.security.decide_create_token(request, by, token_id, NOW))
 
 
 def renew(bench: Bench, secret: bytes, period_ms: int, by: Principal = ADA, now: int = NOW):
     request = RenewDelegationTokenRequest(hmac=secret, renew_period_ms=period_ms)
-    answer = bench.do(bench.controller.decide_renew_token(request, by, now))
+    answer = bench.do(bench.controller.security.decide_renew_token(request, by, now))
     return answer.error_code, answer.expiry_timestamp_ms
 
 
 def expire(bench: Bench, secret: bytes, period_ms: int, by: Principal = ADA, now: int = NOW):
     request = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=period_ms)
-    answer = bench.do(bench.controller.decide_expire_token(request, by, now))
+    answer = bench.do(bench.controller.security.decide_expire_token(request, by, now))
     return answer.error_code, answer.expiry_timestamp_ms
 
 
@@ -125,11 +125,11 @@ def test_expired_tokens_are_removed_in_rounds() -> None:
     for number in range(TOKENS_PER_SWEEP + 3):
         create(world, f"t{number}", max_lifetime_ms=10)
     create(world, "stays")
-    assert world.do(world.controller.decide_token_sweep(NOW + 10)) == 0
-    assert world.do(world.controller.decide_token_sweep(NOW + 11)) == TOKENS_PER_SWEEP
-    assert world.do(world.controller.decide_token_sweep(NOW + 11)) == 3
+    assert world.do(world.controller.security.decide_token_sweep(NOW + 10)) == 0
+    assert world.do(world.controller.security.decide_token_sweep(NOW + 11)) == TOKENS_PER_SWEEP
+    assert world.do(world.controller.security.decide_token_sweep(NOW + 11)) == 3
     assert set(world.image.tokens) == {"stays"}
-    assert world.do(bench(TokenSettings()).controller.decide_token_sweep(NOW)) == 0
+    assert world.do(bench(TokenSettings()).controller.security.decide_token_sweep(NOW)) == 0
 
 
 def test_a_tokens_credential_is_the_same_on_all_nodes_and_its_secret_is_not_shown() -> None:

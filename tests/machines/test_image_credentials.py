@@ -17,7 +17,7 @@ from fencepost.machines.image import (
     apply_records,
 )
 from fencepost.machines.image.records import image_records, image_values
-from fencepost.machines.image.scram import credential_of_salted_password
+from fencepost.machines.scram_keys import credential_of_salted_password
 from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
@@ -72,6 +72,8 @@ def test_a_token_is_issued_renewed_and_removed() -> None:
     token = image.tokens["t"]
     assert token == TokenImage("t", "User:alice", "User:admin", ("User:bob", "User:c"), 1, 10, 5)
     assert [token.is_expired(ms) for ms in (4, 5, 6)] == [False, False, True]
+    too_long = TokenImage("t", "User:alice", "User:admin", (), 1, 10, 20)
+    assert [too_long.is_expired(ms) for ms in (10, 11)] == [False, True], "whatever a record says"
     renewed = records.DelegationTokenRecord(token_id="t", expiration_timestamp=9)
     assert image_of(renewed, base=image).tokens["t"].expiration_timestamp == 9
     removal = records.RemoveDelegationTokenRecord(token_id="t")

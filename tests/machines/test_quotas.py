@@ -112,6 +112,13 @@ def test_a_strict_charge_in_debt_is_not_made_and_another_is() -> None:
     assert quota.charge("other", "c", 500, 0, strict=True) == 0
 
 
+def test_a_strict_charge_of_an_empty_bucket_is_made() -> None:
+    quota = MutationQuota("controller_mutation_rate", WINDOWS)
+    quota.limits = Limits({(("user", "u"),): 1.0})
+    waits_ms = [quota.charge("u", "c", count, 0, strict=True) for count in (11, 5, 1)]
+    assert waits_ms == [0, 0, 5_000], "what is charged to an empty bucket is a debt"
+
+
 # -- whose limit -----------------------------------------------------------------------------------
 
 LEVELS: tuple[tuple[str | None, str | None], ...] = (

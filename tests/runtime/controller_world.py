@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from fencepost.machines.controller import Controller, ControllerConfig
-from fencepost.machines.controller.tokens import TokenSettings
+from fencepost.machines.controller.config import TokenSettings
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendRecords, answered, messages, received
 from fencepost.machines.quorum.voters import VoterSet

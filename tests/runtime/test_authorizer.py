@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,21 @@ from fencepost.runtime.authorizer import (
     REFUSALS_REMEMBERED,
     NodeAuthorizer,
 )
-from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.access import (
+    CLIENTS_REMEMBERED,
+    TOPICS_REMEMBERED,
+    Access,
+    PartitionAccess,
+)
 from fencepost.runtime.requests.audit import AuditEvent
 from fencepost.runtime.requests.permissions import (
     DESCRIBE_TOPIC,
     READ_TOPIC,
     WRITE_TOPIC,
+    Permission,
     ResourceType,
 )
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import RemoveAccessControlEntryRecord
 from fencepost.wire.types import Uuid
@@ -183,3 +191,58 @@ def test_a_change_of_the_acls_is_told_and_acts_at_once(node: Node):
     node.learn(RemoveAccessControlEntryRecord(id=ACL_ID))
     assert changes and node.access.version is not version
     assert not node.access.allows(Asker(), READ_TOPIC, "t")
+
+
+class Replicas:
+    """Every topic has every partition: the topic's name, and the index."""
+
+    def get(self, topic: str, index: int) -> Any:
+        return topic, index
+
+    def by_id(self, topic_id: Uuid, index: int) -> Any:
+        return self.topic_name(topic_id), index
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return "t" if topic_id == ACL_ID else None
+
+
+def test_what_is_remembered_of_a_client_is_that_clients_alone(
+    node: Node, caplog: pytest.LogCaptureFixture
+):
+    """Another address, another user, another operation, and other ACLs are asked about again."""
+    caplog.set_level(logging.INFO, "fencepost.runtime.authorizer")
+    node.authorizer.sink = None
+    assert not node.authorizer.tells_all, "or nothing is remembered"
+    record = Acl(2, "t", 3, 3, "User:alice", "10.0.0.1", 3).to_record(ACL_ID)
+    node.learn(RemoveAccessControlEntryRecord(id=ACL_ID), record)
+    partitions = PartitionAccess(node.access, Replicas())  # type: ignore[arg-type]
+
+    def found(client: Asker, permission: Permission = READ_TOPIC, by_id: bool = False) -> Any:
+        finder = partitions.finder(client, permission, by_id=by_id)
+        return finder(ACL_ID if by_id else "t", 0)
+
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for by_id in (False, True):
+        for _ in range(2):
+            assert found(Asker(), by_id=by_id) == ("t", 0)
+            assert found(Asker(client_host="10.0.0.2"), by_id=by_id) is refused
+            assert found(Asker(Principal("User", "bob")), by_id=by_id) is refused
+            assert found(Asker(Principal("Group", "alice")), by_id=by_id) is refused
+            assert found(Asker(), WRITE_TOPIC, by_id=by_id) is refused
+    node.learn(RemoveAccessControlEntryRecord(id=ACL_ID))
+    assert found(Asker()) is found(Asker(), by_id=True) is refused
+
+
+def test_what_is_remembered_of_clients_is_bounded(node: Node, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "fencepost.runtime.authorizer")
+    node.authorizer.sink = None
+    node.learn(Acl(2, "*", 3, 3, "User:*", "*", 3).to_record(Uuid(b"b" * 16)))
+    partitions = PartitionAccess(node.access, Replicas())  # type: ignore[arg-type]
+    for number in range(CLIENTS_REMEMBERED + 10):
+        client = Asker(Principal("User", f"u{number}"))
+        assert partitions.finder(client, READ_TOPIC, by_id=False)("t", 0) == ("t", 0)
+    find = partitions.finder(Asker(), READ_TOPIC, by_id=False)
+    for number in range(TOPICS_REMEMBERED + 10):
+        assert find(f"t{number}", 0) == (f"t{number}", 0)
+    assert len(partitions._granted) <= CLIENTS_REMEMBERED + 1
+    assert max(map(len, partitions._granted.values())) == TOPICS_REMEMBERED

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.batch.records import build_batch, read_records
 from fencepost.machines.controller import Controller, ControllerConfig, Decision, elections
-from fencepost.machines.controller.tokens import TOKENS_PER_SWEEP, TokenSettings
+from fencepost.machines.controller.config import TOKENS_PER_SWEEP, TokenSettings
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.session import Principal
@@ -550,7 +550,7 @@ def test_expired_tokens_are_removed_by_the_active_controller_now_and_then() -> N
     request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
     for number in range(TOKENS_PER_SWEEP + 1):
         world.controller_host.submit(
-            lambda c, n=number: c.decide_create_token(request, requester, f"t{n}", now_ms),  # type: ignore[misc]
+            lambda c, n=number: c.security.decide_create_token(request, requester, f"t{n}", now_ms),  # type: ignore[misc]
             lambda error, reply: None,
         )
     world.commit()

@@ -102,3 +102,24 @@ def test_a_credential_is_made_once_and_so_many_are_kept(monkeypatch) -> None:
     made("v")
     assert made("u") is second and made("t") is not first
     assert made("t") == first
+
+
+def test_the_iterations_that_users_have():
+    node = Images()
+    users = ImageScramCredentials(lambda: node.image)
+    assert users.iterations(SHA_256) == ()
+    for name, mechanism, count in (("a", 1, 8192), ("b", 1, 4096), ("c", 1, 8192), ("d", 2, 5000)):
+        keys = {"salt": b"s", "stored_key": b"k", "server_key": b"k"}
+        node.apply(
+            UserScramCredentialRecord(name=name, mechanism=mechanism, iterations=count, **keys)
+        )
+    assert (users.iterations(SHA_256), users.iterations(SHA_512)) == ((4096, 8192), (5000,))
+    assert users.iterations("PLAIN") == ()
+    node.apply(RemoveUserScramCredentialRecord(name="b", mechanism=1))
+    assert users.iterations(SHA_256) == (8192,)
+
+
+def test_strangers_are_shown_nothing_that_is_made_of_the_secret_itself():
+    """A weak `delegation.token.secret.key` could be guessed from that without a login."""
+    assert SECRET.key_of_salts == TokenSecret("hush").key_of_salts
+    assert SECRET.key_of_salts not in (b"hush", TokenSecret("hash").key_of_salts)

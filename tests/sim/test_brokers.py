@@ -65,6 +65,20 @@ def test_what_is_produced_is_acknowledged_and_consumed() -> None:
     assert {view.broker_id for view in partitions.views.values() if view.is_leader} == {101, 102}
 
 
+def test_static_members_speak_to_old_brokers_in_versions_that_have_their_instance_id() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, members=2, epoch_members=2), draws_options=False))
+    clients = run.world.clients
+    for broker in run.world.brokers.values():
+        broker.is_old = True
+    statics = clients.members[0], clients.epoch_members[0]
+    for static, dynamic in zip(
+        statics, (clients.members[1], clients.epoch_members[1]), strict=True
+    ):
+        static.instance_id, dynamic.instance_id = f"i{static.id}", None
+    run.go()
+    assert all(member.joined and member.committed for member in clients.members)
+
+
 def test_a_world_does_not_get_more_topics_than_it_is_to_have() -> None:
     """No request is answered while the leader is cut off; all may be done when it is not."""
     hand = ByHand(Options(voters=3, brokers=2, replicas=2, topics=3))

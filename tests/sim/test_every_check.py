@@ -50,12 +50,16 @@ from fencepost.sim.tape import Tape
 from fencepost.sim.transaction_oracle import ReadCommitted
 from fencepost.sim.world import World
 
-from . import partition_histories, transaction_histories
+from . import partition_histories, permission_histories, transaction_histories
 from .histories import entry, leader, truth_of, view
 from .partition_histories import come_back, partition, with_elr
 
 LOG = [entry(0), entry(1), entry(2)]
-OF_PARTITIONS = [*partition_histories.WRONG, *transaction_histories.WRONG]
+OF_PARTITIONS = [
+    *partition_histories.WRONG,
+    *transaction_histories.WRONG,
+    *permission_histories.WRONG,
+]
 Wrong = Callable[[Check, Oracle], object]
 
 

@@ -1,4 +1,4 @@
-"""`fencepost security`: what is open to whom, and which rule decides."""
+"""`fencepost security`: what is open to whom, which rule decides, and passwords as hashes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fencepost.cli.cluster_options import command, finish_cluster_command, open_
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_json
+from fencepost.cli.secret_files import add_password_option, read_password
 from fencepost.cli.security_words import (
     RESOURCE,
     RESOURCE_HELP,
@@ -35,6 +36,7 @@ examples:
   fencepost security check -b broker:9093 --client-config admin.properties
   fencepost security explain ada READ topic:orders
   fencepost security explain ada write topic:orders --host 10.0.0.7
+  fencepost security hash-password
 """
 
 
@@ -61,6 +63,21 @@ def register(subparsers: Any) -> None:
     explaining.add_argument("resource", metavar=RESOURCE, help=RESOURCE_HELP)
     explaining.add_argument("--host", help="at this address (default: one that no rule names)")
     finish_cluster_command(explaining, explain)
+
+    hashing = actions.add_parser(
+        "hash-password", help="print the hash that a file of PLAIN users has for a password"
+    )
+    add_password_option(hashing)
+    hashing.set_defaults(run=print_hash)
+
+
+@command
+def print_hash(arguments: argparse.Namespace) -> int:
+    """The password is asked for, or read from a file: never from the command line."""
+    from fencepost.broker.security.password_hashes import hash_password
+
+    print(hash_password(read_password(arguments, "the user").encode()))
+    return 0
 
 
 @command

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
+from fencepost.cli.cluster_options import (
+    command,
+    finish_cluster_command,
+    given_properties,
+    open_cluster,
+)
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
@@ -15,6 +21,8 @@ from fencepost.cli.security_words import principal_of
 
 if TYPE_CHECKING:
     from fencepost.client.delegation_tokens import DelegationToken
+
+OF_TRUST = ("ssl.truststore.", "ssl.ca.", "ssl.endpoint.identification.algorithm")
 
 EXAMPLES = """\
 A token's secret is written to a file of client properties that only its owner can read, and shown
@@ -110,7 +118,7 @@ def create_token(arguments: argparse.Namespace) -> int:
         made = admin.create_delegation_token(
             renewers=renewers, owner=owner, max_lifetime_ms=lifetime_ms
         )
-        file.write(login_properties(made, is_encrypted=cluster.config.security.uses_tls))
+        file.write(login_properties(made, given_properties(arguments)))
     view = CreatedToken(TokenView.of(made), str(arguments.write))
     sentence = (
         f"token {made.token_id} of {made.owner} is good until {iso_time(made.expiry_timestamp_ms)};"
@@ -120,14 +128,26 @@ def create_token(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def login_properties(token: DelegationToken, *, is_encrypted: bool) -> str:
-    """Client properties, for Java's clients and ours, of a login by the token."""
+def login_properties(token: DelegationToken, given: Mapping[str, object]) -> str:
+    """Client properties, for Java's clients and ours, of a login by the token.
+
+    What is `given` for the login that made it says whether there is TLS, and whom it trusts.
+    """
+    from fencepost.log.properties import encode_properties
+
     jaas = (
         "org.apache.kafka.common.security.scram.ScramLoginModule required"
         f' username="{token.token_id}" password="{token.password}" tokenauth="true";'
     )
-    protocol = "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT"
-    return f"security.protocol={protocol}\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n"
+    is_encrypted = str(given.get("security.protocol", "")).upper().endswith("SSL")
+    trust = {key: str(text) for key, text in given.items() if key.startswith(OF_TRUST)}
+    entries = {
+        "security.protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": jaas,
+        **(trust if is_encrypted else {}),
+    }
+    return encode_properties(entries).decode()
 
 
 @command

@@ -17,6 +17,7 @@ from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.errors import ConfigError
 from fencepost.client.jaas import login_module
 from fencepost.client.java_properties import JAVA_ONLY, check_value, name_once
+from fencepost.client.key_files import STORE_TYPES
 from fencepost.client.protocol.oauthbearer import TokenSource
 from fencepost.client.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS, Security
 
@@ -134,6 +135,7 @@ class ClientConfig:
                 " never time out",
             )
         secured = Security(**security, tokens=TokenSource(**tokens))
+        secured.check_files()
         config = replace(cls(), **_without_idempotence(plain), **plain, security=secured)
         config.check()
         return config
@@ -271,35 +273,6 @@ def _endpoint_identification(key: str, value: object) -> bool:
     if text not in ("https", "", "none"):
         raise ConfigError(key, value, "must be https, or empty for no check")
     return text == "https"
-
-
-_JAVA_STORES = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""What files of the types JKS and JCEKS begin with."""
-_DER_LENGTHS = range(0x80, 0x85)
-"""What follows byte 0x30 where a long DER sequence begins: a PKCS #12 store, or a certificate."""
-
-
-def _pem_store_type(key: str, value: object) -> dict[str, Any]:
-    if str(value).strip().upper() != "PEM":
-        raise ConfigError(key, value, "only PEM stores can be read; Java key stores cannot")
-    return {}
-
-
-def _pem_store(key: str, value: object) -> str:
-    """A path. What is there and is a store of Java's would fail at each connection only, and be
-    tried again until the time is over, with OpenSSL's words for it; a file that cannot be read from
-    here is left to that."""
-    path = _text(key, value)
-    try:
-        with open(path, "rb") as file:
-            magic = file.read(4)
-    except OSError:
-        return path
-    if magic in _JAVA_STORES or (magic[:1] == b"0" and magic[1:2] and magic[1] in _DER_LENGTHS):
-        raise ConfigError(
-            key, value, "is no PEM file but a key store of Java's, PKCS #12 or DER: convert it"
-        )
-    return path
 
 
 def _dns_lookup(key: str, value: object) -> dict[str, Any]:
@@ -450,12 +423,14 @@ KNOWN: dict[str, _Property] = {
     "ssl.keystore.key": _Property("key_pem", _text),
     "ssl.keystore.certificate.chain": _Property("certificate_pem", _text),
     "ssl.ca.location": _Property("ca_file", _text),
-    "ssl.truststore.location": _Property("ca_file", _pem_store),
+    "ssl.truststore.location": _Property("ca_file", _text),
     "ssl.truststore.certificates": _Property("ca_pem", _text),
-    "ssl.truststore.type": _Property("ca_file", _pem_store_type),
+    "ssl.truststore.password": _Property("ca_password", _any_text),
+    "ssl.truststore.type": _Property("ca_type", _one_of(STORE_TYPES, str.upper)),
     "ssl.certificate.location": _Property("certificate_file", _text),
-    "ssl.keystore.location": _Property("certificate_file", _pem_store),
-    "ssl.keystore.type": _Property("certificate_file", _pem_store_type),
+    "ssl.keystore.location": _Property("certificate_file", _text),
+    "ssl.keystore.password": _Property("certificate_password", _any_text),
+    "ssl.keystore.type": _Property("certificate_type", _one_of(STORE_TYPES, str.upper)),
     "ssl.key.location": _Property("key_file", _text),
     "ssl.key.password": _Property("key_password", _any_text),
     "ssl.endpoint.identification.algorithm": _Property("check_hostname", _endpoint_identification),

@@ -113,7 +113,7 @@ class Connection(ConnectionCore):
 
     @property
     def is_open(self) -> bool:
-        return self._socket is not None and not self.is_expired
+        return self._socket is not None
 
     def request(
         self,
@@ -141,7 +141,8 @@ class Connection(ConnectionCore):
 
         Produce with acks=0 is never answered: it takes `expect_response=False`, and its token is
         not to be received; ValueError when the two disagree. UnsupportedApi, before anything is
-        sent; see `agree`.
+        sent; see `agree`. A session that is about to end is renewed first, for which the answers
+        to what is on its way are waited for; AuthenticationFailed, which closes the connection.
         """
         if is_answered(message) != expect_response:
             raise ValueError(
@@ -151,6 +152,8 @@ class Connection(ConnectionCore):
         assert message.api_key is not None, type(message).__name__
         version = self.agree(message, version, highest)
         sock = self._live()
+        if self.is_expired:
+            self._log_in_again()
         token, parts = self.frame(message, version)
         self._write(sock, parts, Deadline(self.timeout_ms), api_name(message.api_key))
         return token
@@ -279,6 +282,15 @@ class Connection(ConnectionCore):
             self._open(deadline)
             self._converse(self.negotiation(0), deadline)
 
+    def _log_in_again(self) -> None:
+        """Renew the session. What is answered meanwhile is kept for who receives it."""
+        try:
+            token = access_token(self.security)
+            self._converse(self.authentication(token), Deadline(self.timeout_ms))
+        except BaseException:
+            self.close()
+            raise
+
     def _converse(self, requests: Opening, deadline: Deadline) -> None:
         drive(requests, lambda asked: self._receive(self.send(*asked), deadline, None))
 
@@ -331,5 +343,7 @@ class Connection(ConnectionCore):
             ) from error
         except OSError as error:
             self.close()
-            raise ConnectionFailed(f"waiting for {awaited}: {error}", host=self.address) from error
+            hint = self.security.hint if not self.api_versions else ""
+            text = f"waiting for {awaited}: {error}{hint}"
+            raise ConnectionFailed(text, host=self.address) from error
         return frame

@@ -1,7 +1,8 @@
 """What blocking and asyncio connections have in common: everything but the socket.
 
 Which version is spoken, what is sent in which frame, how a connection begins (ApiVersions, then
-SASL), and when its session ends (KIP-368).
+SASL), and when it has to log in again, as it is (KIP-368). Requests that are on their way then are
+answered first.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fencepost.wire.types import Buffer
 
 MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
 SESSION_SHARE: Final = 0.9
-"""A connection is replaced at this part of its session's lifetime, before the broker closes it."""
+"""A connection logs in again (KIP-368) with its first request after this part of its session's
+lifetime, before the broker would close it."""
 
 R = TypeVar("R", bound=Message)
 Opening = Generator[tuple[Request[Any], int | None], Any, None]
@@ -65,7 +67,7 @@ class ConnectionCore(ABC):
 
     @property
     def is_expired(self) -> bool:
-        """Whether the session is about to end."""
+        """Whether the session is about to end, so that a login comes before the next request."""
         return self.session_ends_at is not None and time.monotonic() >= self.session_ends_at
 
     def version_for(
@@ -109,6 +111,7 @@ class ConnectionCore(ABC):
         """Authenticate, if the security settings say so; `token` is what OAUTHBEARER needs."""
         if not self.security.uses_sasl:
             return
+        self.session_ends_at = None
         lifetime_ms = yield from authenticate(self.security, host=self.address, token=token)
         if lifetime_ms > 0:
             self.session_ends_at = time.monotonic() + lifetime_ms * SESSION_SHARE / 1000

@@ -19,7 +19,7 @@ log = logging.getLogger("fencepost.client")
 _JVM: Final = "there is no Java here to load a class or read a setting of it"
 _OWN_RULES: Final = "connections and retries follow retry.backoff.ms and default.api.timeout.ms"
 _METRICS: Final = "clients keep no metrics"
-_TLS: Final = "TLS is OpenSSL's, with its own choice; stores are PEM files without a password"
+_TLS: Final = "TLS is OpenSSL's, with its own choice"
 _KERBEROS: Final = "GSSAPI is not supported"
 _TOKENS: Final = "access tokens are passed on to the broker, which checks them"
 _NO_GROUP_STATE: Final = "offsets are committed when told"
@@ -61,12 +61,10 @@ _REASONS: Final[dict[str, dict[str, str]]] = {
         "ssl.cipher.suites": "list",
         "ssl.engine.factory.class": "class",
         "ssl.keymanager.algorithm": "string",
-        "ssl.keystore.password": "password",
         "ssl.protocol": "string",
         "ssl.provider": "string",
         "ssl.secure.random.implementation": "string",
         "ssl.trustmanager.algorithm": "string",
-        "ssl.truststore.password": "password",
     },
     _KERBEROS: {
         "sasl.kerberos.kinit.cmd": "string",

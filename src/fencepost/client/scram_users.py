@@ -7,7 +7,6 @@ cluster keeps what can check a login by it and no more.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from fencepost.client.conversation import Conversation
 from fencepost.client.errors import BrokerError
 from fencepost.client.refusals import Refusals, passing, raise_refusal
 from fencepost.machines.image.scram import ScramMechanism
+from fencepost.machines.scram_keys import salted_password
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -58,14 +58,13 @@ class UserScramCredentialUpsertion:
         """The request's part, with the salted password in the place of the password. It takes
         some milliseconds."""
         salt = secrets.token_bytes(SALT_BYTES) if self.salt is None else self.salt
-        hash_name = self.mechanism.hash_name
         return ScramCredentialUpsertion(
             name=self.user,
             mechanism=self.mechanism,
             iterations=self.iterations,
             salt=salt,
-            salted_password=hashlib.pbkdf2_hmac(
-                hash_name, self.password.encode(), salt, self.iterations
+            salted_password=salted_password(
+                self.mechanism, self.password.encode(), salt, self.iterations
             ),
         )
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 
+from fencepost.client.errors import ConfigError
+from fencepost.client.key_files import check_files, key_pair, trusted_certificates
 from fencepost.client.pem import load_pem
 from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER, TokenSource
+from fencepost.log.configdef import ConfigError as KeyFileError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
@@ -24,7 +27,7 @@ TLS_VERSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What `security.protocol` and its companions say; PEM files only, no Java key stores."""
+    """What `security.protocol` and its companions say: key stores in PEM or PKCS#12."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None
@@ -42,6 +45,12 @@ class Security:
     token_authenticated: bool = False
     """Whether SCRAM's user name and password are a delegation token's id and HMAC (KIP-48)."""
     tokens: TokenSource = field(default_factory=TokenSource)
+    ca_type: str = ""
+    """PEM, PKCS12 or JKS, which stands for PKCS12; "" is what the file is."""
+    ca_password: str | None = field(default=None, repr=False)
+    certificate_type: str = ""
+    certificate_password: str | None = field(default=None, repr=False)
+    """Of a PKCS#12 file; `key_password` is of a key in PEM."""
 
     def missing(self) -> str | None:
         """What SASL cannot do without and is not there; None when nothing is missing."""
@@ -54,6 +63,13 @@ class Security:
         return None
 
     @property
+    def hint(self) -> str:
+        """What to say of a broker that hangs up on the first request; "" where TLS has begun."""
+        if self.uses_tls:
+            return ""
+        return f" (security.protocol={self.protocol}: does its listener have TLS?)"
+
+    @property
     def uses_tls(self) -> bool:
         return self.protocol.endswith("SSL")
 
@@ -62,14 +78,57 @@ class Security:
         return self.protocol.startswith("SASL")
 
     def tls_context(self) -> ssl.SSLContext:
-        """A client context; raises OSError or ssl.SSLError on unreadable files."""
-        context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_pem)
+        """A client context; the files are read anew.
+
+        ConfigError for files that cannot be used; OSError or ssl.SSLError where a key is in a file
+        of its own (`key_file`) or does not go with its certificate.
+        """
+        try:
+            trusted = trusted_certificates(_Stores(self))
+            # A client's key may be readable for a group of programs, as Kafka's may.
+            pair = None if self.key_file else key_pair(_Stores(self), is_private=False)
+        except KeyFileError as error:
+            raise ConfigError(error.key, error.value, f"must be {error.allowed}") from None
+        context = ssl.create_default_context(cadata=trusted)
         context.check_hostname = self.check_hostname
         if self.tls_versions:
             versions = [TLS_VERSIONS[name] for name in self.tls_versions]
             context.minimum_version, context.maximum_version = min(versions), max(versions)
-        if self.certificate_file is not None:
+        if self.certificate_file is not None and self.key_file is not None:
             context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
-        elif self.certificate_pem is not None:
-            load_pem(context, self.certificate_pem, self.key_pem or "", self.key_password)
+        elif pair is not None:
+            load_pem(context, pair.certificates, pair.key, pair.password)
         return context
+
+    def check_files(self) -> None:
+        """Refuse key stores that are none or contradict the other values; what cannot be read on
+        this machine is not looked at. ConfigError."""
+        try:
+            check_files(_Stores(self))
+        except KeyFileError as error:
+            raise ConfigError(error.key, error.value, f"must be {error.allowed}") from None
+
+
+class _Stores:
+    """A client's key stores, under Kafka's names."""
+
+    def __init__(self, security: Security) -> None:
+        own = security.key_file is None  # else the certificate's file has no key
+        self._values = {
+            "ssl.keystore.type": security.certificate_type,
+            "ssl.keystore.location": security.certificate_file if own else None,
+            "ssl.keystore.password": security.certificate_password,
+            "ssl.keystore.key": security.key_pem,
+            "ssl.keystore.certificate.chain": security.certificate_pem,
+            "ssl.key.password": security.key_password,
+            "ssl.truststore.type": security.ca_type,
+            "ssl.truststore.location": security.ca_file,
+            "ssl.truststore.password": security.ca_password,
+            "ssl.truststore.certificates": security.ca_pem,
+        }
+
+    def get(self, key: str) -> str | None:
+        return self._values[key]
+
+    def name_of(self, key: str) -> str:
+        return key

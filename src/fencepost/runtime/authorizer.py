@@ -19,7 +19,7 @@ from fencepost.machines.authorizer import AclAuthorizer, Decision
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.requests.access import Client
-from fencepost.runtime.requests.audit import AuditEvent, AuditSink
+from fencepost.runtime.requests.audit import UNTOLD, AuditEvent, AuditSink, Tally
 from fencepost.runtime.requests.permissions import Permission, ResourceType
 
 log = logging.getLogger(__name__)
@@ -81,11 +81,24 @@ class NodeAuthorizer:
         """See `runtime.requests.access.Authorizer`. Raises AuthorizerNotReadyError."""
         operation, kind = permission
         decision = self.machine.decide(client.principal, client.client_host, operation, kind, name)
-        if decision.allowed and (quiet or not self.tells_all):
+        if decision.allowed and (quiet or not self._tells_all):
             self.allowed += 1  # as a rule that is all
             return True
         self._decided(client, permission, name, decision, quiet=quiet)
         return decision.allowed
+
+    def grant(self, client: Client, permission: Permission, name: str) -> tuple[bool, Tally | None]:
+        """See `runtime.requests.access.Authorizer`. Raises AuthorizerNotReadyError."""
+        operation, kind = permission
+        decision = self.machine.decide(client.principal, client.client_host, operation, kind, name)
+        if not decision.allowed:
+            self._decided(client, permission, name, decision, quiet=False)
+            return False, None
+        self.allowed += 1
+        if not self._tells_all:
+            return True, UNTOLD
+        tally = self._tell(client, permission, name, decision)
+        return True, None if log.isEnabledFor(logging.DEBUG) else tally
 
     def allows_any(self, client: Client, permission: Permission) -> bool:
         """See `runtime.requests.access.Authorizer`. Raises AuthorizerNotReadyError."""
@@ -95,8 +108,8 @@ class NodeAuthorizer:
         return decision.allowed
 
     @property
-    def tells_all(self) -> bool:
-        """Whether what is allowed is told, too, so that no answer should be remembered."""
+    def _tells_all(self) -> bool:
+        """Whether what is allowed is told, too."""
         return self.sink is not None or log.isEnabledFor(logging.DEBUG)
 
     # -- telling -------------------------------------------------------------------------------
@@ -108,7 +121,7 @@ class NodeAuthorizer:
             self.allowed += 1
         else:
             self.denied += 1
-        if quiet or (decision.allowed and not self.tells_all):
+        if quiet or (decision.allowed and not self._tells_all):
             return
         if not decision.allowed:
             # What takes requests from their bytes leaves a refusal to what reads messages.
@@ -117,9 +130,13 @@ class NodeAuthorizer:
                 return
         self._tell(client, permission, name, decision)
 
-    def _tell(self, client: Client, permission: Permission, name: str, decision: Decision) -> None:
+    def _tell(
+        self, client: Client, permission: Permission, name: str, decision: Decision
+    ) -> Tally | None:
+        """Tell the sink and the log; where more of the same is counted, if it need not be told."""
+        tally = None
         if self.sink is not None:
-            self.sink.record(
+            tally = self.sink.record(
                 AuditEvent(
                     self._clocks.wall_ms(),
                     str(client.principal),
@@ -135,12 +152,12 @@ class NodeAuthorizer:
             )
         if decision.allowed:
             log.debug("%s", _line(client, permission, name, decision))
-            return
+            return tally
         left_out = self._refused(str(client.principal), permission, name)
-        if left_out is None:
-            return
-        more = f" ({left_out} more refusals were left out)" if left_out else ""
-        log.info("%s%s", _line(client, permission, name, decision), more)
+        if left_out is not None:
+            more = f" ({left_out} more refusals were left out)" if left_out else ""
+            log.info("%s%s", _line(client, permission, name, decision), more)
+        return tally
 
     def _refused(self, principal: str, permission: Permission, name: str) -> int | None:
         """How many lines were left out before this one; None if this one is to be left out."""

@@ -44,8 +44,8 @@ from msgspec import Struct
 
 from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.config import TOKENS_PER_SWEEP
 from fencepost.machines.controller.elections import ELECTIONS_PER_ROUND
-from fencepost.machines.controller.tokens import TOKENS_PER_SWEEP
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.records import record_value
 from fencepost.machines.probes import probe
@@ -387,7 +387,7 @@ class ControllerHost:
         if self._periods.token_sweep_ms > 0 and now_ms >= self._next_sweep_ms:
             self._next_sweep_ms = now_ms + self._periods.token_sweep_ms
             self._decide_in_rounds(
-                lambda c: c.decide_token_sweep(self._ports.wall_ms()), TOKENS_PER_SWEEP
+                lambda c: c.security.decide_token_sweep(self._ports.wall_ms()), TOKENS_PER_SWEEP
             )
         if self._writes_when_idle and now_ms - self._written_ms >= self._periods.max_idle_ms:
             self.submit(lambda c: c.decide_no_op(), _ignore)

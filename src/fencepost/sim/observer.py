@@ -27,6 +27,7 @@ from fencepost.sim.partition_oracle import (
     ReplicaView,
     Stage,
 )
+from fencepost.sim.permission_oracle import CredentialTold, PermissionTold
 from fencepost.sim.share_oracle import Delivered, Letters, Renewed, Returned, Settled
 from fencepost.sim.trace import Trace
 from fencepost.sim.transaction_oracle import ReadCommitted
@@ -342,6 +343,19 @@ class Observer:
         self._trace.note(f"letters {letters.first} {letters.last}")
         for check in self.checks:
             check.letters_sent(self.oracle, broker_id, letters)
+
+    # -- permissions ---------------------------------------------------------------------------
+
+    def permission_told(self, broker_id: int, told: PermissionTold) -> None:
+        """A broker's answer to a guest leaves."""
+        self._trace.note(f"guest {told.question.principal} {told.allowed}")
+        for check in self.checks:
+            check.permission_told(self.oracle, broker_id, told)
+
+    def credential_told(self, broker_id: int, told: CredentialTold) -> None:
+        """A broker has looked up a user."""
+        for check in self.checks:
+            check.credential_told(self.oracle, broker_id, told)
 
     def at_end(self) -> None:
         """The run is over."""

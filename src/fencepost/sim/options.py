@@ -28,6 +28,8 @@ TRANSACTORS_ONE_IN = 3
 """One seed with brokers in so many has transactional producers."""
 STREAMS_MEMBERS_ONE_IN = 4
 """One seed with brokers in so many has members of a streams group (KIP-1071)."""
+GUESTS_ONE_IN = 4
+"""One seed with brokers in so many has guests, who may do what ACLs say."""
 COMPACTS_ONE_IN = 4
 """One seed with brokers in so many has compacted topics."""
 
@@ -55,7 +57,9 @@ class Options:
     committed data if `shares_read_committed`, and have a dead letter topic with
     `has_dead_letters`. After `max_idle_ms`
     controllers write NoOpRecords, with 0 never. `compacts`: topics are compacted, those of
-    coordinators as well, records have keys, and brokers' cleaners go over their logs.
+    coordinators as well, records have keys, and brokers' cleaners go over their logs. `guests` are
+    clients that may do what ACLs say, which change; brokers have an authorizer then, to which all
+    others are super users.
     """
 
     voters: int = 3
@@ -94,6 +98,7 @@ class Options:
     mixed_members: int = 0
     share_consumers: int = 0
     streams_members: int = 0
+    guests: int = 0
     shares_read_committed: bool = False
     has_dead_letters: bool = False
     deleters: int = 0
@@ -128,12 +133,17 @@ class Options:
     def client_ids(self) -> tuple[int, ...]:
         """Ids of the clients of brokers: producers, consumers, committers, members, deleters,
         transactors, members of a consumer group, the classic ones last, of a share group, and of a
-        streams group."""
+        streams group; guests."""
         clients = self.producers + self.consumers + self.committers + self.members
         others = self.deleters + self.transactors + self.epoch_members + self.mixed_members
-        others += self.share_consumers + self.streams_members
+        others += self.share_consumers + self.streams_members + self.guests
         count = clients + others if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
+
+    @property
+    def guest_ids(self) -> tuple[int, ...]:
+        """Ids of those clients that have names, and may do what ACLs say."""
+        return self.client_ids[-self.guests :] if self.guests else ()
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
@@ -158,6 +168,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = _draw_compaction(tape, base) if can_compact else base
     base = _draw_share_consumers(tape, base) if base.brokers and not base.compacts else base
     base = _draw_streams_members(tape, base) if base.brokers and not base.streams_members else base
+    base = _draw_guests(tape, base) if base.brokers and not base.guests else base
     return replace(
         base,
         voters=voters,
@@ -299,6 +310,14 @@ def _draw_streams_members(tape: Tape, base: Options) -> Options:
     if lane.pick(STREAMS_MEMBERS_ONE_IN) != STREAMS_MEMBERS_ONE_IN - 1:
         return base
     return replace(base, streams_members=2 + lane.pick(2))
+
+
+def _draw_guests(tape: Tape, base: Options) -> Options:
+    """Guests in every fourth world with brokers, likewise."""
+    lane = tape.lane("options.guests")
+    if lane.pick(GUESTS_ONE_IN) != GUESTS_ONE_IN - 1:
+        return base
+    return replace(base, guests=1 + lane.pick(3))
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

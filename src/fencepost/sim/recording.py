@@ -37,6 +37,7 @@ MAY_BE_ZERO = (
     "share_consumers",
     "streams_members",
     "deleters",
+    "guests",
     "transactors",
     "transaction_version",
     "topics",
@@ -53,6 +54,7 @@ CLIENTS = (
     "share_consumers",
     "streams_members",
     "deleters",
+    "guests",
     "transactors",
     "topics",
 )

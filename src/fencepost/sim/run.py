@@ -91,6 +91,7 @@ class Run:
         for node in world.nodes.values():
             node.start()
         world.workload.begin()
+        world.administrator.begin()
         world.clients.begin()
         if options.compacts:
             Cleaners(world).begin()
@@ -139,6 +140,7 @@ class Run:
         leader = world.leader()
         assert leader is not None, "nodes that have come together have a leader"
         world.workload.check_promises(leader.metadata.image)
+        world.administrator.check_promises(leader.metadata.image)
         self._brokers_are_well()
 
     def _brokers_are_well(self) -> None:

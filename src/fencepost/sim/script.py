@@ -47,7 +47,15 @@ class ScriptError(Exception):
 def commands() -> dict[str, Any]:
     """All commands by name."""
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
-    for kind in ("commands", "voters", "brokers", "transactions", "compaction", "consumer_groups"):
+    for kind in (
+        "commands",
+        "voters",
+        "brokers",
+        "transactions",
+        "compaction",
+        "consumer_groups",
+        "permissions",
+    ):
         importlib.import_module(f"fencepost.sim.script_{kind}")
     return dict(table)
 

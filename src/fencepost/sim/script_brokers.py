@@ -21,6 +21,7 @@ from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.epoch_member import EpochMember
+from fencepost.sim.clients.guest import Guest
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.clients.transactor import Transactor
@@ -168,7 +169,7 @@ def produce(script: Script, words: list[str]) -> None:
 
 def note_outcome(
     script: Script,
-    client: Producer | Committer | Member | Deleter | Transactor | EpochMember,
+    client: Producer | Committer | Member | Deleter | Transactor | EpochMember | Guest,
     name: str,
 ) -> None:
     """Keep under `name` what becomes of the next thing that the client does."""

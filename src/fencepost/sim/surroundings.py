@@ -168,6 +168,11 @@ class Surroundings(Protocol):
         """What clients of the controllers ask."""
         ...
 
+    @property
+    def administrator(self) -> Any:
+        """Who says what guests may do."""
+        ...
+
     def live_controllers(self) -> Sequence[Any]:
         """The controllers whose process runs."""
         ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.sim.administrator import Administrator
 from fencepost.sim.brokers.broker import SimBroker
 from fencepost.sim.calls import Call, Sender
 from fencepost.sim.clients.population import BrokerClients
@@ -60,6 +61,7 @@ class World:
         self.nodes.update(self.controllers)
         self.nodes.update(self.brokers)
         self.workload = Workload(self)
+        self.administrator = Administrator(self)
         self.clients = BrokerClients(self)
         self.fault_counts: dict[str, int] = {}
         """How often each kind of fault was done."""

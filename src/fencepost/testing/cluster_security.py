@@ -86,6 +86,7 @@ class ClusterSecurity:
         self._passwords = {
             name: given.get(name) or secrets.token_urlsafe(18) for name in (*USERS, NODE, *given)
         }
+        self._token_key = secrets.token_urlsafe(24)
         self._directory = Path()
         self._cluster: HasServers | None = None
         self._uses_tls = protocol.endswith("SSL")
@@ -203,6 +204,7 @@ class ClusterSecurity:
             "listener.security.protocol.map": ",".join(f"{name}:{self.protocol}" for name in names),
             "authorizer.class.name": AUTHORIZER,
             "super.users": f"User:{ADMIN};User:{NODE}",
+            "delegation.token.secret.key": self._token_key,
         }
         if is_broker:
             entries["inter.broker.listener.name"] = CLIENT_LISTENER

@@ -397,6 +397,8 @@ class QuorumCluster:
                 node.directory.mkdir(parents=True, exist_ok=True)
                 if configs:
                     format_directories(OsDisk(), configs[id_], plan, int(time.time() * 1000))
+                # It has passwords where the cluster is secured.
+                node.config_path.touch(mode=0o600)
                 node.config_path.write_bytes(encode_properties(texts[id_]))
             except (LogError, OSError) as error:
                 for made in new:

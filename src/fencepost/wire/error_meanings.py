@@ -79,7 +79,7 @@ _TEXTS: Final[dict[str, str]] = {
     "SASL_AUTHENTICATION_FAILED": "Name or password, or what stands for them, are wrong.",
     "UNKNOWN_PRODUCER_ID": "The log has forgotten the producer, as when its records are gone.",
     "REASSIGNMENT_IN_PROGRESS": "This cannot be done while a partition is being moved.",
-    "DELEGATION_TOKEN_AUTH_DISABLED": "The cluster does not have delegation tokens.",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "No tokens: delegation.token.secret.key is not set.",
     "DELEGATION_TOKEN_NOT_FOUND": "There is no such token.",
     "DELEGATION_TOKEN_OWNER_MISMATCH": "The caller is neither owner nor renewer of the token.",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "Tokens may not be asked for on this connection.",

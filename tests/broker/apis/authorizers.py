@@ -19,8 +19,6 @@ class Rules:
         self.asked: set[Permission] = set()
         self.logged: set[Permission] = set()
 
-    tells_all = True
-
     @property
     def version(self) -> object:
         return self
@@ -31,6 +29,9 @@ class Rules:
         if not quiet:
             self.logged.add(permission)
         return not self.all_refused and permission not in self.refused
+
+    def grant(self, client: Client, permission: Permission, name: str) -> tuple[bool, None]:
+        return self.allows(client, permission, name, quiet=False), None
 
     def allows_any(self, client: Client, permission: Permission) -> bool:
         return self.allows(client, permission, "any", quiet=False)

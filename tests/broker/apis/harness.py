@@ -28,7 +28,7 @@ from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route, bind_route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
-from fencepost.machines.controller.tokens import TokenSettings
+from fencepost.machines.controller.config import TokenSettings
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage, apply_records
 from fencepost.machines.session import ANONYMOUS, SecurityProtocol

@@ -145,6 +145,15 @@ def test_another_owner_needs_a_permission(node: StillNode) -> None:
     assert ask(node, request, listener="CONTROLLER").error_code == 65
 
 
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
+def test_an_owner_of_the_same_name_and_another_type_is_another_owner(
+    node: StillNode, listener: str
+) -> None:
+    node.access.authorizer = Denying((CREATE_TOKENS, "Group:ada"))
+    request = CreateDelegationTokenRequest(owner_principal_type="Group", owner_principal_name="ada")
+    assert ask(node, request, listener=listener).error_code == 65
+
+
 def test_a_client_sees_its_tokens_and_those_that_it_may_describe(node: StillNode) -> None:
     bob = [CreatableRenewers(principal_type="User", principal_name="bob")]
     first, second = create(node, ADA, renewers=bob), create(node, EVE)

@@ -127,6 +127,22 @@ def test_a_token_logs_its_owner_in_until_it_is_gone(running: RunningNode) -> Non
             by_token(running, token)
 
 
+def test_a_session_by_a_token_ends_with_the_token(running: RunningNode) -> None:
+    alter(running, "ada")
+    with logged_in(running, "ada") as ada:
+        token = ada.request(CreateDelegationTokenRequest(max_lifetime_ms=60_000))
+    with by_token(running, token):
+        assert running.node.broker is not None
+        listener = running.node.broker.listener
+        (session,) = [
+            one.session
+            for one in running.call(lambda: list(listener.connections))
+            if one.principal.token_authenticated
+        ]
+        lasts_ms = session.lifetime_ms(running.call(listener.logins.now_ms))
+        assert 0 < lasts_ms <= 60_000, "of a clock that began elsewhere"
+
+
 def test_no_secret_leaves_the_node(
     node_factory: Callable[..., RunningNode],
     caplog: pytest.LogCaptureFixture,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
 from msgspec.structs import replace
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
-from fencepost.broker.net.connection_gate import (
-    ADDRESSES_MAX,
-    AddressRates,
-    ConnectionGate,
-    Refused,
-)
+from fencepost.broker.net.address_rates import ADDRESSES_MAX, AddressRates
+from fencepost.broker.net.connection_gate import ConnectionGate, Refused
 from fencepost.broker.net.listener_security import ListenerSecurity
+from fencepost.machines.image.quotas import Quotas
 from fencepost.machines.quota import Windows
 from fencepost.wire.api import ApiVersionsRequest
 
@@ -60,6 +58,24 @@ def test_a_listener_has_a_number_of_its_own(gate: ConnectionGate) -> None:
         gate.check(other, limits)
     gate.left(one)
     gate.check(One(), limits)
+
+
+def test_addresses_and_listeners_without_connections_are_forgotten(gate: ConnectionGate) -> None:
+    for number in range(3):
+        gate.joined(One(client_host=f"10.0.0.{number}"))
+    for number in range(3):
+        gate.left(One(client_host=f"10.0.0.{number}"))
+    assert not gate._of_host and not gate._of_listener
+
+
+def test_addresses_have_numbers_of_their_own(gate: ConnectionGate) -> None:
+    limits = replace(LIMITS, max_connections_per_ip=1, max_connections_of={"10.0.0.2": 2})
+    for host, most in (("10.0.0.1", 1), ("10.0.0.2", 2)):
+        for _ in range(most):
+            gate.check(One(client_host=host), limits)
+            gate.joined(One(client_host=host))
+        with pytest.raises(Refused, match=rf"^max\.connections\.per\.ip={most} are open"):
+            gate.check(One(client_host=host), limits)
 
 
 def test_the_protected_listener_makes_room(gate: ConnectionGate) -> None:
@@ -110,20 +126,27 @@ def test_no_rate_is_no_connection(gate: ConnectionGate) -> None:
         gate.wait_s(One(), replace(LIMITS, max_created_per_s=0))
 
 
+def quotas_of(rates: Mapping[str | None, float]) -> Quotas:
+    """Connections per second by address, None for any other."""
+    return Quotas(
+        {(("ip", address),): {"connection_creation_rate": rate} for address, rate in rates.items()}
+    )
+
+
 def test_an_address_is_held_for_a_window_at_most_and_does_not_count_then() -> None:
     rates = AddressRates(Windows(11, 1_000))
-    rates.apply({"10.0.0.1": 1.0}, 5.0)
+    rates.apply(quotas_of({"10.0.0.1": 1.0, None: 5.0}))
     assert [rates.hold_ms("10.0.0.1", 0) for _ in range(12)] == [0] * 10 + [1_000, 1_000]
     assert [rates.hold_ms("10.0.0.2", 0) for _ in range(52)] == [0] * 50 + [200, 200]
     # Those that were held are not counted: there is room as soon as there would be without them.
     assert rates.hold_ms("10.0.0.1", 11_000) == 0
-    rates.apply({}, None)
+    rates.apply(quotas_of({}))
     assert [rates.hold_ms("10.0.0.1", 11_000) for _ in range(99)] == [0] * 99
 
 
 def test_addresses_take_bounded_memory() -> None:
     rates = AddressRates(Windows())
-    rates.apply({}, 1.0)
+    rates.apply(quotas_of({None: 1.0}))
     for number in range(ADDRESSES_MAX + 10):
         rates.hold_ms(str(number), 0)
     assert len(rates._rates) == ADDRESSES_MAX and "9" not in rates._rates
@@ -136,7 +159,7 @@ def test_connections_of_an_address_that_come_too_fast_are_closed_in_the_end() ->
     with serve_listener() as served:
         rates = AddressRates(Windows(2, 500))
         served.listener.gate.rates = rates
-        served.thread.call(rates.apply, {"127.0.0.1": 4.0}, None)
+        served.thread.call(rates.apply, quotas_of({"127.0.0.1": 4.0}))
         with served.connect() as first, served.connect() as second:
             assert first.ask(ASK, 3).error_code == 0
             with served.connect() as third:

@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.net.handshakes import Handshakes
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.security.server_tls import server_tls
 from fencepost.machines.session import SecurityProtocol, SessionRules
@@ -43,11 +44,11 @@ def begin(served):
 
 
 def in_progress(served) -> int:
-    return served.thread.call(lambda: len(served.listener.handshakes))
+    return served.thread.call(lambda: len(served.listener.tls.handshakes))
 
 
 def test_the_oldest_of_too_many_makes_room(served):
-    served.listener.handshakes.most = 3
+    served.listener.tls.handshakes.most = 3
     first = begin(served)
     eventually(lambda: in_progress(served) == 1)
     others = [begin(served) for _ in range(3)]
@@ -64,12 +65,36 @@ def test_the_oldest_of_too_many_makes_room(served):
 
 @pytest.mark.parametrize("data", [b"", HELLO_BEGINS])
 def test_a_handshake_has_its_time(served, data):
-    served.listener.handshakes.timeout_s = 0.2
+    served.listener.tls.handshakes.timeout_s = 0.2
     client = served.connect()
     client.sock.sendall(data)
     assert client.sock.recv(1) == b""
     eventually(lambda: served.connection_count() == 0)
     assert in_progress(served) == 0
+
+
+class Handshake:
+    def shake_hands(self) -> None:
+        pass
+
+    def give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+def test_a_handshake_that_has_ended_has_no_timer():
+    """It would disconnect a client that has been let in."""
+    loop = asyncio.new_event_loop()
+    try:
+        handshakes = Handshakes(loop)
+        one = Handshake()
+        handshakes.connected(one)
+        (timer,) = handshakes._timers.values()
+        handshakes.began(one)
+        handshakes.ended(one)
+        assert timer.cancelled() and not handshakes._timers and not len(handshakes)
+        handshakes.ended(one)
+    finally:
+        loop.close()
 
 
 def test_limits_of_connections_hold_before_the_handshake(served):

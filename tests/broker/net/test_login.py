@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from fencepost.client.protocol.sasl import ScramExchange
+from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
 from fencepost.wire.api import ApiVersionsRequest
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -323,6 +325,43 @@ def test_failures_are_logged_without_secrets(
     assert counts(login_node).failed["LOGIN", "PLAIN"] == before + 1
     assert "a login by PLAIN failed: Authentication failed: Invalid username" in caplog.text
     assert "planted-secret" not in caplog.text
+
+
+@dataclass
+class Sink:
+    logins: list[LoginEvent] = field(default_factory=list)
+
+    def record(self, event: AuditEvent) -> None:
+        raise AssertionError("no authorizer is there")
+
+    def record_login(self, event: LoginEvent) -> None:
+        self.logins.append(event)
+
+
+def test_every_login_is_told_to_the_audit_sink(
+    login_node: RunningNode, monkeypatch: pytest.MonkeyPatch
+):
+    assert login_node.node.broker is not None
+    sink = Sink()
+    monkeypatch.setattr(login_node.node.broker.listener.logins, "sink", sink)
+    with login_node.connect() as client:
+        log_in(client)
+        log_in(client)
+    with login_node.connect() as client:
+        shake(client)
+        authenticate(client, b"\0ada\0planted-secret")
+    with login_node.connect() as client:
+        shake(client, "GSSAPI")
+    told = [(one.principal, one.mechanism, one.succeeded) for one in sink.logins]
+    assert told == [
+        ("User:ada", "PLAIN", True),
+        ("User:ada", "PLAIN", True),
+        (None, "PLAIN", False),
+        (None, "unknown", False),
+    ]
+    assert all((one.host, one.listener) == ("127.0.0.1", "LOGIN") for one in sink.logins)
+    assert all(bool(one.reason) is not one.succeeded for one in sink.logins)
+    assert "planted-secret" not in repr(sink.logins)
 
 
 def test_a_client_that_leaves_in_the_delay_is_forgotten(login: Client, login_node: RunningNode):

@@ -6,6 +6,7 @@ import json
 import logging
 import stat
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import pytest
 from fencepost.broker.security import audit_log as module
 from fencepost.broker.security.audit_file import RotatedFile
 from fencepost.broker.security.audit_log import AuditLog, open_audit_log
-from fencepost.broker.security.audit_rate import KINDS_MAX, WINDOW_MS, AuditRate, Kind
+from fencepost.broker.security.audit_rate import (
+    KINDS_MAX,
+    KINDS_OF_ONE_MAX,
+    WINDOW_MS,
+    AuditRate,
+    Kind,
+)
 from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
 
 from ...waiting import eventually
@@ -81,6 +88,14 @@ def test_each_event_is_a_line_that_only_the_owner_writes(tmp_path: Path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path):
+    path = tmp_path / "audit.log"
+    path.touch()
+    path.chmod(0o666)
+    opened(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
 def test_names_that_clients_make_up_stay_on_their_line_and_are_cut(tmp_path: Path):
     path = tmp_path / "audit.log"
     log = opened(path)
@@ -125,10 +140,49 @@ def test_counts_of_the_last_minute_are_written_at_the_end(tmp_path: Path):
     assert [line.get("count") for line in lines_of(path)] == [None, 3]
 
 
+def test_names_take_no_more_memory_than_their_lines(tmp_path: Path):
+    path = tmp_path / "audit.log"
+    log = AuditLog(RotatedFile(path, 1 << 30, 2), AuditRate(60), lambda: NOON_MS)
+    tracemalloc.start()
+    for number in range(1_000):
+        log.record(event(resource_name=f"{number}{'x' * 30_000}", principal="p" * 30_000))
+        reason = "r" * 30_000
+        log.record_login(LoginEvent(NOON_MS, "p" * number, "h", "L", "PLAIN", True, reason))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 8 << 20
+    log.start()
+    log.close()
+    assert len(lines_of(path)) == 2_000
+
+
+@pytest.mark.parametrize("hostile", ["\ud800", "\u2028x\u2029", "\x85\x9b31m", "\u202eadmin", "é"])
+def test_lines_are_ascii_and_whole_whatever_is_in_them(tmp_path: Path, hostile: str):
+    path = tmp_path / "audit.log"
+    log = opened(path)
+    log.record(event(principal=f"User:{hostile}", resource_name=hostile))
+    log.record_login(LoginEvent(NOON_MS, f"User:{hostile}", "h", "L", "PLAIN", True, hostile))
+    log.close()
+    assert path.read_bytes().isascii()
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert first["resource_name"] == second["reason"] == hostile
+
+
+def test_a_client_that_makes_up_names_hides_nothing_but_its_own():
+    rate = AuditRate(1)
+    mine = [Kind("User:eve", "TOPIC", f"t-{n}", "Metadata", False) for n in range(KINDS_MAX)]
+    assert sum(rate.takes(kind, NOON_MS) for kind in mine) == KINDS_OF_ONE_MAX + 1
+    other = Kind("User:bob", "TOPIC", "orders", "Fetch", False)
+    assert rate.takes(other, NOON_MS)
+    left_out = rate.left_out(rate.taken_back())
+    assert left_out == {Kind("User:eve", "", "", "", False): KINDS_MAX - KINDS_OF_ONE_MAX - 1}
+    assert rate.takes(mine[-1], NOON_MS)
+
+
 def test_kinds_are_bounded():
     rate = AuditRate(1)
     for number in range(KINDS_MAX + 50):
-        kind = Kind("User:eve", "TOPIC", f"t-{number}", "Metadata", False)
+        kind = Kind(f"User:eve{number}", "TOPIC", "t", "Metadata", False)
         assert rate.takes(kind, NOON_MS) is (number <= KINDS_MAX)
     counts = rate.taken_back()
     assert len(counts) == KINDS_MAX + 1

@@ -8,9 +8,10 @@ from cryptography.hazmat.primitives import serialization
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.security.key_files import key_pair, trusted_certificates
 from fencepost.broker.security.peer_security import peer_security
 from fencepost.broker.security.server_tls import client_auth, server_tls
+from fencepost.client import key_files
+from fencepost.client.key_files import key_pair, trusted_certificates
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import SecurityProtocol
 from fencepost.testing.certificates import CertificateAuthority
@@ -145,6 +146,35 @@ def test_what_is_no_file(tmp_path):
             key_pair(listener({TYPE: "PEM", LOCATION: str(path)}))
     with pytest.raises(ConfigError, match="a file"):
         key_pair(listener({TYPE: "PEM", LOCATION: str(fifo)}))
+    with pytest.raises(ConfigError, match="NUL"):
+        key_pair(listener({TYPE: "PEM", LOCATION: "/a\0b"}))
+
+
+def test_a_file_that_would_be_waited_for(tmp_path, monkeypatch):
+    """Such as /proc/kmsg, which has a mode like any other."""
+    monkeypatch.setattr(key_files, "open", lambda handle, mode: Empty(handle), raising=False)
+    path = ONE.write(tmp_path)
+    with pytest.raises(ConfigError, match="nothing in it now"):
+        key_pair(listener({TYPE: "PEM", LOCATION: str(path)}))
+
+
+class Empty:
+    """What is opened without waiting and has nothing yet."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.handle)
+
+    def fileno(self):
+        return self.handle
+
+    def read(self, size):
+        return None
 
 
 @pytest.mark.parametrize(
@@ -206,6 +236,13 @@ def test_versions_and_suites():
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
+def test_a_session_is_neither_negotiated_anew_nor_resumed():
+    context = server_tls(listener(INLINE), SSL).context
+    for option in (ssl.OP_NO_RENEGOTIATION, ssl.OP_NO_COMPRESSION, ssl.OP_NO_TICKET):
+        assert context.options & option
+    assert context.num_tickets == 0
+
+
 def test_every_suite_is_one_of_openssl():
     from fencepost.broker.security.ciphers import TLS_1_2
 
@@ -233,8 +270,13 @@ def test_connections_to_other_nodes_have_the_listeners_keys():
     security = peer_security(Settings(BrokerConfig.load(None, keys)), "SSL")
     assert (security.protocol, security.check_hostname) == ("SSL", True)
     assert security.certificate_pem == ONE.certificate_pem
+    assert (security.ca_pem or "").strip() == CA.certificate_pem.strip()
     assert ONE.key_pem not in repr(security)
     security.tls_context()
+    keys["ssl.enabled.protocols"] = "TLSv1.3"
+    newer = peer_security(Settings(BrokerConfig.load(None, keys)), "SSL").tls_context()
+    assert newer.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert newer.check_hostname and newer.verify_mode is ssl.CERT_REQUIRED
     keys["ssl.endpoint.identification.algorithm"] = ""
     assert not peer_security(Settings(BrokerConfig.load(None, keys)), "SSL").check_hostname
     plain = peer_security(Settings(BrokerConfig.load(None, {})), "PLAINTEXT")

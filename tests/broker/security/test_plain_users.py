@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.broker.security.password_hashes import (
+    PasswordHash,
     PasswordHashError,
     hash_password,
     parse_hash,
@@ -35,6 +37,10 @@ def test_a_hash_is_of_one_password_and_shows_neither():
     parsed = parse_hash(ADA)
     assert parsed.matches(b"secret")
     assert not parsed.matches(b"Secret")
+    for place in range(len(parsed.digest)):
+        changed = bytearray(parsed.digest)
+        changed[place] ^= 1
+        assert not replace(parsed, digest=bytes(changed)).matches(b"secret"), place
     assert "hidden" in repr(parsed)
     assert hash_password(b"secret", QUICK_N) != ADA, "each has a salt of its own"
     assert parse_hash(PBKDF2).matches(b"secret")
@@ -109,7 +115,37 @@ def test_a_login_modules_users_come_first(tmp_path: Path):
         JaasUsers({"user_ada": "other"}), FileUsers(file_of(tmp_path, f"ada:{ADA}\neve:{ADA}"))
     )
     assert users.check("ada", b"other") is True
-    assert users.check("ada", b"secret") is False
+    refused = users.check("ada", b"secret")
+    assert callable(refused)
+    assert not refused()
     checked = users.check("eve", b"secret")
     assert callable(checked)
     assert checked()
+
+
+def test_users_of_a_login_module_are_refused_as_slowly_as_others(tmp_path: Path):
+    """Or the time would tell their names."""
+    users = PlainUsers(JaasUsers({"user_ada": "jaas"}), FileUsers(file_of(tmp_path, f"bob:{ADA}")))
+    assert users.check("ada", b"jaas") is True
+    for user in ("ada", "bob", "eve"):
+        checked = users.check(user, b"wrong")
+        assert callable(checked), user
+        assert not checked()
+
+
+def test_a_user_that_is_not_there_costs_what_another_does_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    users = FileUsers(file_of(tmp_path, f"ada:{ADA}\nbob:{PBKDF2}\n"))
+    tried: list[str] = []
+
+    def matches(self: PasswordHash, password: bytes) -> bool:
+        tried.append(self.kind)
+        return True
+
+    monkeypatch.setattr(PasswordHash, "matches", matches)
+    strangers = [f"stranger-{number}" for number in range(64)]
+    for _ in range(2):
+        assert not any(users.check(name, b"x")() for name in strangers)
+    assert tried[:64] == tried[64:]
+    assert set(tried) == {"scrypt", "pbkdf2-sha512"}

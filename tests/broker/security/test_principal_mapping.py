@@ -109,3 +109,16 @@ def test_java_regex(pattern, matches, others):
 def test_what_java_has_and_python_has_not_is_refused(pattern):
     with pytest.raises(JavaRegexError):
         compile_java_regex(pattern)
+
+
+def test_a_name_cannot_make_a_usual_rule_take_forever():
+    """Java's documentation has this rule. With a name of 800 parts it would take hours."""
+    rule = r"RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,DEFAULT"
+    mapping = PrincipalMapping(rule)
+    assert mapping.name_of("CN=Ada,OU=a\\=b,O=c,L=d,ST=e,C=f") == "ada@a\\=b"
+    for many in (100, 30):
+        name = "CN=a" + ",OU=" * many + ",O=" * many + ",L=" * many + ",ST=" * many
+        with pytest.raises(NoPrincipalError, match=r"attributes|characters"):
+            mapping.name_of(name)
+    few = "CN=a" + ",OU=" * 8 + ",O=" * 8 + ",L=" * 8 + ",ST=" * 7
+    assert mapping.name_of(few) == few

@@ -1,6 +1,7 @@
 """TLS listeners of served brokers: clients and their certificates, peers that misbehave, reload."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -39,6 +40,7 @@ class Served:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.audit_log = directory / "audit.jsonl"
         self.plain, self.tls, self.mutual = free_ports(3)
         self.certificate = CA.issue("broker").write(directory)
         names = ("PLAINTEXT", "TLS", "MUTUAL")
@@ -53,6 +55,7 @@ class Served:
             "listener.name.tls.ssl.keystore.type": "PEM",
             "listener.name.tls.ssl.keystore.location": self.certificate,
             "listener.name.mutual.ssl.client.auth": "required",
+            "fencepost.audit.log.path": self.audit_log,
             "listener.name.mutual.ssl.principal.mapping.rules": r"RULE:^CN=([a-z]+)$/$1/U",
         }
         self.cluster = Cluster(config=keys)
@@ -128,6 +131,10 @@ def test_certificates_that_do_not_count(served):
     assert eventually(lambda: served.logged("certificate has expired"))
     assert eventually(lambda: served.logged("unable to get local issuer certificate"))
     assert eventually(lambda: served.logged("stands for no principal"))
+    events = [json.loads(line) for line in served.audit_log.read_text().splitlines()]
+    refused = [one for one in events if one["event"] == "login" and not one["succeeded"]]
+    assert {(one["listener"], one["mechanism"]) for one in refused} >= {("MUTUAL", "TLS")}
+    assert any("certificate has expired" in one["reason"] for one in refused)
 
 
 def test_clients_find_out_about_the_broker(served):

@@ -13,7 +13,8 @@ from fencepost.broker.storage.scram_arguments import (
     parse_scram_arguments,
 )
 from fencepost.machines.image import ScramMechanism
-from fencepost.machines.image.scram import credential_of_record, credential_of_salted_password
+from fencepost.machines.image.scram import credential_of_record
+from fencepost.machines.scram_keys import credential_of_salted_password
 
 SECRET = "pa55w0rd"
 

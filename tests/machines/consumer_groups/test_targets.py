@@ -144,6 +144,22 @@ def test_a_target_of_before_counts_until_there_is_a_later_one() -> None:
     assert world.group.target_epoch == world.group.epoch
 
 
+def test_what_is_computed_for_a_static_member_goes_to_the_one_that_replaces_it() -> None:
+    """KAFKA-20292: it may be replaced while its target is computed."""
+    world = large_world()
+    world.enter("a", instance="i")
+    world.beat("a", -2, instance="i")
+    assert WORK in world.works
+    assert world.enter("b", instance="i").member_epoch == 1
+    world.finish_work(WORK)
+    assert world.group.target.keys() == {"b"}, "a is gone"
+    assert world.group.target_epoch == world.group.epoch
+    answer = world.beat("b", 1, owned={}, instance="i")
+    assert owned_by(answer) == {"t": list(range(LARGE))}
+    world.restart()
+    assert world.group.target.keys() == {"b"}
+
+
 def test_the_result_for_a_group_that_has_emptied_is_ignored() -> None:
     world = large_world()
     world.enter("a")

@@ -6,12 +6,9 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 
-from fencepost.machines.image.scram import (
-    ScramCredential,
-    ScramMechanism,
-    credential_of_salted_password,
-)
+from fencepost.machines.image.scram import ScramCredential, ScramMechanism
 from fencepost.machines.sasl import TokenCredential
+from fencepost.machines.scram_keys import credential_of_salted_password
 
 
 def credential(

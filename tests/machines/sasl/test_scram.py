@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given, strategies as st
@@ -17,7 +19,7 @@ from fencepost.machines.sasl import (
     ScramServer,
 )
 from fencepost.machines.session import USER, Principal
-from tests.machines.sasl.lookups import TokenCredential, Tokens, Users, credential
+from tests.machines.sasl.lookups import TokenCredential, Tokens, Users, credential, salted
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -174,6 +176,46 @@ def test_clients_that_cheat_are_refused(final: bytes):
     assert isinstance(scram.step(FINAL), Failed), "there is no second attempt"
 
 
+def signed_final(challenge: bytes, binding: bytes, nonce: bytes) -> bytes:
+    """A last message of a client that knows the password, and signs what it sends."""
+    signed = b"c=%b,r=%b" % (base64.b64encode(binding), nonce)
+    client_key = hmac.digest(salted("pencil", SALT), b"Client Key", "sha256")
+    stored_key = hashlib.sha256(client_key).digest()
+    message = b",".join((FIRST.removeprefix(b"n,,"), challenge, signed))
+    signature = hmac.digest(stored_key, message, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return signed + b",p=" + base64.b64encode(proof)
+
+
+OWN = b"rOprNGfwEbeRWgbNEkqO"
+WHOLE = OWN + NONCE.encode()
+
+
+@pytest.mark.parametrize(
+    ("binding", "nonce", "reason"),
+    [
+        (b"n,,", WHOLE, None),
+        (b"n,,", OWN, "nonce"),
+        (b"n,,", WHOLE + b"x", "nonce"),
+        (b"n,,", WHOLE[:-1], "nonce"),
+        (b"n,,", b"x" + WHOLE[1:], "nonce"),
+        (b"n,,", NONCE.encode(), "nonce"),
+        (b"y,,", WHOLE, "header"),
+        (b"n,a=user,", WHOLE, "header"),
+    ],
+)
+def test_a_proof_is_not_enough(binding: bytes, nonce: bytes, reason: str | None):
+    scram = server()
+    challenge = scram.step(FIRST)
+    assert isinstance(challenge, Challenge)
+    step = scram.step(signed_final(challenge.token, binding, nonce))
+    if reason is None:
+        assert isinstance(step, Done)
+    else:
+        assert isinstance(step, Failed)
+        assert reason in step.reason
+
+
 @pytest.mark.parametrize(
     "first",
     [
@@ -224,3 +266,18 @@ def test_hostile_bytes_are_refused(first: bytes, final: bytes):
     assert not isinstance(step, Done)
     step = scram.step(final)
     assert not isinstance(step, Done)
+
+
+def test_iterations_do_not_tell_who_is_there():
+    """Users that do not exist have those of others, each the same every time."""
+    counts = (4096, 8192)
+    known = ScramLookups(Users({}), secret=b"secret", iterations=lambda mechanism: counts)
+
+    def told(user: int) -> bytes:
+        step = ScramServer(SHA_256, known, NONCE).step(b"n,,n=user%d,r=abc" % user)
+        assert isinstance(step, Challenge)
+        return step.token.rpartition(b",i=")[2]
+
+    first = [told(user) for user in range(40)]
+    assert set(first) == {b"4096", b"8192"}
+    assert [told(user) for user in range(40)] == first

@@ -11,6 +11,7 @@ from fencepost.broker.cluster.quorum_requests import ask_machine, forward
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
 from fencepost.machines.driver import Driver
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.permissions import ALTER_CLUSTER
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -19,10 +20,15 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(AddRaftVoterRequest, listeners=(CONTROLLER,), stores_text=True)
 def handle(
-    context: PendingRequest, request: AddRaftVoterRequest, *, access: Access, driver: Driver
+    context: PendingRequest,
+    request: AddRaftVoterRequest,
+    *,
+    access: Access,
+    driver: Driver,
+    metadata: MetadataHost,
 ) -> None:
     """Have this node's quorum machine decide."""
-    ask_machine(driver, access, ALTER_CLUSTER, context, request)
+    ask_machine(driver, metadata, access, ALTER_CLUSTER, context, request)
 
 
 @handles(AddRaftVoterRequest, listeners=(BROKER,), stores_text=True)

@@ -6,6 +6,7 @@ from fencepost.broker.cluster.quorum_requests import ask_machine
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
 from fencepost.machines.driver import Driver
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
@@ -13,7 +14,12 @@ from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 
 @handles(BeginQuorumEpochRequest, listeners=(CONTROLLER,))
 def handle(
-    context: PendingRequest, request: BeginQuorumEpochRequest, *, access: Access, driver: Driver
+    context: PendingRequest,
+    request: BeginQuorumEpochRequest,
+    *,
+    access: Access,
+    driver: Driver,
+    metadata: MetadataHost,
 ) -> None:
     """Take note of the leader, and say whom this node takes for it."""
-    ask_machine(driver, access, CLUSTER_ACTION, context, request)
+    ask_machine(driver, metadata, access, CLUSTER_ACTION, context, request)

@@ -11,6 +11,7 @@ from fencepost.broker.cluster.quorum_requests import ask_machine, forward
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
 from fencepost.machines.driver import Driver
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -19,10 +20,15 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(DescribeQuorumRequest, listeners=(CONTROLLER,))
 def handle(
-    context: PendingRequest, request: DescribeQuorumRequest, *, access: Access, driver: Driver
+    context: PendingRequest,
+    request: DescribeQuorumRequest,
+    *,
+    access: Access,
+    driver: Driver,
+    metadata: MetadataHost,
 ) -> None:
     """Answer from the quorum machine."""
-    ask_machine(driver, access, DESCRIBE_CLUSTER, context, request)
+    ask_machine(driver, metadata, access, DESCRIBE_CLUSTER, context, request)
 
 
 @handles(DescribeQuorumRequest, listeners=(BROKER,))

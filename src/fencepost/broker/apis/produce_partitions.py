@@ -5,7 +5,6 @@ from __future__ import annotations
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.access import Client, PartitionAccess
-from fencepost.runtime.requests.permissions import WRITE_TOPIC
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -21,8 +20,7 @@ def find_partition(
         named = Uuid(topic) if is_by_id else topic.decode()
     except UnicodeDecodeError:
         return None
-    hosted = partitions.find(client, WRITE_TOPIC, named, index, quiet=True)
+    hosted = partitions.find_to_write(client, named, index)
     if isinstance(hosted, ErrorCode) or hosted.topic in INTERNAL_TOPICS:
         return None
-    partitions.access.allows(client, WRITE_TOPIC, hosted.topic)
     return hosted

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fencepost.broker.cluster.quorum_requests import told_on
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, handles
 from fencepost.log.errors import LogError
@@ -44,7 +45,13 @@ def handle(
         return
 
     def on_bounds(bounds: FetchBounds) -> None:
-        context.reply_lazily(lambda: fit(_read(metadata, faults, bounds), context.api_version))
+        def answer() -> FetchResponse:
+            response = told_on(
+                context.listener_name, metadata.machine, _read(metadata, faults, bounds)
+            )
+            return fit(response, context.api_version)
+
+        context.reply_lazily(answer)
 
     driver.feed(METADATA_KEY, received(on_bounds, request))
 

@@ -10,6 +10,7 @@ from fencepost.broker.cluster.quorum_requests import ask_machine
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import CONTROLLER, handles
 from fencepost.machines.driver import Driver
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.permissions import CLUSTER_ACTION
 from fencepost.wire.api.vote import VoteRequest
@@ -17,7 +18,12 @@ from fencepost.wire.api.vote import VoteRequest
 
 @handles(VoteRequest, listeners=(CONTROLLER,))
 def handle(
-    context: PendingRequest, request: VoteRequest, *, access: Access, driver: Driver
+    context: PendingRequest,
+    request: VoteRequest,
+    *,
+    access: Access,
+    driver: Driver,
+    metadata: MetadataHost,
 ) -> None:
     """Answer with this node's vote."""
-    ask_machine(driver, access, CLUSTER_ACTION, context, request)
+    ask_machine(driver, metadata, access, CLUSTER_ACTION, context, request)

@@ -33,10 +33,9 @@ def refused_deletions(
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
-def without_authorizer(request: Message) -> Message | None:
-    """What a controller without an authorizer answers; None to what is not about ACLs."""
+def without_authorizer(request: Message) -> Message:
+    """What a controller without an authorizer answers to CreateAcls and DeleteAcls."""
     if isinstance(request, CreateAclsRequest):
         return refused_creations(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    if isinstance(request, DeleteAclsRequest):
-        return refused_deletions(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return None
+    assert isinstance(request, DeleteAclsRequest)
+    return refused_deletions(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)

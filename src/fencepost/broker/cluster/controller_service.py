@@ -9,53 +9,32 @@ added here: time, topic ids, and the place where placement begins.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fencepost.broker.cluster.acl_requests import without_authorizer
-from fencepost.broker.cluster.controller_access import permitted_part, without_configs
-from fencepost.broker.cluster.mutation_charges import STRICT_FROM, MutationCharge
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.decision import FREE, Charge
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendOutcome
-from fencepost.machines.quota import MutationQuota
 from fencepost.machines.session import Principal
 from fencepost.runtime.asks_controller import OnReply
 from fencepost.runtime.controller_decisions import NODE_DECISIONS, DecideOn
 from fencepost.runtime.requests.access import Access, Client
 from fencepost.runtime.requests.context import RequestContext
-from fencepost.wire.api import response_class
-from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
-from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
-from fencepost.wire.api.alter_configs import AlterConfigsRequest
-from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from fencepost.wire.api.create_acls import CreateAclsRequest
-from fencepost.wire.api.create_delegation_token import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
-from fencepost.wire.api.create_partitions import CreatePartitionsRequest
-from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from fencepost.wire.api.delete_acls import DeleteAclsRequest
-from fencepost.wire.api.delete_topics import DeleteTopicsRequest
-from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
-from fencepost.wire.api.elect_leaders import ElectLeadersRequest
-from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
-from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
-from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
-from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
-from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
-from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
-from fencepost.wire.api.unregister_controller import UnregisterControllerRequest
+from fencepost.wire.api import API_NAMES, response_class
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
-FillInConfigs = Callable[[CreateTopicsRequest, CreateTopicsResponse], None]
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.mutation_charges import MutationCharge
+    from fencepost.machines.quota import MutationQuota
+    from fencepost.wire.api.create_delegation_token import CreateDelegationTokenResponse
+    from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+FillInConfigs = Callable[["CreateTopicsRequest", "CreateTopicsResponse"], None]
 
 AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
@@ -78,13 +57,15 @@ _WHY_NOT = {
 """Why the quorum refuses another level of kraft.version."""
 
 
-TIMED = (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    CreatePartitionsRequest,
-    AlterPartitionReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-    ElectLeadersRequest,
+TIMED: Final = frozenset(
+    {
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "AlterPartitionReassignments",
+        "ListPartitionReassignments",
+        "ElectLeaders",
+    }
 )
 """The requests whose `timeout_ms` Kafka's controllers heed."""
 
@@ -105,9 +86,15 @@ def placement_start() -> int:
     return random.randrange(_PLACEMENT_STARTS)
 
 
-def client_timeout_ms(request: Message) -> int:
+def name_of(request: Message) -> str:
+    """Kafka's name of the API. Tables have names, so that a start loads no requests for them."""
+    assert request.api_key is not None
+    return API_NAMES[request.api_key]
+
+
+def client_timeout_ms(request: Any) -> int:
     """How long a client waits for the answer, in milliseconds."""
-    return request.timeout_ms if isinstance(request, TIMED) else FOREVER_MS
+    return request.timeout_ms if name_of(request) in TIMED else FOREVER_MS
 
 
 class Host(Protocol):
@@ -166,7 +153,7 @@ class ControllerService:
         quorum: Quorum,
         access: Access,
         wall_ms: Callable[[], int],
-        mutations: MutationQuota | None = None,
+        mutations: Callable[[], MutationQuota | None] = lambda: None,
     ) -> None:
         self._mutations = mutations
         self._host = host
@@ -203,17 +190,33 @@ class ControllerService:
         time. Raises KeyError for a request that no controller serves.
         """
         charge: Charge = FREE
-        if client is not None and self._mutations and type(request) in STRICT_FROM:
-            charged = MutationCharge(self._mutations, client, request, self._now_ms)
-            charge, on_reply = charged, _throttling(charged, on_reply)
+        mutations = self._mutations()
+        if client is not None and mutations:
+            charged = self._charge_of(request, client, mutations)
+            if charged is not None:
+                charge, on_reply = charged, _throttling(charged, on_reply)
         is_open = self._access.authorizer is None
-        refused = without_authorizer(request) if is_open else None
-        if refused is not None:
-            on_reply(ErrorCode.NONE, refused)
+        if is_open and name_of(request) in OF_ACLS:
+            # What clusters without an authorizer are hardly asked for, a start can do without.
+            from fencepost.broker.cluster.acl_requests import without_authorizer
+
+            on_reply(ErrorCode.NONE, without_authorizer(request))
         elif client is not None and not is_open:
             self._serve_permitted(request, on_reply, api_version, client, charge)
         else:
             self._decide(request, on_reply, api_version, client, charge)
+
+    def _charge_of(
+        self, request: Message, client: RequestContext, mutations: MutationQuota
+    ) -> MutationCharge | None:
+        """What charges the client of the request; None if it is none that clients pay for."""
+        from fencepost.broker.cluster.mutation_charges import STRICT_FROM, MutationCharge
+
+        strict_from = STRICT_FROM.get(name_of(request))
+        if strict_from is None:
+            return None
+        is_strict = client.api_version >= strict_from
+        return MutationCharge(mutations, client, self._now_ms, is_strict=is_strict)
 
     def _serve_permitted(
         self,
@@ -223,6 +226,9 @@ class ControllerService:
         client: Client,
         charge: Charge,
     ) -> None:
+        # What a node without an authorizer never needs, its start can do without.
+        from fencepost.broker.cluster.controller_access import permitted_part, without_configs
+
         controller = self._host.controller
         if controller is None:
             on_reply(ErrorCode.NOT_CONTROLLER, None)
@@ -238,7 +244,7 @@ class ControllerService:
 
         def on_decided(error: ErrorCode, response: Any) -> None:
             if response is not None:
-                if isinstance(response, CreateTopicsResponse):
+                if name_of(request) == "CreateTopics":
                     without_configs(self._access, client, response)
                 permitted.complete(response)
             on_reply(error, response)
@@ -256,34 +262,39 @@ class ControllerService:
         if client_timeout_ms(request) <= 0:
             on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
             return
-        if type(request) in OF_THE_QUORUM:
+        name = name_of(request)
+        if name in OF_THE_QUORUM:
             self._ask_quorum(request, lambda response: on_reply(ErrorCode.NONE, response))
             return
         if isinstance(request, UpdateFeaturesRequest):
             FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
             return
-        decide_for = _DECISIONS_FOR_CLIENTS.get(type(request))
+        decide_for = _DECISIONS_FOR_CLIENTS.get(name)
         if decide_for is not None:
             assert client is not None, "tokens belong to clients"
             requester, wall_ms = client.principal, self._wall_ms()
-            if api_version < FIRST_CREATE_TOKEN_WITH_REQUESTER:
+            if name == "CreateDelegationToken" and api_version < FIRST_CREATE_TOKEN_WITH_REQUESTER:
                 on_reply = _without_requester(on_reply)
             self._host.submit(lambda c: decide_for(c, request, requester, wall_ms), on_reply)
             return
-        charged = _CHARGED.get(type(request))
-        decide = _DECISIONS[type(request)] if charged is None else charged(charge)
-        if (
-            isinstance(request, CreateTopicsRequest)
-            and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
-        ):
+        if name == "CreateTopics" and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS:
             on_reply = self._with_configs(request, on_reply)
+        decide = self._decision_for(request, charge)
         self._host.submit(
             lambda controller: decide(controller, request, self._now_ms()),
             on_reply,
-            MAX_BATCH_BYTES if type(request) in OF_USERS else None,
+            MAX_BATCH_BYTES if name in OF_USERS else None,
         )
 
-    def _with_configs(self, request: CreateTopicsRequest, on_reply: OnReply) -> OnReply:
+    def _decision_for(self, request: Message, charge: Charge) -> DecideOn:
+        of_node = NODE_DECISIONS.get(type(request))
+        if of_node is not None:
+            return of_node
+        name = name_of(request)
+        charged = _CHARGED.get(name)
+        return _DECISIONS[name] if charged is None else charged(charge)
+
+    def _with_configs(self, request: Any, on_reply: OnReply) -> OnReply:
         def filled(error: ErrorCode, response: CreateTopicsResponse | None) -> None:
             if response is not None:
                 self._fill_in_configs(request, response)
@@ -295,8 +306,8 @@ class ControllerService:
 def _without_requester(on_reply: OnReply) -> OnReply:
     """An older answer to CreateDelegationToken does not say who has asked."""
 
-    def answered(error: ErrorCode, response: Any) -> None:
-        if isinstance(response, CreateDelegationTokenResponse):
+    def answered(error: ErrorCode, response: CreateDelegationTokenResponse | None) -> None:
+        if response is not None:
             response.token_requester_principal_type = ""
             response.token_requester_principal_name = ""
         on_reply(error, response)
@@ -397,70 +408,67 @@ class FeatureUpdate:
         self._on_reply(error, None if reply is None else reply[0])
 
 
-_DECISIONS: dict[type[Message], DecideOn] = {
-    **NODE_DECISIONS,
-    UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
-    UnregisterControllerRequest: lambda c, request, _: c.decide_unregister_controller(request),
-    CreateAclsRequest: lambda c, request, _: c.decide_create_acls(request, new_ids()),
-    DeleteAclsRequest: lambda c, request, _: c.decide_delete_acls(request),
-    AlterPartitionReassignmentsRequest: lambda c, request, _: (
-        c.decide_alter_partition_reassignments(request)
-    ),
-    ListPartitionReassignmentsRequest: lambda c, request, _: c.decide_list_partition_reassignments(
+_DECISIONS: Final[Mapping[str, DecideOn]] = {
+    "UnregisterBroker": lambda c, request, _: c.decide_unregister(request),
+    "UnregisterController": lambda c, request, _: c.decide_unregister_controller(request),
+    "CreateAcls": lambda c, request, _: c.security.decide_create_acls(request, new_ids()),
+    "DeleteAcls": lambda c, request, _: c.security.decide_delete_acls(request),
+    "AlterPartitionReassignments": lambda c, request, _: c.decide_alter_partition_reassignments(
         request
     ),
-    AlterUserScramCredentialsRequest: lambda c, request, _: c.decide_alter_scram_credentials(
+    "ListPartitionReassignments": lambda c, request, _: c.decide_list_partition_reassignments(
         request
     ),
-    ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
-    AlterClientQuotasRequest: lambda c, request, _: c.decide_alter_client_quotas(request),
-    AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
-    IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
+    "AlterUserScramCredentials": lambda c, request, _: c.security.decide_alter_scram_credentials(
         request
     ),
+    "ElectLeaders": lambda c, request, _: c.decide_elect_leaders(request),
+    "AlterClientQuotas": lambda c, request, _: c.security.decide_alter_client_quotas(request),
+    "AlterConfigs": lambda c, request, _: c.decide_alter_configs(request),
+    "IncrementalAlterConfigs": lambda c, request, _: c.decide_incremental_alter_configs(request),
 }
+"""Decisions of the request alone, by the names of the APIs."""
 
-_DECISIONS_FOR_CLIENTS: dict[
-    type[Message], Callable[[Controller, Any, Principal, int], Decision]
+_DECISIONS_FOR_CLIENTS: Final[
+    Mapping[str, Callable[[Controller, Any, Principal, int], Decision]]
 ] = {
-    CreateDelegationTokenRequest: lambda c, request, requester, wall_ms: c.decide_create_token(
+    "CreateDelegationToken": lambda c, request, requester, wall_ms: c.security.decide_create_token(
         request, requester, new_token_id(), wall_ms
     ),
-    RenewDelegationTokenRequest: Controller.decide_renew_token,
-    ExpireDelegationTokenRequest: Controller.decide_expire_token,
+    "RenewDelegationToken": lambda c, *rest: c.security.decide_renew_token(*rest),
+    "ExpireDelegationToken": lambda c, *rest: c.security.decide_expire_token(*rest),
 }
 """Decisions that depend on who the client is, and on the time of the world."""
-_CHARGED: dict[type[Message], Callable[[Charge], DecideOn]] = {
-    CreateTopicsRequest: lambda charge: (
+_CHARGED: Final[Mapping[str, Callable[[Charge], DecideOn]]] = {
+    "CreateTopics": lambda charge: (
         lambda c, request, _: c.decide_create_topics(request, new_ids(), placement_start(), charge)
     ),
-    DeleteTopicsRequest: lambda charge: (
-        lambda c, request, _: c.decide_delete_topics(request, charge)
-    ),
-    CreatePartitionsRequest: lambda charge: (
+    "DeleteTopics": lambda charge: lambda c, request, _: c.decide_delete_topics(request, charge),
+    "CreatePartitions": lambda charge: (
         lambda c, request, _: c.decide_create_partitions(request, placement_start(), charge)
     ),
 }
 """Those that clients are charged for, with what charges them."""
 
-OF_USERS: frozenset[type[Message]] = frozenset(
+OF_ACLS: Final = frozenset({"CreateAcls", "DeleteAcls"})
+"""Those that are refused where there is no authorizer."""
+
+OF_USERS: Final = frozenset(
     {
-        CreateAclsRequest,
-        CreateTopicsRequest,
-        DeleteAclsRequest,
-        DeleteTopicsRequest,
-        CreatePartitionsRequest,
-        AlterPartitionReassignmentsRequest,
-        AlterUserScramCredentialsRequest,
-        ElectLeadersRequest,
-        AlterClientQuotasRequest,
-        AlterConfigsRequest,
-        IncrementalAlterConfigsRequest,
+        "CreateAcls",
+        "CreateTopics",
+        "DeleteAcls",
+        "DeleteTopics",
+        "CreatePartitions",
+        "AlterPartitionReassignments",
+        "AlterUserScramCredentials",
+        "ElectLeaders",
+        "AlterClientQuotas",
+        "AlterConfigs",
+        "IncrementalAlterConfigs",
     }
 )
 """Those that may ask for as much as they like, and get no more than MAX_BATCH_BYTES."""
 
-OF_THE_QUORUM: frozenset[type[Message]] = frozenset(
-    {DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest}
-)
+OF_THE_QUORUM: Final = frozenset({"DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter"})
 """Those that the quorum machine answers by itself."""

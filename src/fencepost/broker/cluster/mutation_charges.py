@@ -13,17 +13,13 @@ from typing import Final
 
 from fencepost.machines.quota import MutationQuota
 from fencepost.runtime.requests.context import RequestContext
-from fencepost.wire.api.create_partitions import CreatePartitionsRequest
-from fencepost.wire.api.create_topics import CreateTopicsRequest
-from fencepost.wire.api.delete_topics import DeleteTopicsRequest
-from fencepost.wire.message import Message
 
-STRICT_FROM: Final[Mapping[type[Message], int]] = {
-    CreateTopicsRequest: 6,
-    CreatePartitionsRequest: 3,
-    DeleteTopicsRequest: 5,
+STRICT_FROM: Final[Mapping[str, int]] = {
+    "CreateTopics": 6,
+    "CreatePartitions": 3,
+    "DeleteTopics": 5,
 }
-"""The requests that are charged, with the versions whose clients know the error."""
+"""The APIs whose requests are charged, with the versions whose clients know the error."""
 
 
 class MutationCharge:
@@ -33,12 +29,13 @@ class MutationCharge:
         self,
         quota: MutationQuota,
         context: RequestContext,
-        request: Message,
         now_ms: Callable[[], int],
+        *,
+        is_strict: bool,
     ) -> None:
         self._quota = quota
         self._context = context
-        self._is_strict = context.api_version >= STRICT_FROM[type(request)]
+        self._is_strict = is_strict
         self._now_ms = now_ms
         self._until_ms = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config.keys.authorization import (
     ALLOW_EVERYONE_KEY,
@@ -14,7 +14,9 @@ from fencepost.broker.config.keys.authorization import (
     super_users,
 )
 from fencepost.log.configdef import ConfigError
-from fencepost.machines.authorizer import Policy
+
+if TYPE_CHECKING:
+    from fencepost.machines.authorizer import Policy
 
 
 def check_authorizer(get: Callable[[str], Any]) -> None:
@@ -30,4 +32,7 @@ def authorizer_policy(get: Callable[[str], Any]) -> Policy | None:
     """Super users, and what becomes of resources without ACLs; None without an authorizer."""
     if not get(AUTHORIZER_KEY):
         return None
+    # What a node without an authorizer never needs, its start can do without.
+    from fencepost.machines.authorizer import Policy
+
     return Policy(super_users(get(SUPER_USERS_KEY)), bool(get(ALLOW_EVERYONE_KEY)))

@@ -19,7 +19,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.addresses import AddressError, parse_listener
 from fencepost.broker.config.authorizer import check_authorizer
@@ -59,8 +59,10 @@ from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, closest
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.properties import read_properties
-from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.session import SecurityProtocol
+
+if TYPE_CHECKING:
+    from fencepost.machines.image.token_secret import TokenSecret
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
@@ -211,7 +213,12 @@ class BrokerConfig:
     def token_secret(self) -> TokenSecret | None:
         """`delegation.token.secret.key`; None where there are no delegation tokens."""
         text = self.get("delegation.token.secret.key")
-        return TokenSecret(text) if text else None
+        if not text:
+            return None
+        # What a node without tokens never needs, its start can do without.
+        from fencepost.machines.image.token_secret import TokenSecret
+
+        return TokenSecret(text)
 
     @property
     def _is_single_node(self) -> bool:

@@ -261,7 +261,8 @@ _CONNECTIONS = (
     MetricDef(
         "fencepost_logins_total",
         _C,
-        "Logins by mechanism and result: succeeded, failed, succeeded_again, failed_again.",
+        "Logins by mechanism (TLS: certificates, and handshakes that failed) and result: succeeded,"
+        " failed, succeeded_again, failed_again.",
         ("listener", "mechanism", "result"),
     ),
     MetricDef(

@@ -14,8 +14,9 @@ it is encoded:
   they are taken back, and the client is sent nothing but the time for which it is throttled.
 
 The longest throttle time is the answer's, and the connection is muted for it once the answer has
-left (`answers`). Brokers are not throttled: what they ask each other, and what logins and clients'
-first questions take, is `EXEMPT`. A Produce without an answer (acks=0) is charged its bytes alone.
+left (`answers`). Brokers are not throttled: what they ask each other is `EXEMPT`, if who asks may
+act for the cluster, and so are logins; from a client that has logged in neither is. A Produce
+without an answer (acks=0) is charged its bytes alone.
 
 Requests that a compiled taker takes (`run_taker`) are charged together, when they are taken.
 """
@@ -24,21 +25,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from fencepost.machines.quota import ClientQuotas
-from fencepost.machines.quota.clients import INT_MAX
+from fencepost.log.configdef import INT_MAX
 from fencepost.machines.session import Principal
 from fencepost.runtime.requests.context import Pieces
+
+if TYPE_CHECKING:
+    from fencepost.machines.quota import ClientQuotas
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 _LOGINS: Final = frozenset({17, 36})
-_BROKERS: Final = frozenset(
-    {27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87}
-)
-EXEMPT: Final = _LOGINS | _BROKERS
-"""Keys of the APIs that are not charged: logins, and what nodes ask each other."""
+EXEMPT: Final = frozenset({27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87})
+"""Keys of the APIs that brokers are not charged for: what nodes ask each other."""
 PERCENT: Final = 100.0
 
 
@@ -56,7 +56,8 @@ class Metered(QuotaClient, Protocol):
 
     client_id: str | None
     frame_size_bytes: int
-    meter: Meter
+    meter: Meter | None
+    """None if its client had no quota when it came, or it is exempt."""
 
     @property
     def api_key(self) -> int:
@@ -68,17 +69,24 @@ class Metered(QuotaClient, Protocol):
         """Whether a broker has sent it."""
         ...
 
+    @property
+    def is_before_login(self) -> bool:
+        """Whether the client has to log in first."""
+        ...
+
     def throttle(self, throttle_time_ms: int) -> None:
         """See `runtime.requests.context.RequestContext`."""
         ...
 
 
 class Meter:
-    """How long one request has kept the event loop busy, in seconds."""
+    """How long one request of a client has kept the event loop busy, in seconds."""
 
-    __slots__ = ("_began_s", "_used_s", "is_charged")
+    __slots__ = ("_began_s", "_used_s", "client", "is_charged")
 
-    def __init__(self) -> None:
+    def __init__(self, client: tuple[str, str]) -> None:
+        self.client = client
+        """The user and the client id that quotas are set for."""
         self._began_s = perf_counter()
         self._used_s = 0.0
         self.is_charged = False
@@ -109,89 +117,102 @@ class Meter:
 class QuotaGate:
     """See the module docstring; `now_ms` is the node's monotonic clock."""
 
-    def __init__(self, quotas: ClientQuotas, now_ms: Callable[[], int]) -> None:
-        self.quotas = quotas
-        self.is_on = quotas.is_on
+    quotas: ClientQuotas
+    """What is charged; there once a quota was set."""
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        may_act_for_cluster: Callable[[Any], bool] = lambda request: True,
+    ) -> None:
+        """`may_act_for_cluster`: whether the sender of a request has the rights of a broker."""
+        self._may_act_for_cluster = may_act_for_cluster
+        self.is_on = False
         """Whether requests are to be charged."""
         self._now_ms = now_ms
 
-    def apply(self) -> None:
-        """Other quotas are in force."""
-        self.is_on = self.quotas.is_on
+    def apply(self, quotas: ClientQuotas) -> None:
+        """These, or others than before, are in force."""
+        self.quotas = quotas
+        self.is_on = quotas.is_on
 
     # -- one request -----------------------------------------------------------------------
 
     def begun(self, request: Metered) -> None:
         """The request has come, and its work begins."""
-        if self.quotas.concern(*client_of(request)):
-            request.meter = Meter()
+        if request.api_key in _LOGINS and request.is_before_login:
+            return
+        client = request.principal.name, request.client_id or ""
+        if self.quotas.concern(*client):
+            request.meter = Meter(client)
 
     def charge(self, request: Metered) -> None:
         """The answer to the request is known, if there is one."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None or meter.is_charged:
             return
-        if _is_exempt(request):
-            meter.is_charged = True
+        if self._is_exempt(request):
+            request.meter = None
             return
-        produced_ms = 0
+        produced_ms, now_ms = 0, self._now_ms()
         if request.api_key == PRODUCE_KEY:
-            produced_ms = self._charge_produced(request)
-        requested_ms = self._charge_time(request, meter)
-        self._throttle(request, requested_ms, produced_ms, self.quotas.produced.throttled)
+            produced_ms = self._charge_produced(request, meter, now_ms)
+        requested_ms = self._charge_time(meter, now_ms)
+        self._throttle(request, meter, requested_ms, produced_ms, self.quotas.produced.throttled)
 
     def charge_unanswered(self, request: Metered) -> None:
         """There is no answer to the request, a Produce."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None or meter.is_charged:
             return
-        meter.is_charged = True
-        produced_ms = self._charge_produced(request)
-        self._throttle(request, 0, produced_ms, self.quotas.produced.throttled)
+        request.meter = None  # its time is not charged
+        produced_ms = self._charge_produced(request, meter, self._now_ms())
+        self._throttle(request, meter, 0, produced_ms, self.quotas.produced.throttled)
 
     def fetch_bytes_max(self, request: Metered) -> int:
         """The most that an answer may have of records, so that waiting helps its client."""
-        if meter_of(request) is None:
+        meter = request.meter
+        if meter is None:
             return INT_MAX
-        most = self.quotas.fetched.burst(*client_of(request))
+        most = self.quotas.fetched.burst(*meter.client)
         return INT_MAX if most is None else most
 
     def charge_fetch(self, request: Metered, size_bytes: int) -> bool:
         """An answer to a consumer would have so many bytes; whether it is to be throttled, and sent
         without them."""
-        meter = meter_of(request)
-        if meter is None or meter.is_charged or _is_exempt(request):
+        meter = request.meter
+        if meter is None or meter.is_charged or self._is_exempt(request):
             return False
         fetched = self.quotas.fetched
-        user, client_id = client_of(request)
+        user, client_id = meter.client
         now_ms = self._now_ms()
         fetched_ms = fetched.record(user, client_id, size_bytes, now_ms)
-        requested_ms = self._charge_time(request, meter)
+        requested_ms = self._charge_time(meter, now_ms)
         if not fetched_ms and not requested_ms:
             return False
         fetched.add(user, client_id, -size_bytes, now_ms)
-        self._throttle(request, requested_ms, fetched_ms, fetched.throttled)
+        self._throttle(request, meter, requested_ms, fetched_ms, fetched.throttled)
         return True
 
     def goes_on(self, request: Metered) -> bool:
         """Work on the request goes on, after it has waited; whether it was not under way already.
         It is to be followed by `returned`."""
-        meter = meter_of(request)
+        meter = request.meter
         return meter is not None and meter.begin()
 
     def returned(self, request: Metered) -> None:
         """The handler of the request has returned."""
-        meter = meter_of(request)
+        meter = request.meter
         if meter is None:
             return
         meter.end()
-        if meter.is_charged and not _is_exempt(request):
+        if meter.is_charged:
             used = meter.take_s() * PERCENT
-            self.quotas.requests.add(*client_of(request), used, self._now_ms())
+            self.quotas.requests.add(*meter.client, used, self._now_ms())
 
     def measured(self, request: Metered, pieces: Pieces) -> Pieces:
         """The work on the request, with the time that it takes."""
-        meter = meter_of(request)
+        meter = request.meter
         return pieces if meter is None else _measured(meter, pieces)
 
     # -- several -----------------------------------------------------------------------------
@@ -215,46 +236,41 @@ class QuotaGate:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _charge_produced(self, request: Metered) -> int:
-        produced = self.quotas.produced
-        return produced.record(*client_of(request), request.frame_size_bytes, self._now_ms())
+    def _is_exempt(self, request: Metered) -> bool:
+        key = request.api_key
+        if key == FETCH_KEY:
+            return request.is_from_broker
+        return key in EXEMPT and self._may_act_for_cluster(request)
 
-    def _charge_time(self, request: Metered, meter: Meter) -> int:
+    def _charge_produced(self, request: Metered, meter: Meter, now_ms: int) -> int:
+        produced = self.quotas.produced
+        return produced.record(*meter.client, request.frame_size_bytes, now_ms)
+
+    def _charge_time(self, meter: Meter, now_ms: int) -> int:
         meter.is_charged = True
         used = meter.take_s() * PERCENT
-        return self.quotas.requests.record(*client_of(request), used, self._now_ms())
+        return self.quotas.requests.record(*meter.client, used, now_ms)
 
     def _throttle(
         self,
         request: Metered,
+        meter: Meter,
         requested_ms: int,
         moved_ms: int,
         moved: Callable[[str, str, int], None],
     ) -> None:
         """The longer of the two throttle times is the answer's, and counts as that quota's."""
         if moved_ms > requested_ms:
-            moved(*client_of(request), moved_ms)
+            moved(*meter.client, moved_ms)
         elif requested_ms:
-            self.quotas.requests.throttled(*client_of(request), requested_ms)
+            self.quotas.requests.throttled(*meter.client, requested_ms)
         else:
             return
         request.throttle(max(moved_ms, requested_ms))
 
 
-NO_QUOTAS: Final = QuotaGate(ClientQuotas(), lambda: 0)
+NO_QUOTAS: Final = QuotaGate(lambda: 0)
 """Charges for nothing: no quota is ever set."""
-
-
-def client_of(request: Metered) -> tuple[str, str]:
-    """The user and the client id that quotas are set for."""
-    return request.principal.name, request.client_id or ""
-
-
-def meter_of(request: Metered) -> Meter | None:
-    """The request's meter; None if its client had no quota when it came, or it was charged in a
-    run."""
-    meter: Meter | None = getattr(request, "meter", None)
-    return meter
 
 
 def _measured(meter: Meter, pieces: Pieces) -> Pieces:
@@ -272,8 +288,3 @@ def _measured(meter: Meter, pieces: Pieces) -> Pieces:
             yield waits_for
     finally:
         pieces.close()
-
-
-def _is_exempt(request: Metered) -> bool:
-    key = request.api_key
-    return key in EXEMPT or (key == FETCH_KEY and request.is_from_broker)

@@ -300,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         if principal is not ANONYMOUS:
             logins = self._listener.logins
             logins.tell(str(principal), self.client_host, self.listener_name, "TLS")
+            logins.counts.succeeded[self.listener_name, "TLS"] += 1
 
     def tls_failed(self, reason: str, is_plain: bool = False) -> None:
         """See `TlsConnection`."""
@@ -311,6 +312,9 @@ class Connection(asyncio.BufferedProtocol):
             log.note_once(self, self.client_host, explain_plain(self.listener_name))
         else:
             log.note(self, reason)
+            logins = self._listener.logins
+            logins.tell(None, self.client_host, self.listener_name, "TLS", reason)
+            logins.counts.failed[self.listener_name, "TLS"] += 1
         self.disconnect()
 
     def admit(self, context: PendingRequest) -> bool:

@@ -18,17 +18,17 @@ clients are told at once, by being disconnected, and can go elsewhere.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable
 from math import inf
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from fencepost.broker.config.endpoints import ConnectionLimits
-from fencepost.machines.quota import SampledRate, Windows
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.address_rates import AddressRates
 
 CREATION_WAIT_MAX_S: Final = 10.0
-ADDRESSES_MAX: Final = 4_096
-"""Of how many addresses the rates are kept; of others the one that came last longest ago goes."""
 
 
 class Arrived(Protocol):
@@ -47,47 +47,14 @@ class Refused(Exception):
     """A connection may not stay; the message says why."""
 
 
-class AddressRates:
-    """`connection_creation_rate` of addresses: connections per second."""
-
-    def __init__(self, windows: Windows) -> None:
-        self._windows = windows
-        self._limits: Mapping[str, float] = {}
-        self._default: float | None = None
-        self._rates: OrderedDict[str, SampledRate] = OrderedDict()
-
-    def apply(self, limits: Mapping[str, float], default: float | None) -> None:
-        """These are the quotas, by address, and what holds for others; None for no limit."""
-        self._limits, self._default = limits, default
-        if not limits and default is None:
-            self._rates.clear()
-
-    def hold_ms(self, address: str, now_ms: int) -> int:
-        """For how long a connection of the address is to be held before it is closed; 0 if it may
-        stay, and counts."""
-        limit = self._limits.get(address, self._default)
-        if limit is None:
-            return 0
-        rate = self._rates.get(address)
-        if rate is None:
-            if len(self._rates) >= ADDRESSES_MAX:
-                self._rates.popitem(last=False)
-            rate = self._rates[address] = SampledRate(self._windows)
-        self._rates.move_to_end(address)
-        rate.record(1.0, now_ms)
-        hold_ms = min(rate.throttle_ms(limit, now_ms), self._windows.size_ms)
-        if hold_ms:
-            rate.record(-1.0, now_ms)
-        return hold_ms
-
-
 class ConnectionGate:
     """The counts and rates of one `Listener`; see the module. `now_s` is the loop's time."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.protected: str | None = None
         """The name of the listener that brokers use, if there are others."""
-        self.rates = AddressRates(Windows())
+        self.rates: AddressRates | None = None
+        """Those of addresses; None as long as there is no such quota."""
         self._now_s = now_s
         self._of_host: Counter[str] = Counter()
         self._of_listener: Counter[str] = Counter()
@@ -95,6 +62,8 @@ class ConnectionGate:
 
     def hold_s(self, connection: Arrived) -> float:
         """For how long the connection is to be held before it is closed; 0.0 if it may stay."""
+        if self.rates is None:
+            return 0.0
         return self.rates.hold_ms(connection.client_host, int(self._now_s() * 1_000)) / 1_000
 
     def check(self, connection: Arrived, limits: ConnectionLimits) -> None:

@@ -23,7 +23,7 @@ from fencepost.broker.net.registry import API_VERSIONS_KEY, Route
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.run_taker import RunConnection, RunSlot
 from fencepost.broker.net.unsupported_version import unsupported_version_response
-from fencepost.machines.authorizer import AuthorizerNotReadyError
+from fencepost.machines.image.acls import AuthorizerNotReadyError
 from fencepost.machines.session import Session
 from fencepost.wire.errors import DecodeError, ErrorCode, TextDecodeError
 from fencepost.wire.message import Message

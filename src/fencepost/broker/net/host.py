@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import Routes
 from fencepost.broker.net.turn import Turn
 from fencepost.runtime.cooperative import Lane
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.logins import Logins
 
 
 class Host(Protocol):
@@ -29,7 +31,6 @@ class Host(Protocol):
     memory_budget: MemoryBudget
     turn: Turn
     disconnect_log: DisconnectLog
-    logins: Logins
     quotas: QuotaGate
     new_context: Callable[..., PendingRequest]
     """Makes the context of a request."""
@@ -40,6 +41,11 @@ class Host(Protocol):
     takes effect before what comes behind it."""
     after_read: Callable[[int], None]
     """Called when what has arrived on a connection, given by its `id`, has been handled."""
+
+    @property
+    def logins(self) -> Logins:
+        """What the logins of all connections have in common."""
+        ...
 
     def connected(self, connection: Any) -> bool:
         """Whether the connection may stay."""

@@ -39,9 +39,7 @@ from fencepost.broker.net.client_quotas import NO_QUOTAS
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.connection_gate import ConnectionGate, Refused
 from fencepost.broker.net.disconnect_log import DisconnectLog
-from fencepost.broker.net.handshakes import Handshakes
 from fencepost.broker.net.listener_security import ListenerSecurity, SecurityOf
-from fencepost.broker.net.logins import Logins
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.received import SCRATCH_SIZE_BYTES
@@ -53,7 +51,8 @@ from fencepost.machines.session import SessionRules
 from fencepost.runtime.cooperative import Lane
 
 if TYPE_CHECKING:
-    from fencepost.broker.net.tls_transport import TlsTransport
+    from fencepost.broker.net.logins import Logins
+    from fencepost.broker.net.tls_transport import TlsTransport, TlsTransports
 
 log = logging.getLogger(__name__)
 
@@ -102,11 +101,9 @@ class Listener:
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
         self.turn = Turn(loop.call_soon)
-        self.handshakes = Handshakes(loop)
-        """Of TLS, that are in progress."""
-        self._records: memoryview | None = None
+        self._tls: TlsTransports | None = None
         self.disconnect_log = DisconnectLog()
-        self.logins = Logins(loop)
+        self._logins: Logins | None = None
         self.quotas = NO_QUOTAS
         """What requests are charged to; to be given before `start`."""
         self.on_disconnected: Callable[[Connection], None] = lambda connection: None
@@ -197,19 +194,27 @@ class Listener:
         connection = Connection(self, security)
         if security.tls is None:
             return connection
-        # What a node without TLS never needs, its start can do without.
-        from fencepost.broker.net.tls_transport import RECORDS_BYTES, TlsTransport
+        return self.tls.below(connection, security.tls)
 
-        if self._records is None:
-            self._records = memoryview(bytearray(RECORDS_BYTES))
-        return TlsTransport(
-            connection,
-            security.tls,
-            self.handshakes,
-            self.memory_budget,
-            self._records,
-            self.loop,
-        )
+    @property
+    def tls(self) -> TlsTransports:
+        """What is below connections with TLS."""
+        if self._tls is None:
+            # What a node without TLS never needs, its start can do without.
+            from fencepost.broker.net.tls_transport import TlsTransports
+
+            self._tls = TlsTransports(self.loop, self.memory_budget)
+        return self._tls
+
+    @property
+    def logins(self) -> Logins:
+        """What the logins of all connections have in common."""
+        if self._logins is None:
+            # What a node without logins never needs, its start can do without.
+            from fencepost.broker.net.logins import Logins
+
+            self._logins = Logins(self.loop)
+        return self._logins
 
     @property
     def is_open(self) -> bool:
@@ -231,7 +236,8 @@ class Listener:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.memory_budget.close()
-        self.logins.close()
+        if self._logins is not None:
+            self._logins.close()
         for connection in list(self.connections):
             connection.disconnect()
         if self.connections:

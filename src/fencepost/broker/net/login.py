@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from fencepost.broker.net.listener_security import ListenerSecurity
-from fencepost.broker.net.logins import Logins
+from fencepost.broker.net.logins import Check, Logins
 from fencepost.broker.net.pending_request import PendingRequest, error_response
 from fencepost.machines.sasl import Challenge, Done, Failed, SaslServer, SaslStep, Work
 from fencepost.machines.session import (
@@ -44,6 +44,7 @@ from fencepost.wire.message import Message
 TELLS_LIFETIME_FROM: Final = 1
 """The version of SaslAuthenticate from which a client is told how long its session lasts."""
 ILLEGAL_STATE: Final = "Request is not valid given the current SASL state."
+TOO_MANY: Final = "too many logins are checked at a time; the client has to try again"
 UNKNOWN: Final = "unknown"
 """The mechanism of a login for which the client has chosen none that is enabled."""
 _LENGTH: Final = Struct(">i")
@@ -188,13 +189,16 @@ class Login:
 
     def _work(self, context: PendingRequest, work: Work) -> None:
         connection = self._connection
-        self.at_work = self._logins.run(
-            work.run,
-            lambda: not connection.closed,
-            lambda outcome: self._worked(context, work.then, outcome),
+        self.at_work = True
+        self._logins.run(
+            connection.client_host,
+            Check(
+                work.run,
+                lambda: not connection.closed,
+                lambda outcome: self._worked(context, work.then, outcome),
+                lambda: connection.close(TOO_MANY),
+            ),
         )
-        if not self.at_work:
-            connection.close("too many logins are checked at a time; the client has to try again")
 
     def _worked(
         self, context: PendingRequest, then: Callable[[Any], SaslStep], outcome: Any

@@ -2,8 +2,10 @@
 
 A hashed password or the signature of a token takes milliseconds to check, in which the event loop
 would serve no other client. So there are `THREADS` threads for that, and `WAITING_MAX` logins at
-most that are checked or wait for it: a client whose login is one too many is disconnected, and
-clients try again after a disconnection. A login whose client has left is not checked any more.
+most that wait for them. Addresses have their turns one after the other, and a login that is one too
+many costs the address that has most of them its latest: its client is disconnected, and clients try
+again after a disconnection. So whoever tries passwords by the hundred keeps others waiting, and
+lets them in. A login whose client has left is not checked any more.
 """
 
 from __future__ import annotations
@@ -14,14 +16,29 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+from fencepost.broker.net.fair_queue import FairQueue
 from fencepost.runtime.requests.audit import AuditSink, LoginEvent
 
 log = logging.getLogger(__name__)
 
 THREADS: Final = 2
 WAITING_MAX: Final = 256
+
+
+class Check(NamedTuple):
+    """A login that takes long to check."""
+
+    work: Callable[[], Any]
+    """Checks it, on a thread."""
+    is_wanted: Callable[[], bool]
+    """Whether the client is there still."""
+    on_done: Callable[[Any], None]
+    """Called with what `work` returns, or with the exception that it raised."""
+    on_refused: Callable[[], None]
+    """Called instead if too many wait."""
 
 
 class LoginCounts:
@@ -48,7 +65,8 @@ class Logins:
         """Where logins are told; None: nowhere."""
         self._loop = loop
         self._threads: ThreadPoolExecutor | None = None
-        self._waiting = 0
+        self._waiting: FairQueue[Check] = FairQueue(WAITING_MAX)
+        self._running = 0
         self._is_closed = False
 
     def now_ms(self) -> int:
@@ -69,35 +87,35 @@ class Logins:
                 LoginEvent(self.wall_ms(), principal, host, listener, mechanism, succeeded, reason)
             )
 
-    def run(
-        self,
-        work: Callable[[], Any],
-        is_wanted: Callable[[], bool],
-        on_done: Callable[[Any], None],
-    ) -> bool:
-        """Have `work` done on a thread, and call `on_done` with what it returns, or with the
-        exception that it raised; neither if it is not wanted any more. False: there is too much to
-        do already."""
-        if self._waiting >= WAITING_MAX or self._is_closed:
-            return False
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="login")
-        self._waiting += 1
-        future = self._threads.submit(_work, work, is_wanted)
-        asyncio.wrap_future(future, loop=self._loop).add_done_callback(
-            lambda done: self._done(done, is_wanted, on_done)
-        )
-        return True
+    def run(self, host: str, check: Check) -> None:
+        """Have a login from this address checked when it is its turn. No one hears of it if it is
+        not wanted any more."""
+        if self._is_closed:
+            check.on_refused()
+            return
+        one_too_many = self._waiting.add(host, check)
+        self._start()
+        if one_too_many is not None:
+            one_too_many.on_refused()
 
-    def _done(
-        self,
-        done: asyncio.Future[Any],
-        is_wanted: Callable[[], bool],
-        on_done: Callable[[Any], None],
-    ) -> None:
-        self._waiting -= 1
-        if not done.cancelled() and is_wanted():
-            on_done(done.result())
+    def _start(self) -> None:
+        while self._waiting and self._running < THREADS and not self._is_closed:
+            check = self._waiting.pop()
+            if not check.is_wanted():
+                continue
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="login")
+            self._running += 1
+            future = self._threads.submit(_work, check.work, check.is_wanted)
+            asyncio.wrap_future(future, loop=self._loop).add_done_callback(
+                partial(self._done, check)
+            )
+
+    def _done(self, check: Check, done: asyncio.Future[Any]) -> None:
+        self._running -= 1
+        self._start()
+        if not done.cancelled() and check.is_wanted():
+            check.on_done(done.result())
 
     def close(self) -> None:
         """No login is checked any more."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from fencepost.broker.net.client_quotas import Meter, QuotaGate
 from fencepost.broker.net.registry import Route, Routes
-from fencepost.machines.quota.clients import INT_MAX
+from fencepost.log.configdef import INT_MAX
 from fencepost.machines.session import (
     Principal,
     SecurityProtocol,
@@ -154,8 +154,6 @@ class PendingRequest:
         "route",
         "throttle_time_ms",
     )
-    meter: Meter
-    """Of a request that came while a quota was set."""
 
     def __init__(
         self,
@@ -174,6 +172,8 @@ class PendingRequest:
         self.frame_size_bytes = frame_size_bytes
         self.answered = False
         self.throttle_time_ms = 0
+        self.meter: Meter | None = None
+        """Of a request that came while its client had a quota."""
         self._gone = False
         self._buffered_bytes = 0
         self._parts: list[Buffer] | None = None

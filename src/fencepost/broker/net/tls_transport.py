@@ -64,6 +64,23 @@ class TlsConnection(Protocol):
         ...
 
 
+class TlsTransports:
+    """What the transports of one `Listener` have in common."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, budget: MemoryBudget) -> None:
+        self.handshakes = Handshakes(loop)
+        """Those that are in progress."""
+        self._loop = loop
+        self._budget = budget
+        self._scratch = memoryview(bytearray(RECORDS_BYTES))
+
+    def below(self, connection: TlsConnection, tls: ServerTls) -> TlsTransport:
+        """A transport for a new connection."""
+        return TlsTransport(
+            connection, tls, self.handshakes, self._budget, self._scratch, self._loop
+        )
+
+
 class TlsTransport(asyncio.BufferedProtocol):
     """See the module."""
 

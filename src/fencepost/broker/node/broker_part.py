@@ -95,7 +95,7 @@ class BrokerPart:
             count=core.connection_count,
             left_free=core.connection_count.most // 8 if core.config.is_controller else 0,
         )
-        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
+        self.quotas = NodeQuotas(get, core.ports.clocks.now_ms, self.listener, core.access)
         """What clients are held to."""
         if len(core.config.listeners) > 1:
             self.listener.gate.protected = core.config.inter_broker_listener

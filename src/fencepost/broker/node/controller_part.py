@@ -34,7 +34,7 @@ from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.quotas import NodeQuotas
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import BOOTSTRAP_FEATURES, Controller, ControllerConfig
-from fencepost.machines.controller.tokens import TokenSettings
+from fencepost.machines.controller.config import TokenSettings
 from fencepost.machines.driver import Driver
 from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import RESOURCE_GROUP, ClusterImage
@@ -79,7 +79,7 @@ class ControllerPart:
             core.ports.scheduler.lane(),
             count=core.connection_count,
         )
-        self.quotas = NodeQuotas(get, core.now_ms, self.listener)
+        self.quotas = NodeQuotas(get, core.ports.clocks.now_ms, self.listener, core.access)
         """What clients are held to that change partitions."""
         core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
@@ -129,7 +129,7 @@ class ControllerPart:
             core.metadata.machine,
             core.access,
             core.wall_ms,
-            self.quotas.quotas.mutations,
+            lambda: self.quotas.mutations,
         )
         core.metadata.on_image(lambda image, delta: self.quotas.image_changed(image))
         self._probe = ListenerProbe(core.loop)

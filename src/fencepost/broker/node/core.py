@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,11 +23,9 @@ from fencepost.broker.net.listener_security import ListenerSecurity, session_rul
 from fencepost.broker.net.log_limit import ClientWarnings, LogLimit
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import with_advice
-from fencepost.machines.authorizer import AclAuthorizer
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.session import SecurityProtocol
-from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.registrations import Registrations
@@ -36,6 +34,7 @@ from fencepost.runtime.requests.access import Access
 if TYPE_CHECKING:
     from fencepost.broker.security.server_tls import ServerTls
     from fencepost.client.security import Security
+    from fencepost.runtime.authorizer import NodeAuthorizer
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +47,10 @@ def make_authorizer(config: BrokerConfig, clocks: Clocks) -> NodeAuthorizer | No
     policy = authorizer_policy(config.get)
     if policy is None:
         return None
+    # What a node without an authorizer never needs, its start can do without.
+    from fencepost.machines.authorizer import AclAuthorizer
+    from fencepost.runtime.authorizer import NodeAuthorizer
+
     return NodeAuthorizer(AclAuthorizer(policy), clocks, LogLimit().admit)
 
 
@@ -78,7 +81,7 @@ class NodeCore:
         Listeners that are not `early.start.listeners` serve nobody before."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
-        self._login_secret = secrets.token_bytes(32)
+        self._login_secret = os.urandom(32)
         """What salts of users that do not exist are made of, where nodes share no secret."""
         self.files = share_files(config, file_limit()) if files is None else files
         self.connection_count = self.files.connection_count()
@@ -196,8 +199,8 @@ class NodeCore:
         salts = self._login_secret
         if (secret := self.config.token_secret) is not None:
             tokens = ImageTokenCredentials(lambda: self.image, secret, self.wall_ms)
-            salts = self.config.get("delegation.token.secret.key").encode()
-        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, salts)))
+            salts = secret.key_of_salts
+        return dict(sasl_mechanisms(of, ScramLookups(users, tokens, salts, users.iterations)))
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: it stops in order, with exit code 1."""

@@ -40,6 +40,7 @@ from fencepost.broker.node.cluster_log import ClusterLog, finalized_line
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
+from fencepost.broker.security.peer_login import unsafe_quorum_login
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
@@ -116,6 +117,8 @@ class Node(NodeCore):
         for one in self.storage.data_dirs:
             if one.is_online:
                 log.info("data in %s (cluster %s)", one.path, self.cluster_id)
+        if text := unsafe_quorum_login(self.settings):
+            log.warning("%s", text)
         self._wire()
         self.metadata.start()
         self.registrations.image_applied(self.image)

@@ -128,11 +128,10 @@ class Observation:
 
     def _tell_quotas(self, sheet: Sheet) -> None:
         broker, controller, now_ms = self._broker, self._controller, self._core.now_ms()
-        if broker is not None:
-            quotas = broker.quotas.quotas
+        if broker is not None and (quotas := broker.quotas.quotas) is not None:
             collect_quotas(sheet, (quotas.produced, quotas.fetched, quotas.requests), now_ms)
-        if controller is not None:
-            collect_quotas(sheet, (controller.quotas.quotas.mutations,), now_ms)
+        if controller is not None and (mutations := controller.quotas.mutations) is not None:
+            collect_quotas(sheet, (mutations,), now_ms)
 
     def _tell_broker(self, sheet: Sheet, broker: BrokerPart) -> None:
         machine = broker.lifecycle.machine

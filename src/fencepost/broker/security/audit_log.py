@@ -17,11 +17,13 @@ Every line has `time` (ISO 8601, UTC) and `event`, and:
 * `left_out`: `count`, `reason`, and of events that were more of the same what they had in common.
 
 No field can hold a password, a token or a record: none is given to it. Names that clients make up
-are cut to `TEXT_MAX` characters.
+are cut to `TEXT_MAX` characters before they are kept. The lines are ASCII: a name with characters
+that some programs take for the end of a line, or some terminals for a command, has none here.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections import deque
@@ -30,11 +32,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from fencepost.broker.security.audit_file import RotatedFile
 from fencepost.broker.security.audit_rate import OTHERS, AuditRate, Kind
-from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
+from fencepost.runtime.requests.audit import UNTOLD, AuditEvent, LoginEvent, Tally
 
 log = logging.getLogger(__name__)
 
@@ -78,17 +78,26 @@ class AuditLog:
         self._file.open()
         self._thread.start()
 
-    def record(self, event: AuditEvent) -> None:
+    def record(self, event: AuditEvent) -> Tally | None:
         """See `AuditSink`."""
         if event.allowed and not self._tells_allowed:
-            return
+            return UNTOLD
+        if len(event.resource_name) + len(event.principal) + len(event.rule) > TEXT_MAX:
+            event = event._replace(
+                principal=event.principal[:TEXT_MAX],
+                resource_name=event.resource_name[:TEXT_MAX],
+                rule=event.rule[:TEXT_MAX],
+            )
         kind = Kind(
             event.principal, event.resource_type, event.resource_name, event.api, event.allowed
         )
-        self._take(event, kind)
+        return self._take(event, kind)
 
     def record_login(self, event: LoginEvent) -> None:
         """Take a login. Many that fail from one address are more of the same."""
+        if event.principal is not None:
+            event = event._replace(principal=event.principal[:TEXT_MAX])
+        event = event._replace(reason=event.reason[:TEXT_MAX])
         who = event.principal or f"from {event.host}"
         self._take(event, Kind(who, "", event.listener, event.mechanism, event.succeeded))
 
@@ -100,19 +109,20 @@ class AuditLog:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _take(self, event: AuditEvent | LoginEvent, kind: Kind) -> None:
+    def _take(self, event: AuditEvent | LoginEvent, kind: Kind) -> Tally | None:
+        """Keep the event, or count it; where further ones of the kind are only counted, if so."""
         with self._ready:
             ended = self._rate.ended(event.time_ms)
             if ended is not None:
                 self._queue.append(ended)  # at most one a minute
-            if not self._rate.takes(kind, event.time_ms):
-                return
-            if len(self._queue) >= QUEUE_MAX:
+            is_taken, tally = self._rate.takes(kind, event.time_ms), self._rate.tally(kind)
+            if is_taken and len(self._queue) >= QUEUE_MAX:
                 self._overflow += 1
-                return
-            self._queue.append(event)
-            if len(self._queue) == 1:
-                self._ready.notify()
+            elif is_taken:
+                self._queue.append(event)
+                if len(self._queue) == 1:
+                    self._ready.notify()
+            return tally
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -144,7 +154,12 @@ class AuditLog:
             return batch, self._closing and not self._queue
 
     def _write(self, batch: list[_Item]) -> None:
-        lines = [line for item in batch for line in self._lines(item)]
+        try:
+            lines = [line for item in batch for line in self._lines(item)]
+        except Exception:  # or nothing would be written any more
+            log.exception("events of the audit log are lost")
+            self._lost += len(batch)
+            return
         if self._lost:
             lines.append(_line(self._wall_ms(), "left_out", _missing(self._lost, "write failed")))
         try:
@@ -167,7 +182,9 @@ class AuditLog:
             yield _line(self._wall_ms(), "left_out", _missing(item, "too many at once"))
         else:
             for kind, count in self._rate.left_out(item).items():
-                fields = {} if kind == OTHERS else kind._asdict()
+                fields = kind._asdict()
+                if kind == OTHERS._replace(principal=kind.principal):
+                    fields = {"principal": kind.principal} if kind.principal else {}
                 yield _line(
                     self._wall_ms(), "left_out", {**_missing(count, "more of the same"), **fields}
                 )
@@ -192,10 +209,7 @@ def _missing(count: int, reason: str) -> dict[str, Any]:
 
 def _line(time_ms: int, event: str, fields: Mapping[str, Any]) -> bytes:
     moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-    values = {
-        name: value[:TEXT_MAX] if isinstance(value, str) else value
-        for name, value in fields.items()
-        if name != "time_ms"
-    }
+    values = {name: value for name, value in fields.items() if name != "time_ms"}
     time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode({"time": time, "event": event, **values}) + b"\n"
+    text = json.dumps({"time": time, "event": event, **values}, separators=(",", ":"))
+    return text.encode("ascii") + b"\n"

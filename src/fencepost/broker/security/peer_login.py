@@ -52,6 +52,26 @@ def peer_login(security: Security, settings: Settings, listener: str) -> Securit
     )
 
 
+def unsafe_quorum_login(settings: Settings) -> str | None:
+    """Why the quorum of this controller may be without a leader for ever; None if it may not.
+
+    Users of SCRAM are in the metadata, which controllers know once they have a leader: those of a
+    quorum that start together cannot log in at each other to elect one. So it is with Apache Kafka.
+    """
+    part = settings.startup.quorum
+    mechanism = settings.get(CONTROLLER_KEY)
+    if part.is_lone or not part.is_controller or not part.listener_names:
+        return None
+    protocol = settings.startup.protocol_of(part.listener_names[0])
+    if not protocol.has_sasl or not mechanism.startswith("SCRAM"):
+        return None
+    return (
+        f"{CONTROLLER_KEY}={mechanism}: controllers that start together cannot log in at each other"
+        " by SCRAM, as they know its users only once they have elected a leader; PLAIN, OAUTHBEARER"
+        " and client certificates (SSL) do"
+    )
+
+
 def mechanism_key(settings: Settings, listener: str) -> str:
     """The key that says by which mechanism this node logs in at a listener."""
     is_controllers = listener in settings.startup.quorum.listener_names

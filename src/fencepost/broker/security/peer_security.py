@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.security.key_files import key_pair, trusted_certificates
 from fencepost.broker.security.peer_login import peer_login
+from fencepost.client.key_files import key_pair, trusted_certificates
 from fencepost.client.security import Security
 
 

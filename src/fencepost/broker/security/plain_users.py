@@ -9,9 +9,11 @@ were, with a line in the log. A password that is to be held against a hash is fo
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import logging
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -63,8 +65,9 @@ class FileUsers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp = _stamp(path)
+        self._secret = secrets.token_bytes(16)
         self._hashes = read_users(path)
-        self._nobody = _nobody(self._hashes)
+        self._costs = _costs(self._hashes)
 
     def check(self, user: str, password: bytes) -> Callable[[], bool]:
         """See `PlainPasswords`."""
@@ -73,8 +76,25 @@ class FileUsers:
     def _check(self, user: str, password: bytes) -> bool:
         self._read_again()
         known = self._hashes.get(user)
-        is_right = (known or self._nobody).matches(password)
+        is_right = (known or self._decoy(user)).matches(password)
         return is_right and known is not None
+
+    def refuse(self, user: str, password: bytes) -> Callable[[], bool]:
+        """Refuse a user of a login module, as slowly as one of the file or one that is not there:
+        the time must not tell them apart."""
+
+        def run() -> bool:
+            self._decoy(user).matches(password)
+            return False
+
+        return run
+
+    def _decoy(self, user: str) -> PasswordHash:
+        """What the password of a user that is not there is held against: it costs what that of
+        another one does, and the same every time."""
+        costs = self._costs
+        chosen = hashlib.blake2b(user.encode(), key=self._secret, digest_size=8).digest()
+        return costs[int.from_bytes(chosen) % len(costs)]
 
     def _read_again(self) -> None:
         """Two threads may both do it, which is one time too many and nothing worse."""
@@ -87,7 +107,7 @@ class FileUsers:
         except UsersFileError as error:
             log.error("%s=%s: the users stay as they were: %s", FILE_KEY, self._path, error)
         else:
-            self._nobody = _nobody(hashes)
+            self._costs = _costs(hashes)
             self._hashes = hashes
             log.info("%s=%s: there are %d users now", FILE_KEY, self._path, len(hashes))
 
@@ -101,9 +121,11 @@ class PlainUsers:
 
     def check(self, user: str, password: bytes) -> bool | Callable[[], bool]:
         """See `PlainPasswords`."""
-        if self._in_file is None or user in self._named:
+        if self._in_file is None:
             return self._named.check(user, password)
-        return self._in_file.check(user, password)
+        if user not in self._named:
+            return self._in_file.check(user, password)
+        return self._named.check(user, password) or self._in_file.refuse(user, password)
 
 
 def read_users(path: Path) -> dict[str, PasswordHash]:
@@ -142,6 +164,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _nobody(hashes: Mapping[str, PasswordHash]) -> PasswordHash:
-    """What the password of a user that is not there is held against: it costs what others do."""
-    return next(iter(hashes.values()), None) or parse_hash(hash_password(b""))
+def _costs(hashes: Mapping[str, PasswordHash]) -> tuple[PasswordHash, ...]:
+    """One of the hashes for each cost that there is."""
+    found = {(one.kind, one.costs): one for one in hashes.values()}
+    return tuple(found.values()) or (parse_hash(hash_password(b"")),)

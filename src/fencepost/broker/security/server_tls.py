@@ -15,12 +15,12 @@ from msgspec import Struct
 from fencepost.broker.config.listener_config import ListenerConfig
 from fencepost.broker.security.certificate import CertificateError, Subject, read_subject
 from fencepost.broker.security.ciphers import TLS_1_2, TLS_1_3
-from fencepost.broker.security.key_files import KeyPair, key_pair, trusted_certificates
 from fencepost.broker.security.principal_mapping import (
     RULES_KEY,
     NoPrincipalError,
     PrincipalMapping,
 )
+from fencepost.client.key_files import KeyPair, key_pair, trusted_certificates
 from fencepost.client.pem import load_pem
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import ANONYMOUS, USER, Principal, SecurityProtocol

@@ -12,13 +12,13 @@ import re
 import secrets
 from base64 import b64decode
 from collections.abc import Iterable
-from hashlib import pbkdf2_hmac
 from typing import Final
 
 from fencepost.log.errors import LogError
 from fencepost.machines.controller.scram_users import MAX_ITERATIONS, MIN_ITERATIONS
 from fencepost.machines.image import ScramMechanism
-from fencepost.machines.image.scram import credential_of_salted_password, credential_record
+from fencepost.machines.image.scram import credential_record
+from fencepost.machines.scram_keys import credential_of_salted_password, salted_password
 from fencepost.wire.records.metadata import UserScramCredentialRecord
 
 SALT_BYTES: Final = 24
@@ -90,7 +90,7 @@ def _record(mechanism: ScramMechanism, given: dict[str, str]) -> UserScramCreden
         salt = secrets.token_bytes(SALT_BYTES)
     if salted is None:
         assert password is not None, "one of them is given"
-        salted = pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+        salted = salted_password(mechanism, password.encode(), salt, iterations)
     if not salted:
         raise ScramArgumentError("Failed to use given saltedPassword: it is empty")
     credential = credential_of_salted_password(mechanism, salted, salt, iterations)

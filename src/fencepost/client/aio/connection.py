@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from fencepost.client.aio.driving import drive
@@ -25,6 +26,7 @@ from fencepost.client.protocol.in_flight import is_answered
 from fencepost.client.protocol.negotiation import API_VERSIONS_NEWEST
 from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER
 from fencepost.client.tokens import access_token
+from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -38,6 +40,9 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
         self._request_timeout_ms = config.request_timeout_ms
         self._futures: deque[asyncio.Future[Any]] = deque()
         self._transport: asyncio.Transport | None = None
+        # Requests that wait until the session is renewed; None: it needs not be.
+        self._held: list[tuple[Request[Any], int, asyncio.Future[Any]]] | None = None
+        self._renewal: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, config: ClientConfig, host: str, port: int) -> AsyncConnection:
@@ -61,17 +66,17 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
         await connection._connect()
         try:
             await connection._converse(connection.negotiation(first_version))
-            await connection._authenticate()
+            await connection._authenticate(connection.request)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def _authenticate(self) -> None:
+    async def _authenticate(self, request: Callable[..., Awaitable[Any]]) -> None:
         security = self.security
         uses_tokens = security.uses_sasl and security.mechanism == OAUTHBEARER
         token = await asyncio.to_thread(access_token, security) if uses_tokens else None
-        await self._converse(self.authentication(token))
+        await drive(self.authentication(token), lambda asked: request(*asked))
 
     async def _connect(self) -> None:
         tls = self.security.tls_context() if self.security.uses_tls else None
@@ -94,7 +99,7 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         transport = self._transport
-        return transport is not None and not transport.is_closing() and not self.is_expired
+        return transport is not None and not transport.is_closing()
 
     def send(
         self, message: Request[R], version: int | None = None, *, highest: int | None = None
@@ -104,18 +109,55 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
 
         Produce with acks=0 is not answered: its future is done with None. Raises ConnectionFailed
         when closed, UnsupportedApi, EncodeError for what the version cannot say.
+
+        A session that is about to end is renewed first. Requests wait for that, and fail with it.
         """
         version = self.agree(message, version, highest)
         if self._transport is None or self._transport.is_closing():
             raise ConnectionFailed("the connection is closed", host=self.address)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if self._held is None and self.is_expired:
+            self._held = []
+            self._renewal = loop.create_task(self._renew())
+        if self._held is not None:
+            self._held.append((message, version, future))
+        else:
+            self._write(message, version, future)
+        return future
+
+    def _write(self, message: Request[Any], version: int, future: asyncio.Future[Any]) -> None:
+        """Send a request at once."""
+        if self._transport is None:
+            raise ConnectionFailed("the connection is closed", host=self.address)
         _, parts = self.frame(message, version)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if is_answered(message):
             self._futures.append(future)
         else:
             future.set_result(None)
         self._transport.writelines(parts)
-        return future
+
+    async def _renew(self) -> None:
+        """Log in again, then send what has waited for it."""
+        try:
+            await self._authenticate(self._request_at_once)
+        except ClientError as error:
+            self._lose(error)
+            return
+        held, self._held = self._held or [], None
+        for message, version, future in held:
+            if future.done():  # it is not waited for any more
+                continue
+            try:
+                self._write(message, version, future)
+            except (ClientError, WireError) as error:
+                future.set_exception(error)
+
+    async def _request_at_once(self, message: Request[R], version: int | None) -> R:
+        """`request`, in front of those that wait for the session."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._write(message, self.agree(message, version, None), future)
+        return await self.answer_to(future, self._request_timeout_ms)
 
     async def request(
         self,
@@ -175,6 +217,8 @@ class AsyncConnection(ConnectionCore, asyncio.Protocol):
         if transport is not None:
             transport.abort()
         self._in_flight.clear()
+        held, self._held = self._held or [], None
+        self._futures.extend(future for _, _, future in held)
         while self._futures:
             future = self._futures.popleft()
             if not future.done():

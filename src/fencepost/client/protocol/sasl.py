@@ -2,14 +2,12 @@
 Kafka carries them.
 
 `authenticate` is what a client says: SaslHandshake version 1, then a SaslAuthenticate request for
-each message of the mechanism (KIP-152). Passwords are taken as their UTF-8 bytes: Kafka does not
-apply SASLprep to them.
+each message of the mechanism (KIP-152).
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import secrets
 from collections.abc import Generator
@@ -21,6 +19,15 @@ from fencepost.client.protocol.oauthbearer import (
     OAuthBearerExchange,
 )
 from fencepost.client.security import Security
+from fencepost.machines.image.scram import ScramMechanism
+from fencepost.machines.scram_keys import (
+    client_key_of,
+    combined,
+    salted_password,
+    server_key_of,
+    signature_of,
+    stored_key_of,
+)
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest
 from fencepost.wire.errors import ErrorCode
@@ -97,7 +104,9 @@ class ScramExchange:
         *,
         token_authenticated: bool = False,
     ) -> None:
-        self._hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+        known = ScramMechanism.named(mechanism)
+        assert known is not None, mechanism
+        self._mechanism = known
         self._password = password.encode()
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._nonce = nonce or base64.b64encode(secrets.token_bytes(24)).decode()
@@ -124,14 +133,15 @@ class ScramExchange:
             salt = base64.b64decode(salt_text, validate=True)
         except ValueError as error:
             raise AuthenticationFailed("the broker's SCRAM salt is not base64") from error
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, rounds)
+        mechanism = self._mechanism
+        salted = salted_password(mechanism, self._password, salt, rounds)
         without_proof = f"c=biws,r={nonce}"
         signed = ",".join((self._first_bare, challenge.decode(), without_proof)).encode()
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash, client_key).digest()
-        signature = self._hmac(stored_key, signed)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
+        client_key = client_key_of(mechanism, salted)
+        signature = signature_of(mechanism, stored_key_of(mechanism, client_key), signed)
+        proof = combined(client_key, signature)
+        server_key = server_key_of(mechanism, salted)
+        self._server_signature = signature_of(mechanism, server_key, signed)
         self.done = True
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
@@ -143,9 +153,6 @@ class ScramExchange:
         expected = base64.b64encode(self._server_signature).decode()
         if not hmac.compare_digest(fields.get("v", ""), expected):
             raise AuthenticationFailed("the broker could not prove that it knows the password")
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.new(key, message, self._hash).digest()
 
 
 def sasl_exchange(

@@ -19,8 +19,15 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from fencepost.machines.authorizer.hosts import ClientHost
-from fencepost.machines.authorizer.index import AclIndex, Rule, rules_for
-from fencepost.machines.image.acls import WILDCARD, Acl, AclOperation, Pattern, PermissionType
+from fencepost.machines.authorizer.index import AclIndex, Rule
+from fencepost.machines.image.acls import (
+    WILDCARD,
+    Acl,
+    AclOperation,
+    AuthorizerNotReadyError,
+    Pattern,
+    PermissionType,
+)
 from fencepost.machines.session import Principal
 
 PROBE: Final = "hardcode"
@@ -57,10 +64,6 @@ class Decision(NamedTuple):
     def rule(self) -> str:
         """The reason, as Kafka's audit line says it."""
         return self.why.value if self.acl is None else f"{self.why.value}(acl={self.acl})"
-
-
-class AuthorizerNotReadyError(Exception):
-    """The ACLs are not loaded yet, and the client is no super user."""
 
 
 class Policy(NamedTuple):
@@ -108,8 +111,8 @@ def decide(
     is_named = False
     for rules in index.matching(kind, name):
         is_named = True
-        for rule in rules_for(rules, asker.principal):
-            if not _applies(rule, asker, operation):
+        for rule in index.rules_for(rules, asker.principal, asker.host):
+            if not _is_about(rule, operation):
                 continue
             if rule.acl.permission != PermissionType.ALLOW:
                 return Decision(False, Why.MATCHING_ACL, rule.acl)
@@ -133,9 +136,9 @@ def decide_any(
     allowed: list[Acl] = []
     denied: set[tuple[int, str]] = set()
     for rules in index.of_type(kind):
-        for rule in rules_for(rules, asker.principal):
+        for rule in index.rules_for(rules, asker.principal, asker.host):
             acl = rule.acl
-            if acl.operation not in (operation, AclOperation.ALL) or not _is_for(rule, asker):
+            if acl.operation not in (operation, AclOperation.ALL):
                 continue
             if acl.permission == PermissionType.ALLOW:
                 allowed.append(acl)
@@ -149,20 +152,14 @@ def decide_any(
     return _DEFAULT_DENY
 
 
-def _applies(rule: Rule, asker: Asker, operation: int) -> bool:
+def _is_about(rule: Rule, operation: int) -> bool:
     acl = rule.acl
     about = acl.operation
-    if about not in (operation, AclOperation.ALL):
-        if acl.permission != PermissionType.ALLOW:
-            return False
-        if about not in _IMPLIED_BY.get(operation, _NONE):  # type: ignore[call-overload]
-            return False
-    return _is_for(rule, asker)
-
-
-def _is_for(rule: Rule, asker: Asker) -> bool:
-    host = rule.host
-    return host is None or asker.host.is_in(host)
+    if about in (operation, AclOperation.ALL):
+        return True
+    if acl.permission != PermissionType.ALLOW:
+        return False
+    return about in _IMPLIED_BY.get(operation, _NONE)  # type: ignore[call-overload]
 
 
 def _is_for_all(acl: Acl) -> bool:

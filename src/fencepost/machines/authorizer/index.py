@@ -14,16 +14,20 @@ the first that denies, or else the last that allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from fencepost.machines.authorizer.hosts import Range, host_of_acl
+from fencepost.machines.authorizer.hosts import ClientHost, Range, host_of_acl
 from fencepost.machines.image.acls import WILDCARD, Acl, Pattern
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.wire.types import Uuid
 
 EVERY_USER: Final = "User:*"
 """The principal of ACLs that are for every principal."""
+MANY_RULES: Final = 32
+"""From so many rules of one pattern on it is remembered which of them are for a client."""
+CLIENTS_REMEMBERED: Final = 1_000
 
 Place = tuple[int, int, str]
 """A resource type, a pattern type and a resource name."""
@@ -43,7 +47,7 @@ class Rule(NamedTuple):
 class AclIndex:
     """All ACLs; see the module docstring."""
 
-    __slots__ = ("_lengths", "_places", "count")
+    __slots__ = ("_lengths", "_places", "_remembered", "count")
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,25 +55,25 @@ class AclIndex:
         self._places: PersistentMap[Place, ByPrincipal] = PersistentMap()
         # By resource type: how many prefixes there are of each length, the longest first.
         self._lengths: Mapping[int, Mapping[int, int]] = {}
+        # Of patterns with many rules, those for a client: there may be one for each of a thousand
+        # addresses, and a client may ask for thousands of names that match.
+        self._remembered: dict[tuple[int, str | None, ClientHost], Sequence[Rule]] = {}
 
     def updated(self, changes: Iterable[Change]) -> AclIndex:
         """This index with the changes. An ACL that is not there is not taken away."""
-        places: dict[Place, dict[str, list[Acl]]] = {}
+        places: dict[Place, dict[str, Counter[Acl]]] = {}
         count = self.count
         for _, old, new in changes:
             for acl, step in ((old, -1), (new, 1)):
                 if acl is None:
                     continue
                 rules = self._opened(places, acl)
-                if step > 0:
-                    rules.append(acl)
-                    count += 1
-                elif acl in rules:
-                    rules.remove(acl)
-                    count -= 1
+                if step > 0 or rules[acl]:
+                    rules[acl] += step
+                    count += step
         return self._woven(places, count)
 
-    def _opened(self, places: dict[Place, dict[str, list[Acl]]], acl: Acl) -> list[Acl]:
+    def _opened(self, places: dict[Place, dict[str, Counter[Acl]]], acl: Acl) -> Counter[Acl]:
         """The ACLs of its place and principal, open to be changed."""
         place = (acl.resource_type, acl.pattern_type, acl.resource_name)
         principals = places.setdefault(place, {})
@@ -77,17 +81,17 @@ class AclIndex:
         if rules is None:
             there = self._places.get(place)
             known = () if there is None else there.get(acl.principal, ())
-            rules = principals[acl.principal] = [rule.acl for rule in known]
+            rules = principals[acl.principal] = Counter(rule.acl for rule in known)
         return rules
 
-    def _woven(self, places: dict[Place, dict[str, list[Acl]]], count: int) -> AclIndex:
+    def _woven(self, places: dict[Place, dict[str, Counter[Acl]]], count: int) -> AclIndex:
         changed: dict[Place, ByPrincipal | None] = {}
         lengths = {kind: dict(counts) for kind, counts in self._lengths.items()}
         for place, principals in places.items():
             old = self._places.get(place)
             there: ByPrincipal = PersistentMap() if old is None else old
             by_principal = there.update(
-                {name: _rules(acls) if acls else None for name, acls in principals.items()}
+                {name: _rules(acls) or None for name, acls in principals.items()}
             )
             changed[place] = by_principal if len(by_principal) else None
             kind, pattern, name = place
@@ -117,6 +121,26 @@ class AclIndex:
             if wildcard is not None:
                 yield wildcard
 
+    def rules_for(
+        self, rules: ByPrincipal, principal: str | None, host: ClientHost
+    ) -> Sequence[Rule]:
+        """Those of one pattern's rules that are for the client, in their order.
+
+        `principal` is None for one that no ACL can name. `User:*` is for principals of every type,
+        as in Kafka.
+        """
+        own = () if principal is None or principal == EVERY_USER else rules.get(principal, ())
+        of_all = rules.get(EVERY_USER, ())
+        if len(own) + len(of_all) < MANY_RULES:
+            return _for_client(own, of_all, host)
+        key = (id(rules), principal, host)  # the rules are as long there as this index is
+        found = self._remembered.get(key)
+        if found is None:
+            if len(self._remembered) >= CLIENTS_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[key] = _for_client(own, of_all, host)
+        return found
+
     def of_type(self, resource_type: int) -> Iterator[ByPrincipal]:
         """The rules of every pattern of the type."""
         for (kind, _, _), rules in self._places.items():
@@ -124,25 +148,22 @@ class AclIndex:
                 yield rules
 
 
-def rules_for(rules: ByPrincipal, principal: str | None) -> tuple[Rule, ...]:
-    """Those of one pattern's rules that are for the principal, in their order.
-
-    `principal` is None for one that no ACL can name. `User:*` is for principals of every type, as
-    in Kafka.
-    """
-    own = () if principal is None or principal == EVERY_USER else rules.get(principal, ())
-    of_all = rules.get(EVERY_USER, ())
-    if own and of_all:
-        return tuple(sorted(own + of_all, key=_order))
-    return own or of_all
+def _for_client(
+    own: tuple[Rule, ...], of_all: tuple[Rule, ...], host: ClientHost
+) -> Sequence[Rule]:
+    if not own and not of_all:
+        return ()
+    found = [one for one in own if one.host is None or host.is_in(one.host)]
+    others = [one for one in of_all if one.host is None or host.is_in(one.host)]
+    return sorted(found + others, key=_order) if found and others else found or others
 
 
 def _longest_first(counts: Mapping[int, int]) -> Mapping[int, int]:
     return {length: counts[length] for length in sorted(counts, reverse=True) if counts[length]}
 
 
-def _rules(acls: list[Acl]) -> tuple[Rule, ...]:
-    return tuple(Rule(acl, host_of_acl(acl.host)) for acl in sorted(acls))
+def _rules(acls: Counter[Acl]) -> tuple[Rule, ...]:
+    return tuple(Rule(acl, host_of_acl(acl.host)) for acl in sorted(acls.elements()))
 
 
 def _order(rule: Rule) -> Acl:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from fencepost.log.configdef import ConfigDef
 from fencepost.machines.controller.partition_change import ELR_FEATURE
-from fencepost.machines.controller.tokens import TokenSettings
 from fencepost.machines.image.model import METADATA_VERSION
+
+if TYPE_CHECKING:
+    from fencepost.machines.image.token_secret import TokenSecret
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Partitions that one request may create."""
@@ -27,6 +29,9 @@ MAX_CONFIG_CHARACTERS = 1 << 20
 
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids in the block that a broker is given."""
+
+TOKENS_PER_SWEEP = 1_000
+"""Expired tokens that are removed by one batch; the rest follows when it is committed."""
 
 METADATA_VERSION_FEATURE = METADATA_VERSION
 
@@ -46,6 +51,15 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
 BOOTSTRAP_FEATURES: Mapping[str, int] = MappingProxyType({METADATA_VERSION_FEATURE: 33})
 """The features of a cluster whose formatting has left no records, as in Apache Kafka 4.4.0: the
 newest `metadata.version` (33 is 4.4-IV2), and all others at 0."""
+
+
+class TokenSettings(Struct, frozen=True):
+    """The keys `delegation.token.*`; times in milliseconds."""
+
+    secret: TokenSecret | None = None
+    """None: tokens are not enabled."""
+    max_lifetime_ms: int = 604_800_000
+    expiry_time_ms: int = 86_400_000
 
 
 class ControllerConfig(Struct, frozen=True):

@@ -20,17 +20,17 @@ Requests and replies are the wire's messages. Rules and error codes are Kafka's;
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
 `topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
 change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`,
-`acls.py`, `scram_users.py`, `tokens.py`, `quotas.py`.
+`security.py` (users, tokens, ACLs, quotas).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from fencepost.machines.controller import (
-    acls,
     alter_partition,
     brokers,
     configs,
@@ -39,10 +39,7 @@ from fencepost.machines.controller import (
     elections,
     features,
     min_isr,
-    quotas,
     reassignments,
-    scram_users,
-    tokens,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -58,19 +55,13 @@ from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
 from fencepost.machines.controller.topic_policies import PoliciesInForce
 from fencepost.machines.image import ClusterImage, apply_records
-from fencepost.machines.session.principal import Principal
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from fencepost.wire.api.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-)
 from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from fencepost.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -84,20 +75,15 @@ from fencepost.wire.api.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
-from fencepost.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
-from fencepost.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from fencepost.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.wire.api.elect_leaders import ElectLeadersRequest
-from fencepost.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
-from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.api.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -120,6 +106,9 @@ from fencepost.wire.records.metadata import (
 )
 from fencepost.wire.types import Uuid
 
+if TYPE_CHECKING:
+    from fencepost.machines.controller.security import SecurityDecisions
+
 _PRODUCER_ID_MAX = (1 << 63) - 1
 
 
@@ -139,8 +128,7 @@ class Controller:
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
         self._names: CollidingNames | None = None  # until somebody needs them
-        secret = config.tokens.secret
-        self._token_hmacs = None if secret is None else tokens.TokenHmacs(secret)
+        self._security: SecurityDecisions | None = None
 
     @classmethod
     def from_image(
@@ -152,6 +140,16 @@ class Controller:
     ) -> Controller:
         """A controller that takes over at the end of a committed log."""
         return cls(image, config, now_ms, rules)
+
+    @property
+    def security(self) -> SecurityDecisions:
+        """Its decisions about users, tokens, ACLs and quotas."""
+        if self._security is None:
+            # What most clusters never ask for, a start can do without.
+            from fencepost.machines.controller.security import SecurityDecisions
+
+            self._security = SecurityDecisions(lambda: self.image, self._config.tokens)
+        return self._security
 
     @property
     def next_offset(self) -> int:
@@ -454,12 +452,6 @@ class Controller:
         reply = CreatePartitionsResponse(results=results)
         return Decision([] if request.validate_only else records, reply)
 
-    def decide_alter_client_quotas(self, request: AlterClientQuotasRequest) -> Decision:
-        """Set and remove client quotas; reply AlterClientQuotasResponse."""
-        results, records = quotas.decide_quotas(self.image, request)
-        reply = AlterClientQuotasResponse(entries=results)
-        return Decision([] if request.validate_only else records, reply)
-
     def decide_incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Decision:
         """Change dynamic configs; reply IncrementalAlterConfigsResponse."""
         results, records = configs.decide_config_changes(self.image, self._config, request)
@@ -471,58 +463,6 @@ class Controller:
         results, records = configs.decide_config_replacements(self.image, self._config, request)
         reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
-
-    # -- users and tokens ----------------------------------------------------------------------
-
-    def decide_alter_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision:
-        """Set and delete credentials of users; reply AlterUserScramCredentialsResponse."""
-        reply, records = scram_users.alter_scram_credentials(self.image, request)
-        return Decision(records, reply)
-
-    def decide_create_token(
-        self,
-        request: CreateDelegationTokenRequest,
-        requester: Principal,
-        token_id: str,
-        wall_ms: int,
-    ) -> Decision:
-        """Issue a delegation token; reply CreateDelegationTokenResponse."""
-        return tokens.create_token(
-            self.image, self._config.tokens, request, requester, token_id, wall_ms
-        )
-
-    def decide_renew_token(
-        self, request: RenewDelegationTokenRequest, requester: Principal, wall_ms: int
-    ) -> Decision:
-        """Have a token expire later; reply RenewDelegationTokenResponse."""
-        return tokens.renew_token(
-            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
-        )
-
-    def decide_expire_token(
-        self, request: ExpireDelegationTokenRequest, requester: Principal, wall_ms: int
-    ) -> Decision:
-        """Have a token expire at another time; reply ExpireDelegationTokenResponse."""
-        return tokens.expire_token(
-            self.image, self._config.tokens, self._token_hmacs, request, requester, wall_ms
-        )
-
-    def decide_token_sweep(self, wall_ms: int) -> Decision:
-        """Remove expired tokens; reply: how many. As many as `TOKENS_PER_SWEEP` say that there may
-        be more to remove."""
-        return tokens.sweep_tokens(self.image, self._config.tokens, wall_ms)
-
-    # -- ACLs ----------------------------------------------------------------------------------
-
-    def decide_create_acls(self, request: CreateAclsRequest, new_ids: Iterator[Uuid]) -> Decision:
-        """Add ACLs, under ids that `new_ids` yields; reply CreateAclsResponse."""
-        results, records = acls.create_acls(self.image, request, new_ids)
-        return Decision(records, CreateAclsResponse(results=results))
-
-    def decide_delete_acls(self, request: DeleteAclsRequest) -> Decision:
-        """Remove the ACLs that filters match; reply DeleteAclsResponse."""
-        results, records = acls.delete_acls(self.image, request)
-        return Decision(records, DeleteAclsResponse(filter_results=results))
 
     # -- partitions and producer ids -----------------------------------------------------------
 

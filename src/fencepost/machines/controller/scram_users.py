@@ -11,7 +11,8 @@ from typing import Final
 
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import SCRAM_SINCE, ClusterImage, ScramMechanism
-from fencepost.machines.image.scram import credential_of_salted_password, credential_record
+from fencepost.machines.image.scram import credential_record
+from fencepost.machines.scram_keys import credential_of_salted_password
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

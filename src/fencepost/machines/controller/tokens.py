@@ -10,9 +10,9 @@ import hmac
 from hashlib import sha256
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from fencepost.machines.controller.config import TOKENS_PER_SWEEP, TokenSettings
 from fencepost.machines.controller.decision import Decision, Refused
 from fencepost.machines.image import TOKENS_SINCE, ClusterImage, TokenImage
 from fencepost.machines.image.token_secret import TokenSecret
@@ -34,18 +34,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import RemoveDelegationTokenRecord
 
-TOKENS_PER_SWEEP: Final = 1_000
-"""Expired tokens that are removed by one batch; the rest follows when it is committed."""
 _LATEST_MS: Final = (1 << 63) - 1
-
-
-class TokenSettings(Struct, frozen=True):
-    """The keys `delegation.token.*`; times in milliseconds."""
-
-    secret: TokenSecret | None = None
-    """None: tokens are not enabled."""
-    max_lifetime_ms: int = 604_800_000
-    expiry_time_ms: int = 86_400_000
 
 
 class TokenHmacs:

@@ -17,6 +17,10 @@ WILDCARD: Final = "*"
 """As a literal resource name: all resources of the type. As a host: every client's."""
 
 
+class AuthorizerNotReadyError(Exception):
+    """The ACLs are not loaded yet, and the client is no super user."""
+
+
 class Pattern(IntEnum):
     """How an ACL, or a filter of ACLs, names resources (`PatternType`)."""
 

@@ -6,8 +6,6 @@ anything that could be sent in its place. Its `repr` shows no key.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from enum import IntEnum
 
@@ -54,20 +52,6 @@ class ScramCredential(Struct, frozen=True):
 
 ScramImage = PersistentMap[tuple[str, int], ScramCredential]
 """Credentials by (user, number of the mechanism)."""
-
-
-def credential_of_salted_password(
-    mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
-) -> ScramCredential:
-    """What is stored of a password that PBKDF2 has salted with `salt`, `iterations` times."""
-    name = mechanism.hash_name
-    client_key = hmac.digest(salted_password, b"Client Key", name)
-    return ScramCredential(
-        salt=salt,
-        stored_key=hashlib.new(name, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", name),
-        iterations=iterations,
-    )
 
 
 def credential_record(

@@ -6,21 +6,20 @@ node with the same `delegation.token.secret.key` can check a login by the token'
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from base64 import b64encode
+from functools import lru_cache
 from typing import Final
 
-from fencepost.machines.image.scram import (
-    ScramCredential,
-    ScramMechanism,
-    credential_of_salted_password,
-)
+from fencepost.machines.image.scram import ScramCredential, ScramMechanism
+from fencepost.machines.scram_keys import credential_of_salted_password, salted_password
 
 HMAC_ALGORITHM: Final = "sha512"
 ITERATIONS: Final = 4_096
 """Of PBKDF2 over a token's password, as in Kafka: the least that there may be. The password is no
 word that could be guessed."""
+STRETCHED_ITERATIONS: Final = 200_000
+"""Of PBKDF2 over the secret: what each guess at it costs."""
 _SALT_PREFIX: Final = b"\0salt of a delegation token\0"  # no token's id begins so
 
 
@@ -31,6 +30,12 @@ class TokenSecret:
 
     def __init__(self, text: str) -> None:
         self._key = text.encode()
+
+    @property
+    def key_of_salts(self) -> bytes:
+        """What salts are made of that strangers are shown: nothing that a weak secret could be
+        guessed from quickly. Takes a moment, once."""
+        return _stretched(self._key)
 
     def hmac_of(self, token_id: str) -> bytes:
         """The secret of a token: HMAC-SHA-512 of its id."""
@@ -44,8 +49,15 @@ class TokenSecret:
         password = b64encode(self.hmac_of(token_id))
         salted = f"{mechanism.mechanism_name}\0{token_id}".encode()
         salt = hmac.digest(self._key, _SALT_PREFIX + salted, "sha256")
-        key = hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, ITERATIONS)
+        key = salted_password(mechanism, password, salt, ITERATIONS)
         return credential_of_salted_password(mechanism, key, salt, ITERATIONS)
 
     def __repr__(self) -> str:
         return "TokenSecret(<hidden>)"
+
+
+@lru_cache(maxsize=1)
+def _stretched(key: bytes) -> bytes:
+    import hashlib  # what a node without tokens does not load
+
+    return hashlib.pbkdf2_hmac("sha256", key, b"key of salts", STRETCHED_ITERATIONS)

@@ -454,17 +454,21 @@ class QuorumMachine(Component):
         """Where the leader is reached: by its own word, or else by the voter set."""
         return self.node.leader_endpoints
 
+    def leader_endpoint_on(self, listener: str) -> Endpoint | None:
+        """The same, on the listener of that name, if it is known."""
+        return self.node.leader_endpoint_on(listener)
+
     def address_of(self, node_id: int) -> Endpoint | None:
         """Where a node is reached on the listener of voters, if that is known.
 
         Not for the pseudo ids below -1, which stand for the bootstrap servers in their order: -2
         is the first.
         """
+        if node_id >= 0 and node_id == self.leader_id:
+            return self.node.leader_endpoint
         endpoints: tuple[Endpoint, ...] = ()
         voter, leader = self.voter_set.get(node_id), self.node.role_state
-        if node_id >= 0 and node_id == self.leader_id:
-            endpoints = self.leader_endpoints
-        elif voter is not None:
+        if voter is not None:
             endpoints = voter.endpoints
         elif isinstance(leader, Leader):
             endpoints = leader.changes.endpoints_of(node_id)

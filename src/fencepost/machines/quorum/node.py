@@ -168,7 +168,13 @@ class QuorumNode(Component):
     @property
     def leader_endpoint(self) -> Endpoint | None:
         """The same, on the listener that voters use."""
-        return on_listener(self.config.listener, self.leader_endpoints)
+        return self.leader_endpoint_on(self.config.listener)
+
+    def leader_endpoint_on(self, listener: str) -> Endpoint | None:
+        """The same, on the listener of that name: what was told may be of other listeners only."""
+        told = on_listener(listener, self.leader_endpoints)
+        voter = self.log.voter_set.get(self.leader_id)
+        return told or (None if voter is None else voter.endpoint(listener))
 
     def note_leader(self, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
         """An answer or a request says where the leader is reached."""

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from fencepost.log.configdef import INT_MAX
 from fencepost.machines.image.quotas import Quotas
 from fencepost.machines.quota.limits import (
     CONSUMER_BYTE_RATE,
@@ -28,7 +29,6 @@ from fencepost.machines.quota.limits import (
 from fencepost.machines.quota.rate import SampledRate, Windows
 from fencepost.machines.quota.token_bucket import TokenBucket
 
-INT_MAX: Final = (1 << 31) - 1
 DEFAULT: Final = Windows()
 METERS_MAX: Final = 4_096
 EXPIRE_MS: Final = 3_600_000
@@ -83,6 +83,8 @@ class Meters(Generic[Meter]):
         if kept is None:
             self._make_room(now_ms)
             kept = self._kept[budget] = _Kept(self._make(self.windows))
+        elif kept.used_ms == now_ms:  # a busy client's, and it was moved already
+            return kept.meter, limit
         else:
             self._kept.move_to_end(budget)
         kept.used_ms = now_ms

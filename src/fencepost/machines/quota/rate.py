@@ -8,6 +8,9 @@ that nothing was recorded in for as long as all windows last begins anew when th
 
 The rate is the sum of the samples by the time since the oldest of them began; but that counts as
 all windows but one at least, so that a client that begins may send a burst of so much.
+
+Most of the time a limit is far away. So the sum is kept as well, and as long as the burst alone
+allows as much, and no sample is old enough to begin anew, nothing is measured.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ from typing import Final
 
 from msgspec import Struct
 
-_INT_MAX: Final = (1 << 31) - 1
+from fencepost.log.configdef import INT_MAX
+
+_SURELY: Final = 1 - 1e-6
+"""The sum that is kept may differ from that of the samples by so much: it is added up otherwise."""
 
 
 class Windows(Struct, frozen=True):
@@ -35,10 +41,13 @@ class Windows(Struct, frozen=True):
 class SampledRate:
     """Units per second; all times are milliseconds of one clock."""
 
-    __slots__ = ("_current", "_samples", "_windows")
+    __slots__ = ("_burst_s", "_current", "_fresh_until_ms", "_samples", "_total", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
+        self._burst_s = windows.burst_s * _SURELY
+        self._total = 0.0
+        self._fresh_until_ms = 0  # no sample begins anew before
         self._samples: list[list[float]] = []  # [began at, last recorded at, sum]
         self._current = 0
 
@@ -47,6 +56,7 @@ class SampledRate:
         samples = self._samples
         if not samples:
             samples.append([now_ms, now_ms, value])
+            self._sum_up()
             return
         sample = samples[self._current]
         if now_ms - sample[0] >= self._windows.size_ms:
@@ -55,9 +65,11 @@ class SampledRate:
                 samples.append([now_ms, now_ms, value])
             else:
                 samples[self._current][:] = (now_ms, now_ms, value)
+            self._sum_up()
             return
         sample[1] = now_ms
         sample[2] += value
+        self._total += value
 
     def window_ms(self, now_ms: int) -> int:
         """The time that the rate is taken over."""
@@ -75,6 +87,8 @@ class SampledRate:
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long nothing may be recorded until the rate is at the limit; 0 if it is kept."""
+        if now_ms < self._fresh_until_ms and self._total <= limit * self._burst_s:
+            return 0
         observed = self.measure(now_ms)
         if observed <= limit:
             return 0
@@ -85,9 +99,17 @@ class SampledRate:
         for sample in self._samples:
             if now_ms - sample[1] >= expires_ms:
                 sample[:] = (now_ms, now_ms, 0.0)
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        """Samples have begun."""
+        samples, windows = self._samples, self._windows
+        self._total = sum(sample[2] for sample in samples)
+        earliest_ms = min((sample[1] for sample in samples), default=0)
+        self._fresh_until_ms = int(earliest_ms) + windows.count * windows.size_ms
 
 
 def round_half_up(time_ms: float) -> int:
     """The nearest whole number, of two the greater, as Java's `Math.round` has it; no more than a
     throttle time can say."""
-    return floor(min(time_ms, _INT_MAX) + 0.5)
+    return floor(min(time_ms, INT_MAX) + 0.5)

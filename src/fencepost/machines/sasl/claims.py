@@ -5,7 +5,6 @@ The signature is verified elsewhere; claims that were not signed must not come h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -77,7 +76,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
     if value is None:
         raise _ClaimError(f"it has no {name}")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 <= value < _SECONDS_MAX:
+    if not is_number or not 0 <= value < _SECONDS_MAX:  # which NaN is not either
         raise _ClaimError(f"its {name} is no time")
     return float(value)
 
@@ -86,7 +85,9 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value.strip():
         raise _ClaimError(f"its {name} is no text, or empty")
-    return value.strip()
+    if not value.isprintable():
+        raise _ClaimError(f"its {name} has characters that are not printable")
+    return value.strip(" ")
 
 
 def _check_audience(claimed: Any, expected: tuple[str, ...]) -> None:

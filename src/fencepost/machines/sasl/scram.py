@@ -12,8 +12,8 @@ user name is the token's id, and its principal the token's owner.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -28,6 +28,7 @@ from fencepost.machines.sasl.scram_messages import (
     read_client_first,
 )
 from fencepost.machines.sasl.steps import Challenge, Done, Failed, SaslStep
+from fencepost.machines.scram_keys import combined, signature_of, stored_key_of
 
 ITERATIONS_MIN: Final = 4096
 TOKEN_EXTENSION: Final = "tokenauth"
@@ -46,6 +47,8 @@ class ScramLookups(Struct, frozen=True):
     """None where no delegation tokens are."""
     secret: bytes = b""
     """What salts of users that do not exist are made of; the same for as long as possible."""
+    iterations: Callable[[str], Sequence[int]] = lambda mechanism: ()
+    """The numbers of iterations that credentials of a mechanism have, in order."""
 
 
 class _Login(Struct, frozen=True):
@@ -63,8 +66,8 @@ class ScramServer:
     """See the module. `nonce` is random, printable ASCII without a comma, and used only once."""
 
     def __init__(self, mechanism: ScramMechanism, lookups: ScramLookups, nonce: str) -> None:
-        self._mechanism = mechanism.mechanism_name
-        self._hash = mechanism.hash_name
+        self._mechanism = mechanism
+        self._name = mechanism.mechanism_name
         self._lookups = lookups
         self._nonce = nonce.encode("ascii")
         self._login: _Login | None = None
@@ -74,7 +77,7 @@ class ScramServer:
     def step(self, token: bytes) -> SaslStep:
         """See `SaslServer`."""
         if self._is_over:
-            return Failed(f"a token came behind the end of {self._mechanism}")
+            return Failed(f"a token came behind the end of {self._name}")
         try:
             if self._login is None:
                 step = self._begin(read_client_first(token))
@@ -91,9 +94,8 @@ class ScramServer:
         if first.identity not in ("", first.user):
             return Failed(OTHER_IDENTITY, told=OTHER_IDENTITY)
         credential = login.credential
-        if credential is None:
-            salt, iterations = self._made_up_salt(first.user), ITERATIONS_MIN
-        else:
+        salt, iterations = self._made_up(first.user, has_token=login.has_token)
+        if credential is not None:
             salt, iterations = credential.salt, credential.iterations
         if iterations < ITERATIONS_MIN:
             return Failed(f"the credential has {iterations} iterations, fewer than the minimum")
@@ -110,11 +112,11 @@ class ScramServer:
         lookups, user = self._lookups, first.user
         if first.extensions.get(TOKEN_EXTENSION, "").lower() == "true":
             tokens = lookups.tokens
-            token = None if tokens is None else tokens.find(user, self._mechanism)
+            token = None if tokens is None else tokens.find(user, self._name)
             if token is None:
                 return _Login(first, None, user, None, True)
             return _Login(first, token.credential, token.owner.name, token.expires_ms, True)
-        return _Login(first, lookups.users.find(user, self._mechanism), user, None, False)
+        return _Login(first, lookups.users.find(user, self._name), user, None, False)
 
     def _end(self, login: _Login, final: ClientFinal) -> SaslStep:
         nonce = login.first.nonce + self._nonce
@@ -127,25 +129,26 @@ class ScramServer:
             what = "delegation token" if login.has_token else "credential"
             return Failed(f"there is no such {what}")
         signed = b",".join((login.first.bare, self._server_first, final.signed))
-        signature = self._hmac(credential.stored_key, signed)
+        signature = signature_of(self._mechanism, credential.stored_key, signed)
         if len(final.proof) != len(signature):
             return Failed("the client's proof has another length than the hash")
-        client_key = bytes(a ^ b for a, b in zip(final.proof, signature, strict=True))
-        shown = hashlib.new(self._hash, client_key).digest()
+        shown = stored_key_of(self._mechanism, combined(final.proof, signature))
         if not hmac.compare_digest(shown, credential.stored_key):
             return Failed("the client's proof is wrong")
-        answer = b"v=" + base64.b64encode(self._hmac(credential.server_key, signed))
+        own = signature_of(self._mechanism, credential.server_key, signed)
+        answer = b"v=" + base64.b64encode(own)
         return Done(answer, login.name, login.expires_ms, login.has_token)
 
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.new(key, message, self._hash).digest()
-
-    def _made_up_salt(self, user: str) -> bytes:
-        """Like the salts of Kafka's own tools: a number of 130 bits to base 36."""
-        named = f"{self._mechanism}:{user}".encode()
-        number = int.from_bytes(hmac.digest(self._lookups.secret, named, "sha256")) % _SALT_VALUES
-        digits = []
+    def _made_up(self, user: str, *, has_token: bool) -> tuple[bytes, int]:
+        """A salt like those of Kafka's own tools, which is a number of 130 bits to base 36; and one
+        of the numbers of iterations that other users have. Made for each login, so that the time
+        does not tell which are used."""
+        named = f"{self._name}:{user}".encode()
+        made = hmac.digest(self._lookups.secret, named, "sha256")
+        number, digits = int.from_bytes(made) % _SALT_VALUES, []
         while number:
             number, digit = divmod(number, len(_DIGITS))
             digits.append(_DIGITS[digit])
-        return "".join(reversed(digits)).encode()
+        counts = () if has_token else self._lookups.iterations(self._name)
+        iterations = counts[made[0] % len(counts)] if counts else ITERATIONS_MIN
+        return "".join(reversed(digits)).encode(), iterations

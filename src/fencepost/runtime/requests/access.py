@@ -20,13 +20,16 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from fencepost.machines.session import Principal
+from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.requests.audit import UNTOLD, Tally
 from fencepost.runtime.requests.permissions import (
     CLUSTER_ACTION,
     CLUSTER_NAME,
     DESCRIBE_CLUSTER,
     OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
+    WRITE_TOPIC,
     Operation,
     Permission,
     ResourceType,
@@ -67,15 +70,15 @@ class Authorizer(Protocol):
         """Another object when decisions may have changed: what was remembered of them is void."""
         ...
 
-    @property
-    def tells_all(self) -> bool:
-        """Whether each answer is told somewhere, so that a question must be asked again although
-        its answer is known."""
-        ...
-
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         """Whether the client has the permission for the resource of that name. A `quiet` question
         only chooses what an answer contains: its refusal is not logged."""
+        ...
+
+    def grant(self, client: Client, permission: Permission, name: str) -> tuple[bool, Tally | None]:
+        """`allows` of a question that is not quiet; and if it is a yes, where the client's further
+        uses of it are counted instead of being asked about: until that is over, or `version` is
+        another. None: each must be asked about, for it is told."""
         ...
 
     def allows_any(self, client: Client, permission: Permission) -> bool:
@@ -87,6 +90,8 @@ CLIENTS_REMEMBERED: Final = 1_000
 TOPICS_REMEMBERED: Final = 100
 """Of so many clients it is remembered of so many topics what they may do to partitions."""
 
+Granted = dict[str | Uuid, Tally]
+"""Topics, by name or id, and where their uses are counted."""
 Find = Callable[[str | Uuid, int], HostedPartition | ErrorCode]
 """The partition of a topic (its name or id) with that index, or the error to answer with."""
 
@@ -193,7 +198,7 @@ class PartitionAccess:
         self._by_name: Find = replicas.get  # type: ignore[assignment]
         self._by_id: Find = replicas.by_id  # type: ignore[assignment]
         # Topics by what clients may do to them, as long as the authorizer's version is this one.
-        self._granted: dict[tuple[Principal, str, Permission], set[str | Uuid]] = {}
+        self._granted: dict[tuple[Principal, str, str, Permission], Granted] = {}
         self._version: object = None
 
     def find(
@@ -221,39 +226,71 @@ class PartitionAccess:
         find = self._by_id if by_id else self._by_name
         if self.access.authorizer is None:
             return find
-        granted = self._granted_to(client, permission, self.access.authorizer)
-        refusals: dict[str | Uuid, ErrorCode] = {}
+        granted = self._granted_to(client, permission)
+        answers: dict[str | Uuid, ErrorCode] = {}
 
         def find_permitted(topic: str | Uuid, index: int) -> HostedPartition | ErrorCode:
-            if topic in granted:
+            tally = granted.get(topic)
+            if tally is not None and not tally.is_over:
+                if tally is not UNTOLD and topic not in answers:
+                    answers[topic] = ErrorCode.NONE
+                    tally.count += 1
                 return find(topic, index)
-            error = refusals.get(topic)
+            error = answers.get(topic)
             if error is None:
-                error = self.topic_refusal(client, permission, topic)
-                if error is ErrorCode.NONE:
-                    if len(granted) < TOPICS_REMEMBERED:
-                        granted.add(topic)
-                    return find(topic, index)
-                refusals[topic] = error
-            return error
+                error = answers[topic] = self._ask(client, permission, topic, granted)
+            return find(topic, index) if error is ErrorCode.NONE else error
 
         return find_permitted
 
-    def _granted_to(
-        self, client: Client, permission: Permission, authorizer: Authorizer
-    ) -> set[str | Uuid]:
+    def find_to_write(
+        self, client: Client, topic: str | Uuid, index: int
+    ) -> HostedPartition | ErrorCode:
+        """`find` for one partition that is to be written. A refusal is told to nobody, nor that a
+        topic of the brokers' own was asked about: the caller leaves both to what tells of them."""
+        find = self._by_id if isinstance(topic, Uuid) else self._by_name
+        if self.access.authorizer is None:
+            return find(topic, index)
+        granted = self._granted_to(client, WRITE_TOPIC)
+        tally = granted.get(topic)
+        if tally is not None and not tally.is_over:
+            tally.count += 1
+            return find(topic, index)
+        error = self.topic_refusal(client, WRITE_TOPIC, topic, quiet=True)
+        if error is not ErrorCode.NONE:
+            return error
+        hosted = find(topic, index)
+        if not isinstance(hosted, ErrorCode) and hosted.topic not in INTERNAL_TOPICS:
+            self._ask(client, WRITE_TOPIC, topic, granted)
+        return hosted
+
+    def _granted_to(self, client: Client, permission: Permission) -> Granted:
         """The topics for which the client is known to have the permission. To be added to."""
-        if authorizer.tells_all:
-            return set()
-        version = authorizer.version
+        version = self.access.version
         if version is not self._version or len(self._granted) > CLIENTS_REMEMBERED:
             self._granted.clear()
             self._version = version
-        key = (client.principal, client.client_host, permission)
+        key = (client.principal, client.client_host, client.api_name, permission)
         granted = self._granted.get(key)
         if granted is None:
-            granted = self._granted[key] = set()
+            granted = self._granted[key] = {}
         return granted
+
+    def _ask(
+        self, client: Client, permission: Permission, topic: str | Uuid, granted: Granted
+    ) -> ErrorCode:
+        """`topic_refusal`; what is granted is remembered, if there is room."""
+        authorizer = self.access.authorizer
+        assert authorizer is not None, "nothing is asked without"
+        name = self._replicas.topic_name(topic) if isinstance(topic, Uuid) else topic
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        is_allowed, tally = authorizer.grant(client, permission, name)
+        if not is_allowed:
+            return permission.refusal
+        if tally is not None and (topic in granted or len(granted) < TOPICS_REMEMBERED):
+            granted[topic] = tally
+        return ErrorCode.NONE
 
     def finder_for_follower(self, client: Client, *, by_id: bool) -> Find:
         """`finder` for a broker that replicates: it needs CLUSTER_ACTION and no right to a topic.

@@ -6,7 +6,21 @@ topic left out of a listing, `authorized_operations`) are no events.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+
+class Tally:
+    """Counts what is more of the same, in place of events, as long as it is not over."""
+
+    __slots__ = ("count", "is_over")
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+        self.is_over = False
+
+
+UNTOLD: Final = Tally()
+"""Of what is told nowhere: never over, and its count says nothing."""
 
 
 class AuditEvent(NamedTuple):
@@ -53,8 +67,9 @@ class LoginEvent(NamedTuple):
 class AuditSink(Protocol):
     """Where events go. It is called while a request is decided: it must not block or raise."""
 
-    def record(self, event: AuditEvent) -> None:
-        """Take one decision."""
+    def record(self, event: AuditEvent) -> Tally | None:
+        """Take one decision. If further ones that differ in no more than time and rule need only be
+        counted: where."""
         ...
 
     def record_login(self, event: LoginEvent) -> None:

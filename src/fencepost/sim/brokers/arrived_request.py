@@ -25,11 +25,10 @@ class WorksInPieces(Protocol):
 class ArrivedRequest:
     """See the module. An answer is posted at once; the network says what becomes of it.
 
-    The clients of a world have neither names nor addresses, obey no throttling, and a broker does
-    not learn that one of them is gone.
+    The clients of a world have no addresses and, but for guests, no names; they obey no throttling,
+    and a broker does not learn that one of them is gone.
     """
 
-    principal: Final[Principal] = ANONYMOUS
     client_host: Final = "simulated"
     listener_name: Final = "PLAINTEXT"
     security_protocol: Final = SecurityProtocol.PLAINTEXT
@@ -40,11 +39,18 @@ class ArrivedRequest:
     fetch_bytes_max: Final = 1 << 31
 
     def __init__(
-        self, name: str, api_version: int, post: Reply, lane: WorksInPieces, source_id: int
+        self,
+        name: str,
+        api_version: int,
+        post: Reply,
+        lane: WorksInPieces,
+        source_id: int,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         """`name` is for messages about a handler that fails; what is decided in pieces is worked on
         in `lane`; a sender has one connection, which never ends."""
         self.source_id = source_id
+        self.principal = principal
         self.api_version = api_version
         self.answered = False
         self.api_name = name.removesuffix("Request")

@@ -36,6 +36,7 @@ from fencepost.machines.group.settings import GroupSettings
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.coordinator import CoordinatorKind
 from fencepost.runtime.delayed_fetches import FetchHost
@@ -52,6 +53,7 @@ from fencepost.sim.brokers.checkpoints import key_of, show_checkpoints
 from fencepost.sim.brokers.controller_link import ControllerLink
 from fencepost.sim.brokers.drawn_threads import DrawnThreads
 from fencepost.sim.brokers.follower_fetches import followers_of
+from fencepost.sim.brokers.guests import authorizer_of
 from fencepost.sim.brokers.ports import BrokerPorts
 from fencepost.sim.brokers.requests import BrokerRequests, ReadsAtOnce
 from fencepost.sim.brokers.shares import BrokerShares
@@ -109,6 +111,7 @@ class SimBroker(SimNode):
     fetches: FetchHost
     requests: BrokerRequests
     shares: BrokerShares
+    authorizer: NodeAuthorizer | None
 
     def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
@@ -147,6 +150,7 @@ class SimBroker(SimNode):
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
         self.transactions = BrokerTransactions(self)
+        self._begin_authorizer()
         self.requests = BrokerRequests(self)
         self.lifecycle = BrokerLifecycle(
             LifecycleConfig(
@@ -177,6 +181,14 @@ class SimBroker(SimNode):
         self._note_stage(Stage.STARTS)
         self.tell_lifecycle(Start(registration, self._caught_up))
         self.timers.after(CHECKPOINT_MS, self._checkpoint)
+
+    def _begin_authorizer(self) -> None:
+        """Have the authorizer follow the ACLs, and fetches that wait go by them."""
+        self.authorizer = authorizer_of(self)
+        if self.authorizer is not None:
+            learn = self.authorizer.learn
+            self.authorizer.on_changed = self.fetches.look_again
+            self.metadata.on_image(lambda image, delta: learn(image))
 
     def _begin_replicas(self, storage: BrokerStorage) -> None:
         """Make what hosts the replicas, and what fetches of them wait at."""
@@ -231,6 +243,8 @@ class SimBroker(SimNode):
     def _unfenced(self, outcome: Any) -> None:
         self.accepts = outcome.error is ErrorCode.NONE
         if self.accepts:
+            if self.authorizer is not None:
+                self.authorizer.machine.loaded()
             self._note_stage(Stage.SERVES)
 
     def _note_stage(self, stage: Stage) -> None:

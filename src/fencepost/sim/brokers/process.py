@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.metadata.host import MetadataHost
@@ -25,6 +26,7 @@ class BrokerProcess(Process, Protocol):
     registrations: Registrations
     groups: GroupCoordinators
     fetches: FetchHost
+    authorizer: NodeAuthorizer | None
     metadata: MetadataHost
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.machines.driver import Driver
 from fencepost.machines.probes import probe
+from fencepost.machines.session import ANONYMOUS
 from fencepost.runtime.clock import Clocks, WorkClock
 from fencepost.runtime.combined_appends import CombinedAppends
 from fencepost.runtime.cooperative import Pieces
@@ -63,6 +64,7 @@ from fencepost.runtime.transactional_writes import TransactionalWrites
 from fencepost.runtime.transactions import TransactionCoordinators
 from fencepost.sim.brokers.arrived_request import ArrivedRequest, Reply
 from fencepost.sim.brokers.fetch_parts import AllIsCached, NoFetchPolicy
+from fencepost.sim.brokers.guests import Guests, principal_of
 from fencepost.sim.brokers.observed_appends import ObservedAppends
 from fencepost.sim.brokers.observed_requests import OBSERVED
 from fencepost.sim.brokers.process import BrokerProcess
@@ -138,7 +140,8 @@ class BrokerRequests:
         self._broker = broker
         self._lane = broker.ports.scheduler.lane()
         self._appends = ObservedAppends(broker)
-        access = Access()
+        self._guests = Guests(broker)
+        access = Access(broker.authorizer)
         parts = {
             Access: access,
             BatchDecompression: _DecompressesAtOnce(),
@@ -170,14 +173,18 @@ class BrokerRequests:
         """Answer a request, now or later. KeyError for one that brokers do not serve here."""
         kind = type(request)
         observe = OBSERVED.get(kind)
-        note = None if observe is None else observe(self._broker, request)
+        notes = [] if observe is None else [observe(self._broker, request)]
+        principal = principal_of(self._broker.world.options, source_id)
+        if principal is not ANONYMOUS:
+            notes.append(self._guests.note(request, principal))
 
         def post(response: Message) -> None:
-            if note is not None:
-                note(response)
+            for note in notes:
+                if note is not None:
+                    note(response)
             reply(response)
 
-        context = ArrivedRequest(kind.__name__, api_version, post, self._lane, source_id)
+        context = ArrivedRequest(kind.__name__, api_version, post, self._lane, source_id, principal)
         answer = self._handlers[kind](context, _received(request))
         self._appends.settle()
         context.decided(answer)

@@ -33,6 +33,7 @@ from fencepost.sim.partition_oracle import (
     Passed,
     ReplicaView,
 )
+from fencepost.sim.permission_oracle import CredentialTold, PermissionTold
 from fencepost.sim.share_oracle import Delivered, Letters, Renewed, Returned, Settled
 from fencepost.sim.transaction_oracle import Decided, Marked, ReadCommitted
 
@@ -222,6 +223,14 @@ class Check:
 
     def letters_sent(self, oracle: Oracle, broker_id: int, letters: Letters) -> None:
         """A broker is about to write dead letters of a share group."""
+
+    # -- permissions ---------------------------------------------------------------------------
+
+    def permission_told(self, oracle: Oracle, broker_id: int, told: PermissionTold) -> None:
+        """A broker answers a guest, who may or may not do what it asks for."""
+
+    def credential_told(self, oracle: Oracle, broker_id: int, told: CredentialTold) -> None:
+        """A broker has looked up a user who logs in."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""

@@ -6,15 +6,19 @@ from typing import Final
 
 from fencepost.machines.group.partitioner import partition_for
 from fencepost.runtime.internal_topics import OFFSETS_TOPIC
-from fencepost.sim.clients.client import Client
+from fencepost.sim.calls import ANY_VERSION, Versions
+from fencepost.sim.clients.client import Client, OnAnswer
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
+from fencepost.wire.api.heartbeat import HeartbeatRequest
+from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 
 RETRIABLE: Final = frozenset(
     {
@@ -27,6 +31,14 @@ RETRIABLE: Final = frozenset(
 )
 """The last two say that the coordinator does not know a topic yet: OffsetCommit from version 10 on,
 which has topic ids, and before."""
+STATIC_FROM: Final[dict[type[Message], int]] = {
+    HeartbeatRequest: 3,
+    JoinGroupRequest: 5,
+    OffsetCommitRequest: 7,
+}
+"""The first versions that have an instance id, as far as the world's floors are below (KIP-345).
+Kafka's client does not work with a broker that has none of these, so no broker of a world is so
+old for a static member."""
 
 
 class GroupClient(Client):
@@ -43,6 +55,20 @@ class GroupClient(Client):
         super().__init__(world, client_id)
         self.group_id = group_id
         self.instance_id = instance_id
+
+    def ask(
+        self,
+        broker_id: int,
+        request: Message,
+        then: OnAnswer,
+        between: Versions = ANY_VERSION,
+    ) -> None:
+        """As `Client.ask`; a static member asks in a version that can say who it is."""
+        lowest, highest = between
+        floor = None if self.instance_id is None else STATIC_FROM.get(type(request))
+        if floor is not None:
+            lowest = max(floor, lowest or 0)
+        super().ask(broker_id, request, then, (lowest, highest))
 
     def offsets_partition(self) -> PartitionKey | None:
         """The partition that its group lives in; None if it knows of none."""

@@ -8,6 +8,7 @@ from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.epoch_member import EpochMember
+from fencepost.sim.clients.guest import Guest
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.mixed_member import MixedMember
 from fencepost.sim.clients.producer import Producer
@@ -27,7 +28,8 @@ STATIC_ONE_IN = 3
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
     without a group's members, then the members of a group, then who deletes; then those that
-    produce in transactions, and the members of a consumer group (KIP-848), classic ones last."""
+    produce in transactions, and the members of a consumer group (KIP-848), classic ones last;
+    guests at the end."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -41,6 +43,7 @@ class BrokerClients:
         self.mixed_members: list[MixedMember] = []
         self.share_consumers: list[ShareConsumer] = []
         self.streams_members: list[StreamsMember] = []
+        self.guests: list[Guest] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -65,9 +68,11 @@ class BrokerClients:
                 self.mixed_members.append(MixedMember(world, id_))
             elif len(self.share_consumers) < options.share_consumers:
                 self.share_consumers.append(ShareConsumer(world, id_))
-            else:
+            elif len(self.streams_members) < options.streams_members:
                 one = StreamsMember(world, id_, self._instance_id(id_))
                 self.streams_members.append(one)
+            else:
+                self.guests.append(Guest(world, id_))
 
     def _instance_id(self, client_id: int) -> str | None:
         """Of one in so many members of groups, which is static."""
@@ -92,7 +97,7 @@ class BrokerClients:
         """Every client."""
         groups = [*self.committers, *self.members]
         others = [*self.deleters, *self.transactors, *self.epoch_members]
-        others += [*self.mixed_members, *self.share_consumers, *self.streams_members]
+        others += [*self.mixed_members, *self.share_consumers, *self.streams_members, *self.guests]
         return [*self.producers, *self.consumers, *groups, *others]
 
     def begin(self) -> None:

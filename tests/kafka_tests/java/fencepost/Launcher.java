@@ -24,13 +24,13 @@ final class Launcher {
         answers = process.inputReader(StandardCharsets.UTF_8);
     }
 
-    /** Start a node; its process. */
-    static synchronized ProcessHandle start(String config, String ready, String log) {
+    /** Start a node; its process. Clients of some listeners are these principals, without a login. */
+    static synchronized ProcessHandle start(String config, String ready, String log, String principals) {
         try {
             if (only == null) {
                 only = new Launcher();
             }
-            only.orders.write(String.join("\t", config, ready, log) + "\n");
+            only.orders.write(String.join("\t", config, ready, log, principals) + "\n");
             only.orders.flush();
             String pid = only.answers.readLine();
             if (pid == null) {

@@ -43,12 +43,15 @@ public final class NodeProcess {
     private static final long START_LIMIT_S = 60;
     private static final int STARTS_MAX = 20;
     private static final String APPLIED = "kafka_server_brokermetadatametrics_last_applied_record_offset ";
+    private static final String OBSERVERS = "OBSERVERS";
+    private static final String OBSERVER = "User:observer";
     private static final String PERSISTER = "group.share.persister.class.name";
 
     private final SharedServer shared;
     private final KafkaConfig config;
     private final Map<String, Integer> ports = new LinkedHashMap<>();
     private final Path home;
+    private final Secured secured;
     private BootstrapMetadata bootstrap;
     private int metricsPort;
     private int starts;
@@ -63,6 +66,7 @@ public final class NodeProcess {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+        secured = new Secured(config, endpoints(), home);
     }
 
     /** Start it unless it runs, and wait until it takes requests. */
@@ -70,10 +74,12 @@ public final class NodeProcess {
         if (isRunning()) {
             return;
         }
-        refuseWhatIsNotOffered();
         try {
             for (Endpoint endpoint : endpoints()) {
                 choosePort(endpoint);
+            }
+            if (hasObservers() && !ports.containsKey(OBSERVERS)) {
+                ports.put(OBSERVERS, freePort());
             }
             writeDirectoryIds();
             writeBootstrap();
@@ -81,7 +87,7 @@ public final class NodeProcess {
                 Thread.sleep(200);
             }
             InetSocketAddress controller = config.processRoles().contains(ProcessRole.ControllerRole)
-                ? new InetSocketAddress("127.0.0.1", ports.get(controllerListener())) : null;
+                ? new InetSocketAddress("127.0.0.1", ports.get(hasObservers() ? OBSERVERS : controllerListener())) : null;
             Observer.of(shared.clusterId()).join(controller);
             joined = true;
         } catch (IOException error) {
@@ -101,7 +107,7 @@ public final class NodeProcess {
         Path file = Files.writeString(home.resolve("node.properties"), properties());
         Path ready = home.resolve("ready-" + ++starts);
         Path log = home.resolve("node-" + starts + ".log");
-        process = Launcher.start(file.toString(), ready.toString(), log.toString());
+        process = Launcher.start(file.toString(), ready.toString(), log.toString(), principals());
         try {
             waitFor(ready, log);
             return true;
@@ -160,12 +166,24 @@ public final class NodeProcess {
         }
     }
 
-    private void refuseWhatIsNotOffered() {
-        for (Endpoint endpoint : endpoints()) {
-            if (endpoint.securityProtocol() != SecurityProtocol.PLAINTEXT) {
-                throw new NotOffered("a listener of security protocol " + endpoint.securityProtocol());
-            }
-        }
+    /**
+     * Whether the node has a listener for the observer, which logs in nowhere: a controller whose own
+     * listener asks for a login or may refuse.
+     */
+    private boolean hasObservers() {
+        return config.processRoles().contains(ProcessRole.ControllerRole)
+            && (hasAuthorizer() || secured.protocols().get(controllerListener()) != SecurityProtocol.PLAINTEXT);
+    }
+
+    private boolean hasAuthorizer() {
+        return !String.valueOf(config.originals().getOrDefault("authorizer.class.name", "")).isEmpty();
+    }
+
+    /** Who clients of listeners without a login are, where that is not Kafka's User:ANONYMOUS. */
+    private String principals() {
+        String ofTest = secured.principals();
+        String ofObservers = hasObservers() ? OBSERVERS + "=" + OBSERVER : "";
+        return ofTest + (ofTest.isEmpty() || ofObservers.isEmpty() ? "" : ",") + ofObservers;
     }
 
     private List<Endpoint> endpoints() {
@@ -233,6 +251,9 @@ public final class NodeProcess {
             }
             records.add(record);
         }
+        if (Rules.areOfTest(config.originals())) {
+            records.addAll(Rules.records());
+        }
         Path directory = Path.of(config.metadataLogDir());
         Files.deleteIfExists(directory.resolve("bootstrap.checkpoint"));
         new BootstrapDirectory(directory.toString())
@@ -257,10 +278,11 @@ public final class NodeProcess {
             // Without a listener that would use them, Kafka looks at none of the secured ones.
             boolean isIdle = key.startsWith("ssl.") || key.startsWith("sasl.");
             if (known.contains(key) && !isIdle && value != null) {
-                values.put(key, value instanceof List<?> list
-                    ? list.stream().map(String::valueOf).collect(Collectors.joining(",")) : value.toString());
+                values.put(key, Secured.text(value));
             }
         });
+        values.putAll(secured.properties());
+        values.remove("principal.builder.class");  // the process is told its principals
         if (!values.containsKey("log.dirs") && !values.containsKey("log.dir")) {
             values.put("log.dirs", config.metadataLogDir());
         }
@@ -273,13 +295,10 @@ public final class NodeProcess {
         }
         values.remove("broker.id");
         values.remove("unstable.feature.versions.enable");
-        values.put("listeners", endpoints().stream().map(this::bound).collect(Collectors.joining(",")));
+        putListeners(values);
         if (values.containsKey("advertised.listeners")) {
             values.put("advertised.listeners", withPorts(values.get("advertised.listeners")));
         }
-        values.put("listener.security.protocol.map", endpoints().stream().map(Endpoint::listener)
-            .collect(Collectors.toCollection(() -> new HashSet<>(config.controllerListenerNames())))
-            .stream().map(name -> name + ":PLAINTEXT").collect(Collectors.joining(",")));
         if (values.getOrDefault("security.inter.broker.protocol", "").equals("PLAINTEXT")) {
             values.remove("security.inter.broker.protocol");
         }
@@ -289,6 +308,26 @@ public final class NodeProcess {
         values.forEach((key, value) -> text.append(key).append('=')
             .append(value.replace("\\", "\\\\").replace("\n", "\\n")).append('\n'));
         return text.toString();
+    }
+
+    private void putListeners(Map<String, String> values) {
+        String listeners = endpoints().stream().map(this::bound).collect(Collectors.joining(","));
+        String map = secured.protocols().entrySet().stream()
+            .map(entry -> entry.getKey() + ":" + entry.getValue()).collect(Collectors.joining(","));
+        if (hasObservers()) {
+            listeners += "," + OBSERVERS + "://127.0.0.1:" + ports.get(OBSERVERS);
+            map += "," + OBSERVERS + ":PLAINTEXT";
+            values.put("controller.listener.names",
+                String.join(",", config.controllerListenerNames()) + "," + OBSERVERS);
+        }
+        if (Rules.areOfTest(values)) {
+            values.putAll(Rules.CONFIGS);
+        }
+        if (hasAuthorizer()) {
+            values.merge("super.users", OBSERVER, (users, observer) -> users + ";" + observer);
+        }
+        values.put("listeners", listeners);
+        values.put("listener.security.protocol.map", map);
     }
 
     private String bound(Endpoint endpoint) {

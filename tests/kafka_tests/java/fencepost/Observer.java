@@ -10,6 +10,7 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.Records;
+import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.FetchRequest;
 import org.apache.kafka.common.requests.FetchResponse;
@@ -121,6 +122,25 @@ public final class Observer implements Runnable {
         throw new IllegalStateException("no controller tells where the metadata log ends");
     }
 
+    /** What the controller that leads answers. */
+    public AbstractResponse askLeader(AbstractRequest request) {
+        long deadline = System.nanoTime() + 60_000_000_000L;
+        while (System.nanoTime() < deadline) {
+            for (InetSocketAddress controller : controllers) {
+                try (Socket socket = open(controller)) {
+                    AbstractResponse answer = ask(socket, request);
+                    if (!answer.errorCounts().containsKey(Errors.NOT_CONTROLLER)) {
+                        return answer;
+                    }
+                } catch (IOException error) {
+                    continue;  // another may lead
+                }
+            }
+            pause();
+        }
+        throw new IllegalStateException("no controller answers " + request.apiKey());
+    }
+
     @Override
     public void run() {
         Thread me = Thread.currentThread();
@@ -208,18 +228,7 @@ public final class Observer implements Runnable {
                     new FetchRequestData.FetchPartition().setPartition(0).setFetchOffset(offset)
                         .setCurrentLeaderEpoch(leaderEpoch).setLastFetchedEpoch(epoch).setLogStartOffset(-1)
                         .setPartitionMaxBytes(8 << 20)))));
-        RequestHeader header = new RequestHeader(ApiKeys.FETCH, VERSION, "observer", correlation++);
-        ByteBuffer request = new FetchRequest(data, VERSION).serializeWithHeader(header);
-        DataOutputStream out = new DataOutputStream(socket.getOutputStream());
-        byte[] bytes = new byte[request.remaining()];
-        request.get(bytes);
-        ByteBuffer framed = ByteBuffer.allocate(4 + bytes.length).putInt(bytes.length).put(bytes);
-        out.write(framed.array());
-        DataInputStream in = new DataInputStream(socket.getInputStream());
-        byte[] answer = new byte[in.readInt()];
-        in.readFully(answer);
-        FetchResponse response =
-            (FetchResponse) AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
+        FetchResponse response = (FetchResponse) ask(socket, new FetchRequest(data, VERSION));
         List<FetchResponseData.FetchableTopicResponse> topics = response.data().responses();
         if (topics.isEmpty()) {
             throw new IOException("Fetch of the metadata log: error " + response.data().errorCode());
@@ -230,5 +239,18 @@ public final class Observer implements Runnable {
             leaderEpoch = partition.currentLeader().leaderEpoch();
         }
         return partition;
+    }
+
+    private AbstractResponse ask(Socket socket, AbstractRequest asked) throws IOException {
+        RequestHeader header = new RequestHeader(asked.apiKey(), asked.version(), "observer", correlation++);
+        ByteBuffer request = asked.serializeWithHeader(header);
+        DataOutputStream out = new DataOutputStream(socket.getOutputStream());
+        byte[] bytes = new byte[request.remaining()];
+        request.get(bytes);
+        out.write(ByteBuffer.allocate(4 + bytes.length).putInt(bytes.length).put(bytes).array());
+        DataInputStream in = new DataInputStream(socket.getInputStream());
+        byte[] answer = new byte[in.readInt()];
+        in.readFully(answer);
+        return AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
     }
 }

@@ -1,5 +1,6 @@
 package kafka.server;
 
+import fencepost.Acls;
 import fencepost.NeedsInternals;
 import fencepost.Observer;
 import fencepost.StandIns;
@@ -13,11 +14,13 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.coordinator.group.Group;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.metadata.DelegationTokenData;
 import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.server.BrokerLifecycleManager;
 import org.apache.kafka.server.authorizer.Authorizer;
@@ -153,7 +156,7 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public Option<Plugin<Authorizer>> authorizerPlugin() {
-        return Option.empty();
+        return Acls.plugin(config().originals(), clusterId(), () -> metadataCache().currentImage());
     }
 
     public KafkaRaftManager<ApiMessageAndVersion> raftManager() {
@@ -261,8 +264,10 @@ public class BrokerServer implements KafkaBroker {
     }
 
     @Override
-    public org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache tokenCache() {
-        throw internals("tokenCache");
+    public DelegationTokenCache tokenCache() {
+        return StandIns.of(DelegationTokenCache.class, Map.of(
+            "tokens", call -> metadataCache().currentImage().delegationTokens().tokens().values().stream()
+                .map(DelegationTokenData::tokenInformation).toList()));
     }
 
     @Override

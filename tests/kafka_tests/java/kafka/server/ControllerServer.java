@@ -1,5 +1,6 @@
 package kafka.server;
 
+import fencepost.Acls;
 import fencepost.NeedsInternals;
 import fencepost.Observer;
 import fencepost.StandIns;
@@ -79,7 +80,7 @@ public class ControllerServer {
     }
 
     public Option<Plugin<Authorizer>> authorizerPlugin() {
-        return Option.empty();
+        return Acls.plugin(config().originals(), clusterId(), this::image);
     }
 
     public SocketServer socketServer() {

@@ -1,10 +1,10 @@
-"""Keys and trusted certificates of a listener, out of files and out of the configuration (KIP-651).
+"""Keys and trusted certificates, out of files and out of the configuration (KIP-651).
 
-`ssl.keystore.*` and `ssl.truststore.*` are read as Kafka reads them: PEM in a file or in the
-configuration itself, and PKCS#12. `JKS`, the default type, is Java's word for "JKS or PKCS#12", so
-what is in the file decides: keytool has written PKCS#12 since Java 9. A file of the older formats
-is refused with the command that converts it. A file with a key that other users of the machine can
-read is refused, too.
+`ssl.keystore.*` and `ssl.truststore.*` of listeners and of clients are read as Kafka reads them:
+PEM in a file or in the configuration itself, and PKCS#12. `JKS`, the default type of listeners, is
+Java's word for "JKS or PKCS#12", so what is in the file decides: keytool has written PKCS#12 since
+Java 9. A file of the older formats is refused with the command that converts it, and so is a node's
+file with a key that other users of the machine can read.
 """
 
 from __future__ import annotations
@@ -13,19 +13,29 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from fencepost.broker.config.listener_config import ListenerConfig
 from fencepost.log.configdef import ConfigError
 
+STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 FILE_BYTES_MAX: Final = 1024 * 1024
 _PEM_BLOCK: Final = re.compile(
     r"-----BEGIN ([A-Z0-9 ]{1,64})-----.*?-----END \1-----", re.ASCII | re.DOTALL
 )
 _JAVA_MAGIC: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _NEEDS_EXTRA: Final = "a PEM file, or `pip install 'fencepost[security]'`, which reads PKCS#12"
+
+
+class StoreConfig(Protocol):
+    """Where the keys of key stores have their values: a listener's configs, or a client's."""
+
+    def get(self, key: str) -> Any:
+        """The typed value; None if there is none. A type that is "" leaves it to the content."""
+
+    def name_of(self, key: str) -> str:
+        """What the key is called where it is written."""
 
 
 class KeyPair(Struct, frozen=True):
@@ -40,10 +50,10 @@ class KeyPair(Struct, frozen=True):
         return "KeyPair(...)"
 
 
-def key_pair(config: ListenerConfig) -> KeyPair | None:
+def key_pair(config: StoreConfig, *, is_private: bool = True) -> KeyPair | None:
     """What a listener, or what connects to one, shows of itself; None if none is configured.
 
-    ConfigError.
+    `is_private` refuses a file that other users can read. ConfigError.
     """
     store = _Store(config, "ssl.keystore", ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
     key, chain = store.inline
@@ -55,8 +65,8 @@ def key_pair(config: ListenerConfig) -> KeyPair | None:
         return _checked_pair(store, chain, key, password, config.name_of("ssl.keystore.key"))
     if store.path is None:
         return None
-    data = store.read(is_secret=True)
-    if store.type == "PEM":
+    data = store.read(is_secret=is_private)
+    if store.is_pem(data):
         text = store.decoded(data)
         blocks = [(found[1], found[0]) for found in _PEM_BLOCK.finditer(text)]
         keys = [block for label, block in blocks if label.endswith("PRIVATE KEY")]
@@ -71,7 +81,7 @@ def key_pair(config: ListenerConfig) -> KeyPair | None:
     return _pkcs12_pair(store, data)
 
 
-def trusted_certificates(config: ListenerConfig) -> str | None:
+def trusted_certificates(config: StoreConfig) -> str | None:
     """The certificates of authorities that sign for the other side, in PEM; None if none are
     configured. ConfigError."""
     store = _Store(config, "ssl.truststore", ("ssl.truststore.certificates",))
@@ -80,20 +90,34 @@ def trusted_certificates(config: ListenerConfig) -> str | None:
         return None
     if inline is not None:
         text = inline
-    elif store.type == "PEM":
-        text = store.decoded(store.read())
     else:
-        return _pkcs12_certificates(store, store.read())
+        data = store.read()
+        if not store.is_pem(data):
+            return _pkcs12_certificates(store, data)
+        text = store.decoded(data)
     found = [one[0] for one in _PEM_BLOCK.finditer(text) if one[1] == "CERTIFICATE"]
     if not found:
         raise store.error("certificates in PEM")
     return "\n".join(found)
 
 
+def check_files(config: StoreConfig) -> None:
+    """Refuse what is no key store or contradicts itself, without opening it. ConfigError.
+
+    A file that cannot be read is left to where it is used, which may be another machine.
+    """
+    for store in (
+        _Store(config, "ssl.keystore", ("ssl.keystore.key", "ssl.keystore.certificate.chain")),
+        _Store(config, "ssl.truststore", ("ssl.truststore.certificates",)),
+    ):
+        if store.path is not None and os.access(store.path, os.R_OK):
+            store.is_pem(store.read())
+
+
 class _Store:
     """The keys of one key store, checked against each other."""
 
-    def __init__(self, config: ListenerConfig, prefix: str, inline_keys: tuple[str, ...]) -> None:
+    def __init__(self, config: StoreConfig, prefix: str, inline_keys: tuple[str, ...]) -> None:
         self.inline_keys = tuple(map(config.name_of, inline_keys))
         self.inline = tuple(map(config.get, inline_keys))
         self.type: str = config.get(f"{prefix}.type").upper()
@@ -101,19 +125,33 @@ class _Store:
         location = config.get(f"{prefix}.location")
         self.path = None if location is None else Path(location)
         self.password: str | None = config.get(f"{prefix}.password")
-        password_key = config.name_of(f"{prefix}.password")
+        self._password_key = config.name_of(f"{prefix}.password")
         type_key = config.name_of(f"{prefix}.type")
         is_inline = any(one is not None for one in self.inline)
         self.key = self.inline_keys[0] if is_inline else self.location_key
         if is_inline and self.path is not None:
             raise ConfigError(self.location_key, location, f"left out, as {self.key} is set")
-        if is_inline and self.type != "PEM":
+        if is_inline and self.type not in ("PEM", ""):
             raise ConfigError(type_key, self.type, f"PEM, as {self.key} is set")
-        if self.type == "PEM" and self.password is not None:
+        if is_inline or self.type == "PEM":
+            self._check_password(is_pem=True)
+        elif self.path is not None and self.type:
+            self._check_password(is_pem=False)
+
+    def _check_password(self, *, is_pem: bool) -> None:
+        if is_pem and self.password is not None:
             allowed = "left out: a PEM file has no password; its key's is ssl.key.password"
-            raise ConfigError(password_key, "[hidden]", allowed)
-        if self.path is not None and self.type in ("JKS", "PKCS12") and self.password is None:
-            raise ConfigError(password_key, None, f"set, as {self.location_key} is")
+            raise ConfigError(self._password_key, "[hidden]", allowed)
+        if not is_pem and self.password is None:
+            raise ConfigError(self._password_key, None, f"set, as {self.location_key} is")
+
+    def is_pem(self, data: bytes) -> bool:
+        """Whether this content is PEM and no PKCS#12: as the type says. ConfigError."""
+        if self.type:
+            return self.type == "PEM"
+        is_pem = data[:1] != b"\x30" or b"-----BEGIN" in data
+        self._check_password(is_pem=is_pem)
+        return is_pem
 
     def error(self, allowed: str) -> ConfigError:
         """What to say of the content; that itself is not shown."""
@@ -122,6 +160,8 @@ class _Store:
     def read(self, *, is_secret: bool = False) -> bytes:
         """The bytes of the file. ConfigError."""
         assert self.path is not None
+        if "\0" in str(self.path):
+            raise self.error("a file that can be read: no file's name has a NUL")
         try:
             # Without O_NONBLOCK a pipe would be waited for.
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -132,9 +172,11 @@ class _Store:
                 if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
                     allowed = f"a file that only its owner can read (`chmod 600 {self.path}`)"
                     raise self.error(allowed)
-                data = file.read(FILE_BYTES_MAX + 1)
+                data: bytes | None = file.read(FILE_BYTES_MAX + 1)
         except OSError as error:
             raise self.error(f"a file that can be read: {error.strerror}") from None
+        if data is None:  # a file that waits for more, as some of /proc do
+            raise self.error("a file that can be read: there is nothing in it now")
         if len(data) > FILE_BYTES_MAX:
             raise self.error(f"a file of at most {FILE_BYTES_MAX} bytes")
         if old := _JAVA_MAGIC.get(data[:4]):
@@ -143,14 +185,14 @@ class _Store:
                 f" {self.path} -destkeystore {self.path.with_suffix('.p12')} -deststoretype"
                 " PKCS12` converts"
             )
-        if self.type != "PEM" and data[:1] != b"\x30":
+        if self.type not in ("PEM", "") and data[:1] != b"\x30":
             hint = f"; for PEM set {self.location_key.removesuffix('location')}type=PEM"
             raise self.error("a PKCS#12 file" + (hint if b"-----BEGIN" in data else ""))
         return data
 
     def decoded(self, data: bytes) -> str:
         """The text of a PEM file. ConfigError."""
-        if data[:1] == b"\x30":
+        if self.type and data[:1] == b"\x30" and b"-----BEGIN" not in data:
             type_key = f"{self.location_key.removesuffix('location')}type"
             raise self.error(f"a PEM file; for PKCS#12 set {type_key}=PKCS12")
         return data.decode("ascii", "replace")

@@ -1,0 +1,74 @@
+"""What requests are charged, and to whom: rules on a clock that stands, without a connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from fencepost.broker.net.client_quotas import FETCH_KEY, PRODUCE_KEY, Meter, QuotaGate
+from fencepost.machines.image.persistent import PersistentMap
+from fencepost.machines.quota import ClientQuotas
+from fencepost.machines.session import Principal
+
+METADATA_KEY = 3
+BURST_BYTES = 1_000
+"""What 100 bytes per second allow at once."""
+
+
+@dataclass
+class Request:
+    api_key: int
+    frame_size_bytes: int = 0
+    is_from_broker: bool = False
+    client_id: str | None = "c"
+    principal: Principal = Principal("User", "u")  # noqa: RUF009 it is frozen
+    throttles_ms: list[int] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        self.throttles_ms.append(throttle_time_ms)
+
+
+@pytest.fixture
+def gate() -> QuotaGate:
+    quotas = ClientQuotas()
+    limits = {"producer_byte_rate": 100.0, "consumer_byte_rate": 100.0}
+    quotas.apply(PersistentMap().update({(("user", "u"),): limits}))
+    return QuotaGate(quotas, lambda: 0)
+
+
+def test_what_a_throttled_fetch_is_not_sent_is_not_charged(gate: QuotaGate) -> None:
+    assert not gate.charge_fetch(Request(FETCH_KEY), BURST_BYTES - 100)
+    throttled = Request(FETCH_KEY)
+    assert gate.charge_fetch(throttled, 200)
+    assert throttled.throttles_ms == [1_000]
+    assert not gate.charge_fetch(Request(FETCH_KEY), 100), "the 200 bytes were taken back"
+    assert gate.charge_fetch(Request(FETCH_KEY), 1)
+
+
+def test_brokers_fetches_cost_nothing_and_whatever_else_comes_by_their_connections_does(
+    gate: QuotaGate,
+) -> None:
+    """A client may say that it is a replica, which makes its connection a broker's."""
+    assert not gate.charge_fetch(Request(FETCH_KEY, is_from_broker=True), 100 * BURST_BYTES)
+    produce = Request(PRODUCE_KEY, 2 * BURST_BYTES, is_from_broker=True)
+    gate.charge(produce)
+    assert produce.throttles_ms == [10_000]
+    metadata = Request(METADATA_KEY, 2 * BURST_BYTES)
+    gate.charge(metadata)
+    assert metadata.throttles_ms == [], "bytes count of what produces alone"
+
+
+def test_a_request_is_charged_once(gate: QuotaGate) -> None:
+    produce = Request(PRODUCE_KEY, 2 * BURST_BYTES)
+    for _ in range(2):
+        gate.charge(produce)
+        gate.charge_unanswered(produce)
+    assert produce.throttles_ms == [10_000]
+
+
+def test_a_run_costs_the_longer_of_the_two_throttle_times(gate: QuotaGate) -> None:
+    client = Request(PRODUCE_KEY)
+    assert gate.charge_run(client, "c", 2 * BURST_BYTES, 0.0, acks=True) == 10_000
+    assert gate.charge_run(client, "c", 0, 0.0, acks=False) == 10_000, "it is in debt"

@@ -1,0 +1,160 @@
+"""What a client may send over TLS that comes to no data: records, on a transport that stands."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.broker.net.handshakes import Handshakes
+from fencepost.broker.net.memory_budget import MemoryBudget
+from fencepost.broker.net.tls_transport import (
+    RECORDS_BYTES,
+    REPLIES_BYTES_MAX,
+    SILENT_BYTES_MAX,
+    TlsTransport,
+)
+from fencepost.broker.security.principal_mapping import NoPrincipalError
+
+HANDSHAKE = 0x16
+
+
+class Tls:
+    """As much of a `ServerTls` as there is to a handshake that comes to nothing."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def principal_of(self, certificate: bytes | None) -> Any:
+        raise NoPrincipalError("no rule")
+
+
+class Above:
+    """A connection."""
+
+    closed = False
+    waits_s = 0.0
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.received = 0
+        self.principals: list[Any] = []
+
+    def connection_made(self, transport: Any) -> None:
+        pass
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(bytearray(1_000))
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += nbytes
+
+    def tls_failed(self, reason: str, is_plain: bool = False) -> None:
+        self.failures.append(reason)
+
+    def tls_established(self, principal: Any) -> None:
+        self.principals.append(principal)
+
+
+class Below:
+    """A socket's transport."""
+
+    unsent_bytes = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
+
+    def resume_reading(self) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        pass
+
+
+class Records:
+    """Decrypts: each read gives one of these sizes, and then there is no more."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = list(sizes)
+
+    def read(self, most: int, room: memoryview) -> int:
+        if not self.sizes:
+            raise ssl.SSLWantReadError
+        return self.sizes.pop(0)
+
+    def getpeercert(self, binary_form: bool) -> bytes:
+        return b"a certificate"
+
+
+class Ends:
+    """A transport with both of its ends."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.above, self.below = Above(), Below()
+        self.scratch = memoryview(bytearray(RECORDS_BYTES))
+        self.scratch[0] = HANDSHAKE
+        self.transport = TlsTransport(
+            self.above,  # type: ignore[arg-type]
+            Tls(),  # type: ignore[arg-type]
+            Handshakes(loop),
+            MemoryBudget(loop, list, 1 << 20),
+            self.scratch,
+            loop,
+        )
+        self.transport.connection_made(self.below)  # type: ignore[arg-type]
+
+    def arrive(self, size_bytes: int, *data: int) -> None:
+        self.transport._object = Records(*data)  # type: ignore[assignment]
+        self.transport.buffer_updated(size_bytes)
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    loop = asyncio.new_event_loop()
+    made = Ends(loop)
+    yield made
+    made.transport._end()
+    loop.close()
+
+
+def test_a_handshake_has_so_many_bytes(ends: Ends) -> None:
+    for _ in range(SILENT_BYTES_MAX // RECORDS_BYTES):
+        ends.arrive(RECORDS_BYTES)
+    assert not ends.above.failures
+    ends.arrive(1)
+    (failure,) = ends.above.failures
+    assert "of a TLS handshake" in failure
+
+
+def test_records_without_data_have_so_many_bytes(ends: Ends) -> None:
+    ends.transport._is_established = True
+    for _ in range(3):
+        for _ in range(SILENT_BYTES_MAX // RECORDS_BYTES):
+            ends.arrive(RECORDS_BYTES)
+        ends.arrive(100, 10)
+    assert not ends.above.failures and ends.above.received == 30
+    for _ in range(SILENT_BYTES_MAX // RECORDS_BYTES):
+        ends.arrive(RECORDS_BYTES)
+    assert not ends.above.failures
+    ends.arrive(1)
+    (failure,) = ends.above.failures
+    assert "records without data" in failure
+
+
+def test_a_client_takes_what_tls_answers(ends: Ends) -> None:
+    ends.transport._is_established = True
+    ends.below.unsent_bytes = REPLIES_BYTES_MAX
+    ends.arrive(100)
+    assert not ends.above.failures
+    ends.below.unsent_bytes += 1
+    ends.arrive(100)
+    assert ends.above.failures == ["the client does not take what TLS answers"]
+
+
+def test_a_certificate_that_stands_for_no_principal_lets_nobody_in(ends: Ends) -> None:
+    ends.transport._establish(Records())  # type: ignore[arg-type]
+    (failure,) = ends.above.failures
+    assert "stands for no principal" in failure
+    assert not ends.above.principals
