@@ -7,10 +7,10 @@ from itertools import combinations
 
 import pytest
 
-from fencepost.machines.authorizer import AclAuthorizer, AuthorizerNotReadyError, Policy, Why
+from fencepost.machines.authorizer import AclAuthorizer, Policy, Why
 from fencepost.machines.authorizer.hosts import client_host, parsed_range
 from fencepost.machines.authorizer.machine import DECISIONS_MAX
-from fencepost.machines.image.acls import Acl
+from fencepost.machines.image.acls import Acl, AuthorizerNotReadyError
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.session import Principal
 from fencepost.wire.types import Uuid

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.machines.authorizer import AclAuthorizer, Policy
 from fencepost.machines.image import ClusterImage, apply_records
-from fencepost.machines.image.acls import Acl
+from fencepost.machines.image.acls import Acl, ResourceType
 from fencepost.machines.session import Principal
 from fencepost.runtime.authorizer import (
     REFUSAL_INTERVAL_MS,
@@ -18,12 +18,7 @@ from fencepost.runtime.authorizer import (
 )
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.audit import AuditEvent
-from fencepost.runtime.requests.permissions import (
-    DESCRIBE_TOPIC,
-    READ_TOPIC,
-    WRITE_TOPIC,
-    ResourceType,
-)
+from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import RemoveAccessControlEntryRecord
 from fencepost.wire.types import Uuid

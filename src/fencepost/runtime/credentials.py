@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.machines.image import ClusterImage, ScramCredential, ScramMechanism
-from fencepost.machines.session import Principal
 
 
 class ImageScramCredentials:
@@ -23,9 +22,3 @@ class ImageScramCredentials:
         """The credential of a user for a mechanism such as `SCRAM-SHA-256`, or None."""
         number = ScramMechanism.named(mechanism)
         return None if number is None else self._image().scram.get((user, int(number)))
-
-
-def principal_of(text: str) -> Principal:
-    """The principal of a text such as `User:ada`, as records have them."""
-    kind, _, name = text.partition(":")
-    return Principal(kind, name)

@@ -19,17 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from fencepost.machines.image.acls import CLUSTER_NAME, AclOperation, ResourceType
 from fencepost.machines.session import Principal
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.permissions import (
     CLUSTER_ACTION,
-    CLUSTER_NAME,
     DESCRIBE_CLUSTER,
     OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
-    Operation,
     Permission,
-    ResourceType,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -152,7 +150,7 @@ class Access:
             1 << code
             for code in OPERATIONS[resource_type]
             if self.authorizer is None
-            or self.allows(client, Permission(Operation(code), resource_type), name, quiet=True)
+            or self.allows(client, Permission(AclOperation(code), resource_type), name, quiet=True)
         )
 
 
