@@ -22,7 +22,7 @@ from fencepost.client.scram_users import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from fencepost.machines.image.acls import AclOperation, AclResource, Pattern, PermissionType
+from fencepost.machines.image.acls import AclOperation, Pattern, PermissionType, ResourceType
 from fencepost.machines.image.scram import ScramMechanism
 from fencepost.wire.errors import ErrorCode
 
@@ -155,9 +155,9 @@ def test_users_and_acls_of_one_kind_act_at_the_other(quorum: SecuredQuorum) -> N
         # The broker hands the request on: the controller decides, by the client's principal.
         assert [creates(node, login, f"{user}-1") for node in (theirs, ours)] == [DENIED] * 2
         rule = AclBinding(
-            AclResource.TOPIC, f"{user}-", f"User:{user}", AclOperation.CREATE, Pattern.PREFIXED
+            ResourceType.TOPIC, f"{user}-", f"User:{user}", AclOperation.CREATE, Pattern.PREFIXED
         )
-        writing = AclBinding(AclResource.TOPIC, TOPIC, f"User:{user}", AclOperation.WRITE)
+        writing = AclBinding(ResourceType.TOPIC, TOPIC, f"User:{user}", AclOperation.WRITE)
         admin.create_acls([rule, writing])
         for number, node in enumerate((theirs, ours)):
             topic = f"{user}-{number}"
@@ -205,7 +205,7 @@ def fill(quorum: SecuredQuorum, node: Node, prefix: str) -> None:
         set_user(admin, f"{prefix}-{number}")
     rules = [
         AclBinding(
-            AclResource.TOPIC,
+            ResourceType.TOPIC,
             f"{prefix}-{number}",
             f"User:{prefix}",
             operation,
@@ -214,7 +214,7 @@ def fill(quorum: SecuredQuorum, node: Node, prefix: str) -> None:
         for number in range(20)
         for operation in (AclOperation.READ, AclOperation.WRITE)
     ]
-    cluster = AclBinding(AclResource.CLUSTER, CLUSTER_NAME, "User:*", AclOperation.DESCRIBE)
+    cluster = AclBinding(ResourceType.CLUSTER, CLUSTER_NAME, "User:*", AclOperation.DESCRIBE)
     admin.create_acls([*rules, cluster])
     user = ClientQuotaEntity.of({"user": prefix, "client-id": None})
     admin.alter_client_quotas({user: {"producer_byte_rate": 1e6, "request_percentage": 12.5}})

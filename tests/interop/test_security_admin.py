@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.acls import CLUSTER_NAME, AclBinding, AclBindingFilter
+from fencepost.client.acls import AclBinding, AclBindingFilter
 from fencepost.client.admin import Admin
 from fencepost.client.aio import AsyncAdmin, AsyncCluster
 from fencepost.client.client_quotas import ClientQuotaEntity, ClientQuotaFilter, QuotaMatch
@@ -20,7 +20,13 @@ from fencepost.client.scram_users import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from fencepost.machines.image.acls import AclOperation, AclResource, Pattern, PermissionType
+from fencepost.machines.image.acls import (
+    CLUSTER_NAME,
+    AclOperation,
+    Pattern,
+    PermissionType,
+    ResourceType,
+)
 from fencepost.machines.image.scram import ScramMechanism
 from fencepost.wire.errors import ErrorCode
 
@@ -97,9 +103,9 @@ def logs_in(servers: str, **more: str) -> bool:
 
 
 def test_acls_are_added_found_and_removed(admin: Admin):
-    literal = AclBinding(AclResource.TOPIC, "orders", "User:ada", AclOperation.READ)
+    literal = AclBinding(ResourceType.TOPIC, "orders", "User:ada", AclOperation.READ)
     prefixed = AclBinding(
-        AclResource.TOPIC,
+        ResourceType.TOPIC,
         "ord",
         "User:*",
         AclOperation.ALL,
@@ -107,11 +113,11 @@ def test_acls_are_added_found_and_removed(admin: Admin):
         "10.0.0.1",
         PermissionType.DENY,
     )
-    cluster = AclBinding(AclResource.CLUSTER, CLUSTER_NAME, "User:ada", AclOperation.DESCRIBE)
+    cluster = AclBinding(ResourceType.CLUSTER, CLUSTER_NAME, "User:ada", AclOperation.DESCRIBE)
     admin.create_acls([literal, prefixed, cluster])
     admin.create_acls([literal])  # once more is no mistake
     eventually(lambda: admin.describe_acls() == sorted([literal, prefixed, cluster]))
-    matching = AclBindingFilter(AclResource.TOPIC, "orders", pattern_type=Pattern.MATCH)
+    matching = AclBindingFilter(ResourceType.TOPIC, "orders", pattern_type=Pattern.MATCH)
     assert admin.describe_acls(matching) == sorted([literal, prefixed])
     assert admin.describe_acls(AclBindingFilter(principal="User:nobody")) == []
     removed = admin.delete_acls([matching, AclBindingFilter.of(literal)])
@@ -121,7 +127,7 @@ def test_acls_are_added_found_and_removed(admin: Admin):
 
 
 def test_a_refused_acl_is_named_and_the_others_are_added(admin: Admin):
-    good = AclBinding(AclResource.GROUP, "billing", "User:ada", AclOperation.READ)
+    good = AclBinding(ResourceType.GROUP, "billing", "User:ada", AclOperation.READ)
     bad = good._replace(principal="ada")
     with pytest.raises(BrokerError, match=r"ada may READ group billing.*") as refused:
         admin.create_acls([bad, good])
@@ -131,7 +137,7 @@ def test_a_refused_acl_is_named_and_the_others_are_added(admin: Admin):
 
 
 def test_without_permission_everything_is_refused(eve: Admin):
-    acl = AclBinding(AclResource.GROUP, "billing", "User:ada", AclOperation.READ)
+    acl = AclBinding(ResourceType.GROUP, "billing", "User:ada", AclOperation.READ)
     user = UserScramCredentialDeletion("ada", ScramMechanism.SHA_256)
     quota = {ClientQuotaEntity.of({"user": "eve"}): {"producer_byte_rate": None}}
     asks: list[Callable[[], Any]] = [
@@ -227,7 +233,7 @@ def test_a_token_is_made_logs_in_is_renewed_and_ends(admin: Admin, servers: str)
 
 
 def test_the_asyncio_face_says_the_same(servers: str):
-    acl = AclBinding(AclResource.USER, "ada", "User:bob", AclOperation.CREATE_TOKENS)
+    acl = AclBinding(ResourceType.USER, "ada", "User:bob", AclOperation.CREATE_TOKENS)
 
     async def look() -> None:
         async with AsyncCluster(config=config(servers)) as cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from fencepost.wire.api.alter_client_quotas import (
     EntryDataRequest,
     OpData,
 )
+from fencepost.wire.records.metadata import ClientQuotaRecord
 
 from .controller_fixtures import CLUSTER_ID
 
@@ -38,7 +39,7 @@ def decide(
     """(code, message) of each entity; (key, value, remove) of each record; the image after them."""
     image = image or ClusterImage()
     results, records = decide_quotas(image, AlterClientQuotasRequest(entries=list(entries)))
-    told: list[Any] = [(one.key, one.value, one.remove) for one in records]  # type: ignore[attr-defined]
+    told = [(one.key, one.value, one.remove) for one in cast(list[ClientQuotaRecord], records)]
     errors = [(one.error_code, one.error_message) for one in results]
     return errors, told, apply_records(image, records)
 

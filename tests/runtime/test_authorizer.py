@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.machines.authorizer import AclAuthorizer, Policy
 from fencepost.machines.image import ClusterImage, apply_records
-from fencepost.machines.image.acls import Acl
+from fencepost.machines.image.acls import Acl, ResourceType
 from fencepost.machines.session import Principal
 from fencepost.runtime.authorizer import (
     REFUSAL_INTERVAL_MS,
@@ -29,7 +29,6 @@ from fencepost.runtime.requests.permissions import (
     READ_TOPIC,
     WRITE_TOPIC,
     Permission,
-    ResourceType,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -548,9 +549,13 @@ def test_expired_tokens_are_removed_by_the_active_controller_now_and_then() -> N
     now_ms = world.timers.wall_ms
     requester = Principal("User", "ada")
     request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
+
+    def create_token(token_id: str, controller: Controller) -> Decision:
+        return controller.security.decide_create_token(request, requester, token_id, now_ms)
+
     for number in range(TOKENS_PER_SWEEP + 1):
         world.controller_host.submit(
-            lambda c, n=number: c.security.decide_create_token(request, requester, f"t{n}", now_ms),  # type: ignore[misc]
+            partial(create_token, f"t{number}"),
             lambda error, reply: None,
         )
     world.commit()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.machines.image.acls import Acl, AclOperation, AclResource, Pattern, PermissionType
+from fencepost.machines.image.acls import Acl, AclOperation, Pattern, PermissionType, ResourceType
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Oracle
 from fencepost.sim.permission_oracle import CredentialTold, PermissionTold, Question
@@ -25,7 +25,7 @@ def acl(
 ) -> Acl:
     """One that is about topics."""
     return Acl(
-        AclResource.TOPIC,
+        ResourceType.TOPIC,
         name,
         Pattern.PREFIXED if prefixed else Pattern.LITERAL,
         operation,

@@ -14,7 +14,7 @@ pytest.importorskip("cryptography")
 from fencepost.client import Admin, ClientConfig, ClientError, Cluster as Client, Producer
 from fencepost.client.acls import AclBinding
 from fencepost.client.errors import AuthenticationFailed, BrokerError
-from fencepost.machines.image.acls import AclOperation, AclResource
+from fencepost.machines.image.acls import AclOperation, ResourceType
 from fencepost.testing import Cluster, ClusterError, ClusterSecurity
 from fencepost.testing.client_logins import ClientLogin
 from fencepost.wire.errors import ErrorCode
@@ -32,7 +32,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def secured(audit_log: Path) -> Iterator[Cluster]:
     """A broker with a user of the test's own."""
-    orders = AclBinding(AclResource.TOPIC, "orders", "User:ada", AclOperation.WRITE)
+    orders = AclBinding(ResourceType.TOPIC, "orders", "User:ada", AclOperation.WRITE)
     security = ClusterSecurity(users={"ada": "of ada"}, acls=[orders])
     with Cluster(security=security, config={"fencepost.audit.log.path": audit_log}) as cluster:
         with cluster.security.client() as client:
@@ -88,7 +88,7 @@ def test_strangers_and_wrong_passwords_are_refused(secured: Cluster):
 def test_a_user_is_added_and_revoked_while_it_runs(secured: Cluster):
     security = secured.security
     security.add_user("bob")
-    security.allow(AclBinding(AclResource.TOPIC, "orders", "User:bob", AclOperation.WRITE))
+    security.allow(AclBinding(ResourceType.TOPIC, "orders", "User:bob", AclOperation.WRITE))
     eventually(lambda: writes(security.login("bob", "SCRAM-SHA-256")), "bob writes")
     with connected(security.login("bob")) as client, Producer(client) as producer:
         producer.send("orders", b"x")

@@ -6,11 +6,11 @@ import pytest
 
 from fencepost.client.acls import AclBinding
 from fencepost.machines.authorizer.decision import Policy
-from fencepost.machines.image.acls import AclOperation, AclResource, Pattern, PermissionType
+from fencepost.machines.image.acls import AclOperation, Pattern, PermissionType, ResourceType
 from fencepost.views.acl_explanation import AclExplanation, explain
 
-ORDERS = (AclResource.TOPIC, "orders")
-READS = AclBinding(AclResource.TOPIC, "ord", "User:ada", AclOperation.READ, Pattern.PREFIXED)
+ORDERS = (ResourceType.TOPIC, "orders")
+READS = AclBinding(ResourceType.TOPIC, "ord", "User:ada", AclOperation.READ, Pattern.PREFIXED)
 DENIED = AclBinding(
     *ORDERS, "User:*", AclOperation.ALL, host="10.0.0.9", permission=PermissionType.DENY
 )
@@ -66,7 +66,7 @@ def test_what_no_rule_is_about_may_be_open():
         [READS],
         "User:eve",
         AclOperation.READ,
-        (AclResource.GROUP, "billing"),
+        (ResourceType.GROUP, "billing"),
         policy=Policy(allows_if_no_acl=True),
     )
     assert found.allowed and "allow.everyone.if.no.acl.found is true" in found.sentence

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.client.acls import AclBinding
-from fencepost.machines.image.acls import AclOperation, AclResource, PermissionType
+from fencepost.machines.image.acls import AclOperation, PermissionType, ResourceType
 from fencepost.views.security_findings import (
     NOTE,
     OPEN,
@@ -85,7 +85,7 @@ def test_a_listener_that_only_this_machine_reaches_is_not_open():
     ],
 )
 def test_rules_for_all_users_are_told(changes: dict[str, Any], kinds: list[str]):
-    rule = AclBinding(AclResource.TOPIC, "t", "User:ada", AclOperation.READ)._replace(**changes)
+    rule = AclBinding(ResourceType.TOPIC, "t", "User:ada", AclOperation.READ)._replace(**changes)
     assert [one.kind for one in findings_of_acls([rule])] == kinds
 
 

@@ -8,7 +8,7 @@ from fencepost.cli.command_line import unknown_name
 from fencepost.cli.failures import UsageError
 
 if TYPE_CHECKING:
-    from fencepost.machines.image.acls import AclOperation, AclResource
+    from fencepost.machines.image.acls import AclOperation, ResourceType
 
 RESOURCE = "TYPE:NAME"
 RESOURCE_HELP = (
@@ -43,23 +43,22 @@ def operations_of(text: str) -> list[AclOperation]:
     return [operation_of(part) for part in text.split(",")]
 
 
-def resource_of(text: str) -> tuple[AclResource, str]:
+def resource_of(text: str) -> tuple[ResourceType, str]:
     """`topic:orders` as a type and a name; `cluster` needs no name. UsageError."""
-    from fencepost.client.acls import CLUSTER_NAME
-    from fencepost.machines.image.acls import AclResource
+    from fencepost.machines.image.acls import CLUSTER_NAME, ResourceType
 
     word, colon, name = text.partition(":")
     known = {
-        one.name.lower().replace("_", "-"): one for one in AclResource if one > AclResource.ANY
+        one.name.lower().replace("_", "-"): one for one in ResourceType if one > ResourceType.ANY
     }
     kind = known.get(word.lower().replace("_", "-"))
     if kind is None:
         otherwise = f"there are {', '.join(known)}"
         raise UsageError(unknown_name("type of resource", word, known, otherwise))
-    if kind is AclResource.CLUSTER:
+    if kind is ResourceType.CLUSTER:
         if name not in ("", CLUSTER_NAME):
             raise UsageError(f"{text!r}: the cluster has no other name than {CLUSTER_NAME}")
         return kind, CLUSTER_NAME
     if not colon or not name:
         raise UsageError(f"{text!r}: must be {word}:NAME; NAME may be *")
-    return kind, principal_of(name) if kind is AclResource.USER and name != "*" else name
+    return kind, principal_of(name) if kind is ResourceType.USER and name != "*" else name

@@ -83,11 +83,10 @@ def set_user(arguments: argparse.Namespace) -> int:
     from fencepost.client.admin import Admin
     from fencepost.client.scram_users import (
         DEFAULT_ITERATIONS,
-        ITERATIONS_MAX,
-        ITERATIONS_MIN,
         UserScramCredentialUpsertion,
     )
     from fencepost.machines.image.scram import ScramMechanism
+    from fencepost.machines.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN
     from fencepost.views.security import ChangedUser
 
     iterations = DEFAULT_ITERATIONS if arguments.iterations is None else arguments.iterations

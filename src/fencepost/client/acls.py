@@ -18,22 +18,19 @@ from fencepost.client.refusals import Refusals, passing, raise_refusal
 from fencepost.machines.image.acls import (
     WILDCARD,
     AclOperation,
-    AclResource,
     Pattern,
     PermissionType,
+    ResourceType,
 )
 from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 from fencepost.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from fencepost.wire.api.describe_acls import DescribeAclsRequest
 
-CLUSTER_NAME = "kafka-cluster"
-"""The name of the one resource of type CLUSTER."""
-
 
 class AclBinding(NamedTuple):
     """One rule: whether a principal may do something to resources."""
 
-    resource_type: AclResource
+    resource_type: ResourceType
     name: str
     principal: str
     operation: AclOperation
@@ -53,7 +50,7 @@ class AclBinding(NamedTuple):
 class AclBindingFilter(NamedTuple):
     """Which rules are meant; None and ANY are for every value."""
 
-    resource_type: AclResource = AclResource.ANY
+    resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
     principal: str | None = None
     operation: AclOperation = AclOperation.ANY
@@ -66,6 +63,18 @@ class AclBindingFilter(NamedTuple):
         """The filter that only this rule passes."""
         return cls(*binding)
 
+    def fields(self) -> dict[str, Any]:
+        """The filter as requests have it."""
+        return {
+            "resource_type_filter": self.resource_type,
+            "resource_name_filter": self.name,
+            "pattern_type_filter": self.pattern_type,
+            "principal_filter": self.principal,
+            "host_filter": self.host,
+            "operation": self.operation,
+            "permission_type": self.permission,
+        }
+
 
 def describing_acls(
     view: ClusterView[Any], wanted: AclBindingFilter | None = None
@@ -73,20 +82,12 @@ def describing_acls(
     """The rules that pass the filter (None: all), sorted. BrokerError, SECURITY_DISABLED where the
     cluster has no authorizer among others."""
     chosen = wanted or AclBindingFilter()
-    request = DescribeAclsRequest(
-        resource_type_filter=chosen.resource_type,
-        resource_name_filter=chosen.name,
-        pattern_type_filter=chosen.pattern_type,
-        principal_filter=chosen.principal,
-        host_filter=chosen.host,
-        operation=chosen.operation,
-        permission_type=chosen.permission,
-    )
+    request = DescribeAclsRequest(**chosen.fields())
     response = yield from asking.request_any(view, request, passing)
     raise_refusal(response, "ACLs cannot be described")
     return sorted(
         AclBinding(
-            _word(AclResource, resource.resource_type),
+            _word(ResourceType, resource.resource_type),
             resource.resource_name,
             acl.principal,
             _word(AclOperation, acl.operation),
@@ -128,20 +129,7 @@ def deleting_acls(
 ) -> Conversation[list[AclBinding]]:
     """Remove the rules that pass one of the filters; returns them, sorted. BrokerError when a
     filter is refused; the others are carried out all the same."""
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type_filter=one.resource_type,
-                resource_name_filter=one.name,
-                pattern_type_filter=one.pattern_type,
-                principal_filter=one.principal,
-                host_filter=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
-            )
-            for one in filters
-        ]
-    )
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**one.fields()) for one in filters])
     response = yield from asking.request_controller(view, request, _passing_in("filter_results"))
     refusals = Refusals("ACLs were not removed")
     removed = set()
@@ -149,7 +137,7 @@ def deleting_acls(
         refusals.note(str(wanted), result)
         for acl in result.matching_acls:
             binding = AclBinding(
-                _word(AclResource, acl.resource_type),
+                _word(ResourceType, acl.resource_type),
                 acl.resource_name,
                 acl.principal,
                 _word(AclOperation, acl.operation),
@@ -164,7 +152,7 @@ def deleting_acls(
 
 
 def _named(binding: AclBinding) -> str:
-    if binding.resource_type is AclResource.CLUSTER:
+    if binding.resource_type is ResourceType.CLUSTER:
         return "the cluster"
     kind = binding.resource_type.name.lower().replace("_", " ")
     if binding.pattern_type is Pattern.PREFIXED:

@@ -12,12 +12,19 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
 from fencepost.log.configdef import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import (
+        PKCS12Certificate,
+        PKCS12KeyAndCertificates,
+    )
 
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 FILE_BYTES_MAX: Final = 1024 * 1024
@@ -210,38 +217,36 @@ def _checked_pair(
     return KeyPair(certificates, key, password if is_encrypted else None)
 
 
-def _pkcs12_pair(store: _Store, data: bytes) -> KeyPair:
+def _pkcs12(store: _Store, data: bytes) -> PKCS12KeyAndCertificates:
     try:
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-            pkcs12,
-        )
+        from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
         raise store.error(_NEEDS_EXTRA) from None
     try:
-        found = pkcs12.load_pkcs12(data, (store.password or "").encode())
+        return pkcs12.load_pkcs12(data, (store.password or "").encode())
     except ValueError:
         raise store.error("a PKCS#12 file that the password opens") from None
+
+
+def _pkcs12_pair(store: _Store, data: bytes) -> KeyPair:
+    found = _pkcs12(store, data)
     if found.key is None or found.cert is None:
         raise store.error("a PKCS#12 file with a private key and its certificate chain")
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    chain = [found.cert, *found.additional_certs]
-    pem = b"".join(one.certificate.public_bytes(Encoding.PEM) for one in chain)
-    return KeyPair(pem.decode(), key.decode())
+    return KeyPair(_pem([found.cert, *found.additional_certs]), key.decode())
 
 
 def _pkcs12_certificates(store: _Store, data: bytes) -> str:
-    try:
-        from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
-    except ImportError:
-        raise store.error(_NEEDS_EXTRA) from None
-    try:
-        found = pkcs12.load_pkcs12(data, (store.password or "").encode())
-    except ValueError:
-        raise store.error("a PKCS#12 file that the password opens") from None
+    found = _pkcs12(store, data)
     certificates = [*([found.cert] if found.cert else []), *found.additional_certs]
     if not certificates:
         raise store.error("a PKCS#12 file with certificates")
+    return _pem(certificates)
+
+
+def _pem(certificates: Iterable[PKCS12Certificate]) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
     return b"".join(one.certificate.public_bytes(Encoding.PEM) for one in certificates).decode()

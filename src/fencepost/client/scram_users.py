@@ -30,9 +30,6 @@ from fencepost.wire.api.describe_user_scram_credentials import (
 )
 from fencepost.wire.errors import ErrorCode
 
-ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16384
-"""What Kafka's controller takes."""
 DEFAULT_ITERATIONS: Final = 8192
 SALT_BYTES: Final = 24
 

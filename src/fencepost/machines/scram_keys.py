@@ -13,8 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import Final
 
 from fencepost.machines.image.scram import ScramCredential, ScramMechanism
+
+ITERATIONS_MIN: Final = 4_096
+ITERATIONS_MAX: Final = 16_384
+"""Kafka's bounds of PBKDF2's iterations, for both mechanisms."""
 
 
 def salted_password(

@@ -17,10 +17,11 @@ from typing import Final
 
 from fencepost.machines.authorizer import AclAuthorizer, Decision
 from fencepost.machines.image import ClusterImage
+from fencepost.machines.image.acls import ResourceType
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.requests.access import Client
 from fencepost.runtime.requests.audit import UNTOLD, AuditEvent, AuditSink, Tally
-from fencepost.runtime.requests.permissions import Permission, ResourceType
+from fencepost.runtime.requests.permissions import Permission
 
 log = logging.getLogger(__name__)
 

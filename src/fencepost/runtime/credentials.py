@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from fencepost.machines.image import ClusterImage, ScramCredential, ScramMechanism
 from fencepost.machines.image.scram import ScramImage
-from fencepost.machines.session import Principal
 
 
 class ImageScramCredentials:
@@ -39,9 +38,3 @@ class ImageScramCredentials:
             }
             self._counted = present
         return () if number is None else self._iterations[int(number)]
-
-
-def principal_of(text: str) -> Principal:
-    """The principal of a text such as `User:ada`, as records have them."""
-    kind, _, name = text.partition(":")
-    return Principal(kind, name)

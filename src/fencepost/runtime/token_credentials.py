@@ -8,8 +8,7 @@ from typing import Final
 from fencepost.machines.image import ClusterImage, ScramCredential, ScramMechanism
 from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.sasl import TokenCredential
-from fencepost.machines.session import USER
-from fencepost.runtime.credentials import principal_of
+from fencepost.machines.session import USER, Principal
 
 CREDENTIALS_KEPT: Final = 10_000
 """Credentials of tokens that are kept: each takes milliseconds to make."""
@@ -36,7 +35,7 @@ class ImageTokenCredentials:
         number, token = ScramMechanism.named(mechanism), self._image().tokens.get(token_id)
         if number is None or token is None or token.is_expired(self._wall_ms()):
             return None
-        owner = principal_of(token.owner)
+        owner = Principal.parse(token.owner)
         if owner.type != USER:
             return None
         credential = self._made.get((token_id, number))

@@ -14,9 +14,9 @@ from fencepost.machines.image.acls import (
     WILDCARD,
     Acl,
     AclOperation,
-    AclResource,
     Pattern,
     PermissionType,
+    ResourceType,
 )
 from fencepost.sim.brokers.guests import MECHANISM, user_of
 from fencepost.sim.node import SimNode
@@ -93,7 +93,7 @@ class Administrator:
         name, pattern = names[lane.pick(len(names))]
         denies = lane.pick(DENIES_ONE_IN) == DENIES_ONE_IN - 1
         return Acl(
-            AclResource.TOPIC,
+            ResourceType.TOPIC,
             name,
             pattern,
             _OPERATIONS[lane.pick(len(_OPERATIONS))],

@@ -13,9 +13,9 @@ from fencepost.machines.image.acls import (
     WILDCARD,
     Acl,
     AclOperation,
-    AclResource,
     Pattern,
     PermissionType,
+    ResourceType,
 )
 
 IMPLY_DESCRIBE = (
@@ -71,7 +71,7 @@ def is_allowed(question: Question, acls: Collection[Acl]) -> bool:
 
 def _is_about(acl: Acl, question: Question) -> bool:
     """Whether the ACL is about that topic, for that principal at that address."""
-    if acl.resource_type != AclResource.TOPIC or acl.host not in (WILDCARD, question.host):
+    if acl.resource_type != ResourceType.TOPIC or acl.host not in (WILDCARD, question.host):
         return False
     if acl.principal not in (question.principal, "User:*"):
         return False

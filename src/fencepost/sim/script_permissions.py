@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.machines.image.acls import Acl, AclOperation, AclResource, Pattern, PermissionType
+from fencepost.machines.image.acls import Acl, AclOperation, Pattern, PermissionType, ResourceType
 from fencepost.sim.brokers.guests import user_of
 from fencepost.sim.clients.guest import Guest
 from fencepost.sim.script import Script, ScriptError
@@ -72,7 +72,7 @@ def _about_acl(script: Script, what: str, words: list[str], ask: Callable[..., A
         raise ScriptError(f"{error.args[0]} is nothing that an ACL can say") from None
     is_prefix = topic.endswith("*") and topic != "*"
     acl = Acl(
-        AclResource.TOPIC,
+        ResourceType.TOPIC,
         topic.removesuffix("*") if is_prefix else topic,
         Pattern.PREFIXED if is_prefix else Pattern.LITERAL,
         code,

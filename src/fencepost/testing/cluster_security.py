@@ -29,7 +29,7 @@ from fencepost.client.scram_users import (
     UserScramCredentialUpsertion,
 )
 from fencepost.client.security import PROTOCOLS, Security
-from fencepost.machines.image.acls import WILDCARD, AclOperation, AclResource
+from fencepost.machines.image.acls import WILDCARD, AclOperation, ResourceType
 from fencepost.machines.image.scram import ScramMechanism
 from fencepost.testing.certificates import LOCAL_HOSTS, Certificate, CertificateAuthority
 from fencepost.testing.client_logins import ClientLogin
@@ -42,7 +42,7 @@ USERS: Final = (ADMIN, APP, GUEST)
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MODULES: Final = "org.apache.kafka.common.security"
-_OF_APP: Final = (AclResource.TOPIC, AclResource.GROUP, AclResource.TRANSACTIONAL_ID)
+_OF_APP: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
 
 
 class HasServers(Protocol):

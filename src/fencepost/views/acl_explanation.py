@@ -15,9 +15,9 @@ from fencepost.machines.image.acls import (
     WILDCARD,
     Acl,
     AclOperation,
-    AclResource,
     Pattern,
     PermissionType,
+    ResourceType,
 )
 from fencepost.machines.session import Principal
 from fencepost.views.security import AclView
@@ -73,7 +73,7 @@ def sentence_of(view: AclView) -> str:
 def binding_of(view: AclView) -> AclBinding:
     """The rule of a view."""
     return AclBinding(
-        AclResource[view.resource_type],
+        ResourceType[view.resource_type],
         view.name,
         view.principal,
         AclOperation[view.operation],
@@ -87,7 +87,7 @@ def explain(
     bindings: Iterable[AclBinding],
     principal: str,
     operation: AclOperation,
-    resource: tuple[AclResource, str],
+    resource: tuple[ResourceType, str],
     *,
     host: str | None = None,
     policy: Policy | None = None,
@@ -96,9 +96,8 @@ def explain(
     rules; without a host, at an address that no rule names."""
     rules = list(bindings)
     kind, name = resource
-    type_, _, user = principal.partition(":")
     index = AclIndex().updated((Uuid.random(), None, _acl(one)) for one in rules)
-    asker = Asker.of(Principal(type_, user), client_host(host if host is not None else NO_HOST))
+    asker = Asker.of(Principal.parse(principal), client_host(host if host is not None else NO_HOST))
     decision = decide(index, policy or Policy(), asker, operation, kind, name)
     return AclExplanation(
         principal,
@@ -117,7 +116,7 @@ def _for_other_hosts(
     rules: Iterable[AclBinding],
     principal: str,
     operation: AclOperation,
-    resource: tuple[AclResource, str],
+    resource: tuple[ResourceType, str],
 ) -> list[AclView]:
     """Rules that name hosts and would decide at one of them, by themselves."""
     found = []
@@ -150,7 +149,7 @@ def _view(decision: Decision) -> AclView | None:
         acl.principal,
         PermissionType(acl.permission).name,
         AclOperation(acl.operation).name,
-        AclResource(acl.resource_type).name,
+        ResourceType(acl.resource_type).name,
         acl.resource_name,
         Pattern(acl.pattern_type).name,
         acl.host,

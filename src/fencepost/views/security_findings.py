@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import ClassVar, Final, NamedTuple
 
 from fencepost.client.acls import AclBinding
-from fencepost.machines.image.acls import WILDCARD, AclOperation, AclResource, PermissionType
+from fencepost.machines.image.acls import WILDCARD, AclOperation, PermissionType, ResourceType
 from fencepost.views.view import View
 
 OPEN: Final = "open"
@@ -128,7 +128,7 @@ def findings_of_acls(bindings: Iterable[AclBinding]) -> list[Finding]:
             continue
         is_for_all = one.principal in (EVERY_USER, ANONYMOUS) and one.operation not in _HARMLESS
         is_wide = one.operation is AclOperation.ALL and (
-            one.name == WILDCARD or one.resource_type is AclResource.CLUSTER
+            one.name == WILDCARD or one.resource_type is ResourceType.CLUSTER
         )
         if is_for_all or is_wide:
             found.append(Finding(OPEN if is_for_all else NOTE, "acls", f"{one}"))

@@ -35,7 +35,6 @@ from fencepost.machines.controller.tokens import (
 from fencepost.machines.image import TokenImage
 from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.session import ANONYMOUS, Principal, SecurityProtocol
-from fencepost.runtime.credentials import principal_of
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.permissions import DESCRIBE_DELEGATION_TOKEN, DESCRIBE_TOKENS
 from fencepost.wire.api.create_delegation_token import (
@@ -229,8 +228,8 @@ def _may_see(access: Access, context: PendingRequest, token: TokenImage) -> bool
 
 
 def _described(token: TokenImage, secret: TokenSecret) -> DescribedDelegationToken:
-    owner: Principal = principal_of(token.owner)
-    requester = principal_of(token.requester)
+    owner: Principal = Principal.parse(token.owner)
+    requester = Principal.parse(token.requester)
     return DescribedDelegationToken(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -243,6 +242,6 @@ def _described(token: TokenImage, secret: TokenSecret) -> DescribedDelegationTok
         hmac=secret.hmac_of(token.token_id),
         renewers=[
             DescribedDelegationTokenRenewer(principal_type=one.type, principal_name=one.name)
-            for one in map(principal_of, token.renewers)
+            for one in map(Principal.parse, token.renewers)
         ],
     )

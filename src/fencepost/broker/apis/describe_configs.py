@@ -44,10 +44,10 @@ from fencepost.machines.image import (
     RESOURCE_TOPIC,
     ClusterImage,
 )
+from fencepost.machines.image.acls import CLUSTER_NAME
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import RequestContext
 from fencepost.runtime.requests.permissions import (
-    CLUSTER_NAME,
     DESCRIBE_CLUSTER_CONFIGS,
     DESCRIBE_GROUP_CONFIGS,
     DESCRIBE_TOPIC_CONFIGS,

@@ -25,11 +25,12 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage
+from fencepost.machines.image.acls import ResourceType
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.leader_hints import endpoint_of
-from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC, ResourceType
+from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC
 from fencepost.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -47,6 +47,7 @@ from fencepost.broker.net.pending_request import PendingRequest
 from fencepost.broker.net.registry import handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from fencepost.machines.image.acls import ResourceType
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.requests.access import Access, cluster_operations
 from fencepost.runtime.requests.context import Pieces
@@ -56,7 +57,6 @@ from fencepost.runtime.requests.permissions import (
     CREATE_TOPIC,
     DESCRIBE_TOPIC,
     OPERATIONS_NOT_ASKED_FOR,
-    ResourceType,
 )
 from fencepost.wire.api.metadata import (
     MetadataRequest,

@@ -21,6 +21,7 @@ from fencepost.machines.image import (
     RESOURCE_TOPIC,
     ClusterImage,
 )
+from fencepost.machines.image.acls import CLUSTER_NAME
 from fencepost.runtime.requests.access import Access, Client
 from fencepost.runtime.requests.permissions import (
     ALTER_CLUSTER,
@@ -29,7 +30,6 @@ from fencepost.runtime.requests.permissions import (
     ALTER_TOPIC,
     ALTER_TOPIC_CONFIGS,
     CLUSTER_ACTION,
-    CLUSTER_NAME,
     CREATE_CLUSTER,
     CREATE_TOKENS,
     CREATE_TOPIC,

@@ -15,10 +15,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from fencepost.log.errors import LogError
-from fencepost.machines.controller.scram_users import MAX_ITERATIONS, MIN_ITERATIONS
 from fencepost.machines.image import ScramMechanism
 from fencepost.machines.image.scram import credential_record
-from fencepost.machines.scram_keys import credential_of_salted_password, salted_password
+from fencepost.machines.scram_keys import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    credential_of_salted_password,
+    salted_password,
+)
 from fencepost.wire.records.metadata import UserScramCredentialRecord
 
 SALT_BYTES: Final = 24
@@ -99,7 +103,7 @@ def _record(mechanism: ScramMechanism, given: dict[str, str]) -> UserScramCreden
 
 def _iterations(text: str | None) -> int:
     if text is None:
-        return MIN_ITERATIONS
+        return ITERATIONS_MIN
     if re.fullmatch(r"[+-]?\d{1,10}", text) and int(text) in _INT32:
         return int(text)
     raise ScramArgumentError(f"Failed to parse iterations count: {text}")
@@ -107,13 +111,13 @@ def _iterations(text: str | None) -> int:
 
 def _check_iterations(mechanism: ScramMechanism, iterations: int) -> None:
     kind = mechanism.mechanism_name.replace("-", "_")
-    if iterations < MIN_ITERATIONS:
+    if iterations < ITERATIONS_MIN:
         raise ScramArgumentError(
-            f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {kind}"
+            f"The 'iterations' value must be >= {ITERATIONS_MIN} for add-scram using {kind}"
         )
-    if iterations > MAX_ITERATIONS:
+    if iterations > ITERATIONS_MAX:
         raise ScramArgumentError(
-            f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {kind}"
+            f"The 'iterations' value must be <= {ITERATIONS_MAX} for add-scram using {kind}"
         )
 
 

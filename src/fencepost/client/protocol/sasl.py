@@ -21,6 +21,7 @@ from fencepost.client.protocol.oauthbearer import (
 from fencepost.client.security import Security
 from fencepost.machines.image.scram import ScramMechanism
 from fencepost.machines.scram_keys import (
+    ITERATIONS_MIN,
     client_key_of,
     combined,
     salted_password,
@@ -35,7 +36,6 @@ from fencepost.wire.message import Request
 
 # A server that asks for more rounds only wants to keep us busy (Kafka's own maximum is 16384).
 SCRAM_ITERATIONS_MAX: Final = 1_000_000
-SCRAM_ITERATIONS_MIN: Final = 4096
 
 Authentication = Generator[tuple[Request[Any], int | None], Any, int]
 
@@ -127,7 +127,7 @@ class ScramExchange:
         if not rounds_text.isdecimal():
             raise AuthenticationFailed(f"the broker's SCRAM iteration count is {rounds_text!r}")
         rounds = int(rounds_text)
-        if not SCRAM_ITERATIONS_MIN <= rounds <= SCRAM_ITERATIONS_MAX:
+        if not ITERATIONS_MIN <= rounds <= SCRAM_ITERATIONS_MAX:
             raise AuthenticationFailed(f"the broker asks for {rounds} SCRAM iterations")
         try:
             salt = base64.b64decode(salt_text, validate=True)

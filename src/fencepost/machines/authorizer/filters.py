@@ -9,9 +9,9 @@ from fencepost.machines.image.acls import (
     WILDCARD,
     Acl,
     AclOperation,
-    AclResource,
     Pattern,
     PermissionType,
+    ResourceType,
     is_known,
 )
 from fencepost.wire.types import Uuid
@@ -63,7 +63,9 @@ class AclFilter(NamedTuple):
     @property
     def unknown_part(self) -> str | None:
         """What has a code that means nothing, as Kafka calls it; such a filter matches nothing."""
-        if not (is_known(AclResource, self.resource_type) and is_known(Pattern, self.pattern_type)):
+        if not (
+            is_known(ResourceType, self.resource_type) and is_known(Pattern, self.pattern_type)
+        ):
             return "patternFilter"
         if is_known(AclOperation, self.operation) and is_known(PermissionType, self.permission):
             return None

@@ -16,13 +16,14 @@ from fencepost.machines.authorizer.hosts import RANGE, parsed_range
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.acls import (
+    CLUSTER_NAME,
     UNKNOWN,
     WILDCARD,
     Acl,
     AclOperation,
-    AclResource,
     Pattern,
     PermissionType,
+    ResourceType,
     is_known,
 )
 from fencepost.wire.api.create_acls import AclCreation, AclCreationResult, CreateAclsRequest
@@ -45,12 +46,11 @@ SCANS_MAX: Final = 100
 ACLs are looked at."""
 RANGES_SINCE: Final = 32
 """The `metadata.version` from which on hosts may be ranges: 4.4-IV1 (KIP-1276)."""
-CLUSTER_NAME: Final = "kafka-cluster"
 TOO_MANY_TO_ADD: Final = "Unable to perform excessively large batch operation."
 TOO_MANY_TO_REMOVE: Final = f"Cannot remove more than {MAX_ACLS} acls in a single delete operation."
 
 _CODES: Final[tuple[tuple[str, type[IntEnum], frozenset[int]], ...]] = (
-    ("resource_type", AclResource, frozenset({AclResource.ANY})),
+    ("resource_type", ResourceType, frozenset({ResourceType.ANY})),
     ("resource_pattern_type", Pattern, frozenset({Pattern.ANY, Pattern.MATCH})),
     ("operation", AclOperation, frozenset({AclOperation.ANY})),
     ("permission_type", PermissionType, frozenset({PermissionType.ANY})),
@@ -104,7 +104,7 @@ def _is_for_filters(creation: AclCreation) -> bool:
 
 def _check_name(creation: AclCreation) -> None:
     name = creation.resource_name
-    if creation.resource_type == AclResource.CLUSTER and name != CLUSTER_NAME:
+    if creation.resource_type == ResourceType.CLUSTER and name != CLUSTER_NAME:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",

@@ -7,12 +7,14 @@ controller derives the keys of RFC 5802 from it and keeps only those.
 
 from __future__ import annotations
 
-from typing import Final
-
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import SCRAM_SINCE, ClusterImage, ScramMechanism
 from fencepost.machines.image.scram import credential_record
-from fencepost.machines.scram_keys import credential_of_salted_password
+from fencepost.machines.scram_keys import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    credential_of_salted_password,
+)
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -23,10 +25,6 @@ from fencepost.wire.api.alter_user_scram_credentials import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import RemoveUserScramCredentialRecord
-
-MIN_ITERATIONS: Final = 4_096
-MAX_ITERATIONS: Final = 16_384
-"""The bounds of PBKDF2's iterations, for both mechanisms."""
 
 
 def alter_scram_credentials(
@@ -75,9 +73,9 @@ def _deletion(image: ClusterImage, change: ScramCredentialDeletion) -> Message:
 
 def _upsertion(image: ClusterImage, change: ScramCredentialUpsertion) -> Message:
     mechanism = _checked(image, change)
-    if change.iterations < MIN_ITERATIONS:
+    if change.iterations < ITERATIONS_MIN:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-    if change.iterations > MAX_ITERATIONS:
+    if change.iterations > ITERATIONS_MAX:
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not change.salted_password:  # no key of an HMAC in Java, whose error is none of these
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -13,6 +13,8 @@ from msgspec import Struct
 from fencepost.wire.records.metadata import AccessControlEntryRecord
 from fencepost.wire.types import Uuid
 
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
 WILDCARD: Final = "*"
 """As a literal resource name: all resources of the type. As a host: every client's."""
 
@@ -63,8 +65,8 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class AclResource(IntEnum):
-    """The type of the resources that an ACL is about (`ResourceType`)."""
+class ResourceType(IntEnum):
+    """The type of the resources that an ACL is about."""
 
     UNKNOWN = 0
     ANY = 1
@@ -135,7 +137,7 @@ class Acl(Struct, frozen=True, order=True):
     def __str__(self) -> str:
         """As in Kafka's audit line."""
         return (
-            f"StandardAcl(resourceType={name_of(AclResource, self.resource_type)},"
+            f"StandardAcl(resourceType={name_of(ResourceType, self.resource_type)},"
             f" resourceName={self.resource_name},"
             f" patternType={name_of(Pattern, self.pattern_type)},"
             f" principal={self.principal}, host={self.host},"

@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import Final
 
 from fencepost.machines.image.scram import ScramCredential, ScramMechanism
-from fencepost.machines.scram_keys import credential_of_salted_password, salted_password
+from fencepost.machines.scram_keys import (
+    ITERATIONS_MIN,
+    credential_of_salted_password,
+    salted_password,
+)
 
 HMAC_ALGORITHM: Final = "sha512"
-ITERATIONS: Final = 4_096
-"""Of PBKDF2 over a token's password, as in Kafka: the least that there may be. The password is no
-word that could be guessed."""
 STRETCHED_ITERATIONS: Final = 200_000
 """Of PBKDF2 over the secret: what each guess at it costs."""
 _SALT_PREFIX: Final = b"\0salt of a delegation token\0"  # no token's id begins so
@@ -44,13 +45,14 @@ class TokenSecret:
     def credential_of(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
         """What a login with a token is checked against. This takes milliseconds: PBKDF2.
 
-        All nodes make the same salt.
+        All nodes make the same salt. Iterations are the least that there may be, as in Kafka: the
+        password is no word that could be guessed.
         """
         password = b64encode(self.hmac_of(token_id))
         salted = f"{mechanism.mechanism_name}\0{token_id}".encode()
         salt = hmac.digest(self._key, _SALT_PREFIX + salted, "sha256")
-        key = salted_password(mechanism, password, salt, ITERATIONS)
-        return credential_of_salted_password(mechanism, key, salt, ITERATIONS)
+        key = salted_password(mechanism, password, salt, ITERATIONS_MIN)
+        return credential_of_salted_password(mechanism, key, salt, ITERATIONS_MIN)
 
     def __repr__(self) -> str:
         return "TokenSecret(<hidden>)"

@@ -28,9 +28,8 @@ from fencepost.machines.sasl.scram_messages import (
     read_client_first,
 )
 from fencepost.machines.sasl.steps import Challenge, Done, Failed, SaslStep
-from fencepost.machines.scram_keys import combined, signature_of, stored_key_of
+from fencepost.machines.scram_keys import ITERATIONS_MIN, combined, signature_of, stored_key_of
 
-ITERATIONS_MIN: Final = 4096
 TOKEN_EXTENSION: Final = "tokenauth"
 OTHER_IDENTITY: Final = (
     "Authentication failed: Client requested an authorization id that is different from username"

@@ -18,6 +18,12 @@ class Principal(Struct, frozen=True):
     token_authenticated: bool = False
     """Whether it showed a delegation token, with which no further token can be had (KIP-48)."""
 
+    @classmethod
+    def parse(cls, text: str) -> Principal:
+        """The principal of a text such as `User:ada`: the type ends at the first colon."""
+        kind, _, name = text.partition(":")
+        return cls(kind, name)
+
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
 

@@ -19,20 +19,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from fencepost.machines.image.acls import CLUSTER_NAME, AclOperation, ResourceType
 from fencepost.machines.session import Principal
 from fencepost.runtime.internal_topics import INTERNAL_TOPICS
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.runtime.requests.audit import UNTOLD, Tally
 from fencepost.runtime.requests.permissions import (
     CLUSTER_ACTION,
-    CLUSTER_NAME,
     DESCRIBE_CLUSTER,
     OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
     WRITE_TOPIC,
-    Operation,
     Permission,
-    ResourceType,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -157,7 +155,7 @@ class Access:
             1 << code
             for code in OPERATIONS[resource_type]
             if self.authorizer is None
-            or self.allows(client, Permission(Operation(code), resource_type), name, quiet=True)
+            or self.allows(client, Permission(AclOperation(code), resource_type), name, quiet=True)
         )
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from fencepost.machines.group.consumer.groups import ConsumerGroups
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.machines.image.acls import ResourceType
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.consumer_group_heartbeat import is_offered
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.group_descriptions import describe_each
 from fencepost.runtime.requests.parts import ClusterMetadata
-from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC, ResourceType
+from fencepost.runtime.requests.permissions import DESCRIBE_TOPIC
 from fencepost.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

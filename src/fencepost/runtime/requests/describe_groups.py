@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
+from fencepost.machines.image.acls import ResourceType
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.group_descriptions import describe_each
-from fencepost.runtime.requests.permissions import ResourceType
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,

@@ -2,43 +2,10 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, NamedTuple
 
+from fencepost.machines.image.acls import AclOperation, ResourceType
 from fencepost.wire.errors import ErrorCode
-
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of type CLUSTER."""
-
-
-class Operation(IntEnum):
-    """What is done to a resource, with Kafka's codes (`AclOperation`)."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """What something is done to, with Kafka's codes."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
 
 REFUSALS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -64,7 +31,7 @@ OPERATIONS_NOT_ASKED_FOR: Final = -0x80000000
 class Permission(NamedTuple):
     """The right to an operation on resources of a type."""
 
-    operation: Operation
+    operation: AclOperation
     resource_type: ResourceType
 
     @property
@@ -73,34 +40,34 @@ class Permission(NamedTuple):
         return REFUSALS[self.resource_type]
 
 
-READ_TOPIC: Final = Permission(Operation.READ, ResourceType.TOPIC)
-WRITE_TOPIC: Final = Permission(Operation.WRITE, ResourceType.TOPIC)
-CREATE_TOPIC: Final = Permission(Operation.CREATE, ResourceType.TOPIC)
-DELETE_TOPIC: Final = Permission(Operation.DELETE, ResourceType.TOPIC)
-ALTER_TOPIC: Final = Permission(Operation.ALTER, ResourceType.TOPIC)
-DESCRIBE_TOPIC: Final = Permission(Operation.DESCRIBE, ResourceType.TOPIC)
-DESCRIBE_TOPIC_CONFIGS: Final = Permission(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
-ALTER_TOPIC_CONFIGS: Final = Permission(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+READ_TOPIC: Final = Permission(AclOperation.READ, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Permission(AclOperation.WRITE, ResourceType.TOPIC)
+CREATE_TOPIC: Final = Permission(AclOperation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC: Final = Permission(AclOperation.DELETE, ResourceType.TOPIC)
+ALTER_TOPIC: Final = Permission(AclOperation.ALTER, ResourceType.TOPIC)
+DESCRIBE_TOPIC: Final = Permission(AclOperation.DESCRIBE, ResourceType.TOPIC)
+DESCRIBE_TOPIC_CONFIGS: Final = Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+ALTER_TOPIC_CONFIGS: Final = Permission(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC)
 
-READ_GROUP: Final = Permission(Operation.READ, ResourceType.GROUP)
-DELETE_GROUP: Final = Permission(Operation.DELETE, ResourceType.GROUP)
-DESCRIBE_GROUP: Final = Permission(Operation.DESCRIBE, ResourceType.GROUP)
-DESCRIBE_GROUP_CONFIGS: Final = Permission(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
-ALTER_GROUP_CONFIGS: Final = Permission(Operation.ALTER_CONFIGS, ResourceType.GROUP)
+READ_GROUP: Final = Permission(AclOperation.READ, ResourceType.GROUP)
+DELETE_GROUP: Final = Permission(AclOperation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP: Final = Permission(AclOperation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_GROUP_CONFIGS: Final = Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP)
+ALTER_GROUP_CONFIGS: Final = Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP)
 
-CREATE_CLUSTER: Final = Permission(Operation.CREATE, ResourceType.CLUSTER)
-DELETE_CLUSTER: Final = Permission(Operation.DELETE, ResourceType.CLUSTER)
-ALTER_CLUSTER: Final = Permission(Operation.ALTER, ResourceType.CLUSTER)
-DESCRIBE_CLUSTER: Final = Permission(Operation.DESCRIBE, ResourceType.CLUSTER)
-CLUSTER_ACTION: Final = Permission(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-DESCRIBE_CLUSTER_CONFIGS: Final = Permission(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
-ALTER_CLUSTER_CONFIGS: Final = Permission(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
-IDEMPOTENT_WRITE: Final = Permission(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+CREATE_CLUSTER: Final = Permission(AclOperation.CREATE, ResourceType.CLUSTER)
+DELETE_CLUSTER: Final = Permission(AclOperation.DELETE, ResourceType.CLUSTER)
+ALTER_CLUSTER: Final = Permission(AclOperation.ALTER, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER: Final = Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER_CONFIGS: Final = Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+ALTER_CLUSTER_CONFIGS: Final = Permission(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE: Final = Permission(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
-WRITE_TRANSACTIONAL_ID: Final = Permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
-DESCRIBE_TRANSACTIONAL_ID: Final = Permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
-TWO_PHASE_COMMIT: Final = Permission(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)
+WRITE_TRANSACTIONAL_ID: Final = Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID: Final = Permission(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+TWO_PHASE_COMMIT: Final = Permission(AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)
 
-DESCRIBE_DELEGATION_TOKEN: Final = Permission(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
-CREATE_TOKENS: Final = Permission(Operation.CREATE_TOKENS, ResourceType.USER)
-DESCRIBE_TOKENS: Final = Permission(Operation.DESCRIBE_TOKENS, ResourceType.USER)
+DESCRIBE_DELEGATION_TOKEN: Final = Permission(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+CREATE_TOKENS: Final = Permission(AclOperation.CREATE_TOKENS, ResourceType.USER)
+DESCRIBE_TOKENS: Final = Permission(AclOperation.DESCRIBE_TOKENS, ResourceType.USER)

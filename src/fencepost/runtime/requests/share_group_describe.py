@@ -13,12 +13,13 @@ from typing import Any, Final
 from fencepost.machines.group.coordinator import GroupCoordinator
 from fencepost.machines.group.shard import Decision
 from fencepost.machines.group.share.groups import ShareGroups
+from fencepost.machines.image.acls import ResourceType
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.requests.access import Access
 from fencepost.runtime.requests.context import Pieces, RequestContext
 from fencepost.runtime.requests.group_descriptions import distinct
 from fencepost.runtime.requests.parts import ClusterMetadata
-from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC, ResourceType
+from fencepost.runtime.requests.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from fencepost.runtime.requests.share_group_heartbeat import has_share_groups
 from fencepost.wire.api.share_group_describe import (
     DescribedGroup,

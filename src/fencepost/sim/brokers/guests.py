@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from fencepost.machines.authorizer import AclAuthorizer, Policy
 from fencepost.machines.image import ScramMechanism
+from fencepost.machines.image.acls import AclOperation
 from fencepost.machines.probes import probe
 from fencepost.machines.session import ANONYMOUS, USER, Principal
 from fencepost.runtime.authorizer import NodeAuthorizer
 from fencepost.runtime.credentials import ImageScramCredentials
-from fencepost.runtime.requests.permissions import Operation
 from fencepost.sim.brokers.arrived_request import ArrivedRequest
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.options import Options
@@ -59,7 +59,9 @@ class Guests:
         """A request has arrived from a guest; what is to see the answer."""
         self._log_in(principal.name)
         broker, before = self._broker, self._broker.image
-        operation = Operation.READ if isinstance(request, FetchRequest) else Operation.DESCRIBE
+        operation = (
+            AclOperation.READ if isinstance(request, FetchRequest) else AclOperation.DESCRIBE
+        )
         names = {one.topic_id: one.name for one in before.topics_by_id.values()}
 
         def answered(response: Any) -> None:
