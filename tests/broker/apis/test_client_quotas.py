@@ -74,7 +74,6 @@ class Limited:
         assert node.node.broker is not None
         self._node = node
         self._client = client
-        self._quotas = node.node.broker.quotas.quotas
         self._keys: set[str] = set()
         self.client_id = f"client-{next(NUMBERS)}"
 
@@ -82,8 +81,12 @@ class Limited:
         """Set quotas; they are in force then."""
         assert alter(self._client, {"client-id": self.client_id}, **values) == (0, None)
         self._keys |= set(values)
-        limited = [one for one in self._quotas.all if one.key in values]
-        eventually(lambda: all(limited), "the quotas are in force")
+        eventually(lambda: values.keys() <= self._in_force(), "the quotas are in force")
+
+    def _in_force(self) -> set[str]:
+        """The keys of the quotas that are set on the node, for whichever client."""
+        quotas = self._node.node.broker.quotas.quotas
+        return set() if quotas is None else {one.key for one in quotas.all if one}
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
@@ -95,7 +98,7 @@ class Limited:
     def remove(self) -> None:
         with self._node.connect() as client:
             alter(client, {"client-id": self.client_id}, **dict.fromkeys(self._keys))
-        eventually(lambda: not any(self._quotas.all), "no quota is in force")
+        eventually(lambda: not self._in_force(), "no quota is in force")
 
 
 @pytest.fixture
