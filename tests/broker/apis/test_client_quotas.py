@@ -74,7 +74,6 @@ class Limited:
         assert node.node.broker is not None
         self._node = node
         self._client = client
-        self._of_node = node.node.broker.quotas
         self._keys: set[str] = set()
         self.client_id = f"client-{next(NUMBERS)}"
 
@@ -82,10 +81,11 @@ class Limited:
         """Set quotas; they are in force then."""
         assert alter(self._client, {"client-id": self.client_id}, **values) == (0, None)
         self._keys |= set(values)
-        eventually(lambda: self._in_force() >= set(values), "the quotas are in force")
+        eventually(lambda: values.keys() <= self._in_force(), "the quotas are in force")
 
     def _in_force(self) -> set[str]:
-        quotas = self._of_node.quotas
+        """The keys of the quotas that are set on the node, for whichever client."""
+        quotas = self._node.node.broker.quotas.quotas
         return set() if quotas is None else {one.key for one in quotas.all if one}
 
     @contextmanager
