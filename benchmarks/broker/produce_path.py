@@ -35,8 +35,7 @@ from fencepost.broker.config.keys.authorization import (
 from fencepost.broker.net.connection import Connection
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.node.node import Node
-from fencepost.machines.image.acls import PermissionType
-from fencepost.runtime.requests.permissions import Operation, ResourceType
+from fencepost.machines.image.acls import AclOperation, PermissionType, ResourceType
 from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 
 PARTITIONS = 8
@@ -120,7 +119,7 @@ def add_acls(node: Node, count: int) -> None:
             resource_name="path" if number < 2 else f"topic-{number // 2}",
             principal="User:*" if number < 2 else f"User:{number}",
             host="*",
-            operation=(Operation.READ, Operation.WRITE)[number % 2],
+            operation=(AclOperation.READ, AclOperation.WRITE)[number % 2],
             permission_type=PermissionType.ALLOW,
         )
         for number in range(max(2, count))

@@ -211,7 +211,7 @@ def test_what_is_remembered_of_a_client_is_that_clients_alone(
     """Another address, another user, another operation, and other ACLs are asked about again."""
     caplog.set_level(logging.INFO, "fencepost.runtime.authorizer")
     node.authorizer.sink = None
-    assert not node.authorizer.tells_all, "or nothing is remembered"
+    assert not node.authorizer._tells_all, "or nothing is remembered"
     record = Acl(2, "t", 3, 3, "User:alice", "10.0.0.1", 3).to_record(ACL_ID)
     node.learn(RemoveAccessControlEntryRecord(id=ACL_ID), record)
     partitions = PartitionAccess(node.access, Replicas())  # type: ignore[arg-type]
