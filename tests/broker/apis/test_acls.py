@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from fencepost.broker.apis.acls import ACLS_PER_PIECE, _describe
 from fencepost.broker.config.keys.authorization import STANDARD_AUTHORIZER
+from fencepost.machines.authorizer.filters import AclFilter
+from fencepost.machines.image.acls import Acl
 from fencepost.runtime.requests.permissions import OPERATIONS
 from fencepost.wire.api import (
     CreateAclsRequest,
@@ -239,3 +242,21 @@ def test_acls_outlive_a_restart(node: RunningNode, acls: Acls, topic: Any):
         assert produce(client, topic, batch(b"value")).error_code == 29
     authorizer = node.node.authorizer
     assert authorizer is not None and authorizer.machine.acl_count == 1
+
+
+def test_many_acls_are_told_in_pieces():
+    """20,000 took a turn of the event loop a second, for each client that asked."""
+    many = 4 * ACLS_PER_PIECE
+    present = [Acl(2, f"t-{n % many}", 3, 3, f"User:{n}", "*", 3) for n in range(many, 0, -1)]
+    pieces = _describe(present, AclFilter.of(DescribeAclsRequest(**everything())))
+    turns = 0
+    try:
+        while True:
+            next(pieces)
+            turns += 1
+    except StopIteration as done:
+        answer = done.value
+    assert turns >= 7
+    assert len(answer.resources) == many
+    names = [one.resource_name for one in answer.resources]
+    assert names == sorted(names)

@@ -11,7 +11,8 @@ take that for a cluster without ACLs.
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from fencepost.broker.cluster.acl_requests import refused_creations, refused_deletions
@@ -29,6 +30,7 @@ from fencepost.broker.net.registry import (
 from fencepost.machines.authorizer.filters import AclFilter
 from fencepost.machines.image.acls import Acl
 from fencepost.runtime.requests.access import Access
+from fencepost.runtime.requests.context import Pieces
 from fencepost.runtime.requests.permissions import DESCRIBE_CLUSTER
 from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 from fencepost.wire.api.delete_acls import DeleteAclsRequest
@@ -42,6 +44,8 @@ from fencepost.wire.errors import ErrorCode
 
 NO_AUTHORIZER_TO_DESCRIBE: Final = "No Authorizer is configured on the broker"
 """Kafka's message, which programs compare."""
+ACLS_PER_PIECE: Final = 500
+"""How many are looked at, or told, before others have a turn."""
 _UNREADABLE: Final = "a rule or filter has a code that is 0"
 
 
@@ -52,8 +56,8 @@ def handle_describe(
     *,
     access: Access,
     metadata: MetadataCache,
-) -> DescribeAclsResponse | None:
-    """Tell the ACLs that match."""
+) -> DescribeAclsResponse | Pieces | None:
+    """Tell the ACLs that match; in pieces, since there may be many."""
     wanted = AclFilter.of(request)
     if wanted.has_zero:
         context.close(_UNREADABLE)
@@ -64,16 +68,30 @@ def handle_describe(
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER_TO_DESCRIBE
         )
-    found = sorted(acl for acl in metadata.image.acls.values() if wanted.matches(acl))
-    resources = [
-        DescribeAclsResource(
-            resource_type=kind,
-            resource_name=name,
-            pattern_type=pattern,
-            acls=[_told(acl) for acl in acls],
+    return _describe(metadata.image.acls.values(), wanted)
+
+
+def _describe(acls: Iterable[Acl], wanted: AclFilter) -> Pieces:
+    found: defaultdict[tuple[int, str, int], list[Acl]] = defaultdict(list)
+    for number, acl in enumerate(acls, 1):
+        if number % ACLS_PER_PIECE == 0:
+            yield None
+        if wanted.matches(acl):
+            found[_pattern_of(acl)].append(acl)
+    resources: list[DescribeAclsResource] = []
+    told = 0
+    for pattern in sorted(found):
+        if told >= ACLS_PER_PIECE:
+            told = 0
+            yield None
+        kind, name, pattern_type = pattern
+        rows = [_told(acl) for acl in sorted(found[pattern])]
+        told += len(rows)
+        resources.append(
+            DescribeAclsResource(
+                resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=rows
+            )
         )
-        for (kind, name, pattern), acls in groupby(found, _pattern_of)
-    ]
     return DescribeAclsResponse(error_message="", resources=resources)
 
 
