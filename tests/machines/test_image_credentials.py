@@ -74,6 +74,10 @@ def test_a_token_is_issued_renewed_and_removed() -> None:
     assert [token.is_expired(ms) for ms in (4, 5, 6)] == [False, False, True]
     too_long = TokenImage("t", "User:alice", "User:admin", (), 1, 10, 20)
     assert [too_long.is_expired(ms) for ms in (10, 11)] == [False, True], "whatever a record says"
+    names = ("alice", "bob", "c", "admin", "eve")
+    may_renew = [name for name in names if token.may_be_renewed_by(f"User:{name}")]
+    assert may_renew == ["alice", "bob", "c"], "the requester may not"
+    assert not token.may_be_renewed_by("Group:alice")
     renewed = records.DelegationTokenRecord(token_id="t", expiration_timestamp=9)
     assert image_of(renewed, base=image).tokens["t"].expiration_timestamp == 9
     removal = records.RemoveDelegationTokenRecord(token_id="t")
