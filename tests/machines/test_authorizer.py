@@ -263,3 +263,9 @@ def test_what_is_no_range_is_refused_and_has_no_address_in_it(text: str):
         parsed_range(text)
     made = authorizer(acl(host=text))
     assert not made.decide(ALICE, "10.0.0.1", READ, TOPIC, "t").allowed
+
+
+def test_an_address_is_compared_as_a_whole():
+    made = authorizer(acl(host="10.0.0.1"))
+    for host, allowed in (("10.0.0.1", True), ("10.0.0.11", False), ("110.0.0.1", False)):
+        assert made.decide(ALICE, host, READ, TOPIC, "t").allowed == allowed

@@ -18,6 +18,7 @@ from fencepost.machines.image import (
 )
 from fencepost.machines.image.records import image_records, image_values
 from fencepost.machines.image.scram import credential_of_salted_password
+from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
@@ -136,6 +137,7 @@ def test_mechanisms_have_kafkas_names_and_numbers() -> None:
 
 
 def test_no_key_is_shown() -> None:
+    assert "hush" not in repr(TokenSecret("hush")) + str(TokenSecret("hush"))
     credential = ScramCredential(b"salt-bytes", b"stored-bytes", b"server-bytes", 4096)
     image = ClusterImage(scram=ClusterImage().scram.set(("alice", 1), credential))
     for text in (repr(credential), str(credential), f"{credential}", repr(image)):
