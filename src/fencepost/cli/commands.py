@@ -89,6 +89,22 @@ COMMANDS: tuple[Command, ...] = (
         "levels at which the cluster runs: see and raise them",
         CARE,
     ),
+    Command("reassign", "fencepost.cli.reassign", "move partitions to other brokers", CARE),
+    Command(
+        "elect", "fencepost.cli.elect", "elect leaders of partitions: preferred or unclean", CARE
+    ),
+    Command(
+        "log-dirs",
+        "fencepost.cli.log_dirs",
+        "log directories of brokers, and moving replicas",
+        CARE,
+    ),
+    Command(
+        "epochs",
+        "fencepost.cli.epochs",
+        "the leader epochs of every replica's log, and where logs diverge",
+        CARE,
+    ),
     Command(
         "security",
         "fencepost.cli.security",
@@ -113,22 +129,6 @@ COMMANDS: tuple[Command, ...] = (
         "fencepost.cli.tokens",
         "delegation tokens: list, create, renew and expire them",
         SECURITY,
-    ),
-    Command("reassign", "fencepost.cli.reassign", "move partitions to other brokers", CARE),
-    Command(
-        "elect", "fencepost.cli.elect", "elect leaders of partitions: preferred or unclean", CARE
-    ),
-    Command(
-        "log-dirs",
-        "fencepost.cli.log_dirs",
-        "log directories of brokers, and moving replicas",
-        CARE,
-    ),
-    Command(
-        "epochs",
-        "fencepost.cli.epochs",
-        "the leader epochs of every replica's log, and where logs diverge",
-        CARE,
     ),
     Command(
         "spark",
