@@ -37,13 +37,13 @@ CASES: dict[str, QuotaEntity | None] = {
 FETCHED_BYTES = 128
 
 
-def set_quotas(gate: QuotaGate, entity: QuotaEntity | None) -> None:
+def set_quotas(gate: QuotaGate, held: ClientQuotas, entity: QuotaEntity | None) -> None:
     """Have the node hold its clients to them."""
     quotas: Quotas = PersistentMap()
     if entity is not None:
         quotas = quotas.set(entity, MappingProxyType(dict.fromkeys(KEYS, NEVER)))
-    gate.quotas.apply(quotas)
-    gate.apply()
+    held.apply(quotas)
+    gate.apply(held)
 
 
 async def measure(arguments: argparse.Namespace, directory: str) -> dict[str, dict[str, float]]:
@@ -51,9 +51,10 @@ async def measure(arguments: argparse.Namespace, directory: str) -> dict[str, di
     took_us: dict[str, dict[str, list[float]]] = {"Produce": {}, "Fetch": {}}
     partitions = produce_path.PARTITIONS
     async with produce_path.listening(directory, partitions, FETCHED_BYTES) as listener:
+        held = ClientQuotas(Windows(11, 1_000), Windows(11, 1_000))
         for _ in range(arguments.rounds):
             for case, entity in CASES.items():
-                set_quotas(listener.quotas, entity)
+                set_quotas(listener.quotas, held, entity)
                 produced = await produce_path.rounds(_produces(arguments), listener)
                 took_us["Produce"].setdefault(case, []).extend(produced)
                 fetched = fetch_path.rounds(_fetches(arguments), listener, partitions)

@@ -29,6 +29,7 @@ from .authorizer_oracle import (
 )
 
 READ, WRITE = 3, 4
+GROUP = 3
 NOTHING_SET = Policy()
 ALICE, HOST = Principal("User", "a"), "10.0.0.1"
 
@@ -211,6 +212,28 @@ def test_a_decision_is_remembered_until_the_acls_change():
     assert made.version is same
 
 
+def test_what_is_remembered_is_of_that_question_alone():
+    """Of questions that differ in one thing only one is answered with yes, whichever is first."""
+    asked = [
+        (ALICE, HOST, READ, TOPIC, "t"),
+        (Principal("User", "b"), HOST, READ, TOPIC, "t"),
+        (Principal("Group", "a"), HOST, READ, TOPIC, "t"),
+        (ALICE, "10.0.0.2", READ, TOPIC, "t"),
+        (ALICE, HOST, WRITE, TOPIC, "t"),
+        (ALICE, HOST, READ, GROUP, "t"),
+        (ALICE, HOST, READ, TOPIC, "T"),
+    ]
+    for questions in (asked, asked[::-1]):
+        made = authorizer(acl(host=HOST))
+        for _ in range(2):
+            told = [made.decide(*one).allowed for one in questions]
+            assert told == [one is asked[0] for one in questions]
+        made = authorizer(acl(host=HOST))
+        for _ in range(2):  # whatever the name
+            told = [made.decide_any(*one[:-1]).allowed for one in questions]
+            assert told == [one[:-1] == asked[0][:-1] for one in questions]
+
+
 def test_strangers_names_take_bounded_memory():
     made = authorizer()
     for number in range(DECISIONS_MAX + 10):
@@ -272,3 +295,9 @@ def test_what_is_no_range_is_refused_and_has_no_address_in_it(text: str):
         parsed_range(text)
     made = authorizer(acl(host=text))
     assert not made.decide(ALICE, "10.0.0.1", READ, TOPIC, "t").allowed
+
+
+def test_an_address_is_compared_as_a_whole():
+    made = authorizer(acl(host="10.0.0.1"))
+    for host, allowed in (("10.0.0.1", True), ("10.0.0.11", False), ("110.0.0.1", False)):
+        assert made.decide(ALICE, host, READ, TOPIC, "t").allowed == allowed

@@ -17,6 +17,7 @@ from fencepost.machines.image import (
     apply_records,
 )
 from fencepost.machines.image.records import image_records, image_values
+from fencepost.machines.image.token_secret import TokenSecret
 from fencepost.machines.scram_keys import credential_of_salted_password
 from fencepost.runtime.credentials import ImageScramCredentials
 from fencepost.wire.message import Message
@@ -74,6 +75,10 @@ def test_a_token_is_issued_renewed_and_removed() -> None:
     assert [token.is_expired(ms) for ms in (4, 5, 6)] == [False, False, True]
     too_long = TokenImage("t", "User:alice", "User:admin", (), 1, 10, 20)
     assert [too_long.is_expired(ms) for ms in (10, 11)] == [False, True], "whatever a record says"
+    names = ("alice", "bob", "c", "admin", "eve")
+    may_renew = [name for name in names if token.may_be_renewed_by(f"User:{name}")]
+    assert may_renew == ["alice", "bob", "c"], "the requester may not"
+    assert not token.may_be_renewed_by("Group:alice")
     renewed = records.DelegationTokenRecord(token_id="t", expiration_timestamp=9)
     assert image_of(renewed, base=image).tokens["t"].expiration_timestamp == 9
     removal = records.RemoveDelegationTokenRecord(token_id="t")
@@ -132,6 +137,7 @@ def test_mechanisms_have_kafkas_names_and_numbers() -> None:
 
 
 def test_no_key_is_shown() -> None:
+    assert "hush" not in repr(TokenSecret("hush")) + str(TokenSecret("hush"))
     credential = ScramCredential(b"salt-bytes", b"stored-bytes", b"server-bytes", 4096)
     image = ClusterImage(scram=ClusterImage().scram.set(("alice", 1), credential))
     for text in (repr(credential), str(credential), f"{credential}", repr(image)):

@@ -209,6 +209,19 @@ def test_a_session_that_has_ended_is_closed_at_the_next_request_but_a_handshake(
     assert session.state is State.CLOSING
 
 
+def test_a_session_that_has_ended_does_not_tell_its_versions_either() -> None:
+    session = logged_in(1_000)
+    assert session.step(RequestArrived(VERSIONS, 999)) == Proceed()
+    assert isinstance(session.step(RequestArrived(VERSIONS, 1_000)), Disconnect)
+
+
+def test_another_mechanism_logs_nobody_in_again() -> None:
+    session = logged_in(1_000)
+    session.step(HandshakeArrived(SCRAM, 1, 5))
+    assert isinstance(session.step(Authenticated(ALICE, 6)), Refuse)
+    assert session.state is State.CLOSING
+
+
 def test_without_an_end_a_handshake_is_illegal_and_the_connection_stays() -> None:
     session = logged_in()
     assert session.step(HandshakeArrived(PLAIN, 1, 5)) == Refuse(ErrorCode.ILLEGAL_SASL_STATE)

@@ -95,6 +95,15 @@ def test_a_wrong_key_is_found_out():
     assert "not in the key set" in reason(OTHER.token())
 
 
+def test_why_a_token_is_rejected_has_nothing_of_the_token():
+    """A token whose signature is wrong here may be good elsewhere."""
+    forged = Issuer().token()
+    assert "signature" in reason(forged)
+    for token in (forged, FIRST.token()[:-8], FIRST.token(exp=1), f"{forged}.x", "planted-secret"):
+        said = reason(token)
+        assert not any(part in said for part in token.split("."))
+
+
 def test_keys_that_a_token_brings_along_are_not_looked_at():
     forged = Issuer("first")
     jwk = forged.key.as_dict(private=False)

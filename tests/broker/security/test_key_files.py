@@ -128,6 +128,9 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path):
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         key_pair(listener({TYPE: "PEM", LOCATION: str(path)}))
+    path.chmod(0o602)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        key_pair(listener({TYPE: "PEM", LOCATION: str(path)}))
     path.chmod(0o640)
     assert key_pair(listener({TYPE: "PEM", LOCATION: str(path)})) is not None
     # certificates of authorities are public

@@ -13,7 +13,7 @@ from fencepost.broker.config.settings import Settings
 from fencepost.broker.security.mechanisms import sasl_mechanisms
 from fencepost.broker.security.peer_login import check_peer_mechanism, peer_login
 from fencepost.client.security import Security
-from fencepost.machines.sasl import ScramLookups
+from fencepost.machines.sasl import Challenge, ScramLookups
 
 from ...machines.sasl.lookups import Users
 from ..conftest import RunningNode
@@ -36,6 +36,17 @@ def config(**more: str) -> BrokerConfig:
 def mechanisms(texts: dict[str, str]) -> dict[str, Any]:
     of = partial(config(**texts).for_listener, "IN")
     return sasl_mechanisms(of, ScramLookups(Users({})))
+
+
+def test_each_login_by_scram_has_a_nonce_that_cannot_be_guessed():
+    new_server = mechanisms({"sasl.enabled.mechanisms": "SCRAM-SHA-256"})["SCRAM-SHA-256"]
+    nonces = set()
+    for _ in range(10):
+        challenge = new_server().step(b"n,,n=user,r=abc")
+        assert isinstance(challenge, Challenge)
+        nonces.add(challenge.token.removeprefix(b"r=abc").partition(b",")[0])
+    assert len(nonces) == 10
+    assert min(map(len, nonces)) >= 24, "of 64 letters: more than 128 bits"
 
 
 @pytest.mark.parametrize(

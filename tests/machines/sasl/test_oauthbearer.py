@@ -170,3 +170,11 @@ def test_clocks_may_differ_by_the_skew():
 def test_any_claims_are_judged(claims: dict[str, Any]):
     judged = check_claims(claims, ClaimRules(("kafka",), "me"), NOW_MS)
     assert isinstance(judged, AcceptedToken | RejectedToken)
+
+
+def test_a_token_without_an_issuer_is_not_of_the_one_that_is_expected():
+    claims = {"exp": 2_000, "iat": 1_000, "sub": "ada"}
+    rejected = check_claims(claims, ClaimRules(issuer="issuer"), 1_500_000)
+    assert isinstance(rejected, RejectedToken)
+    accepted = check_claims({**claims, "iss": "issuer"}, ClaimRules(issuer="issuer"), 1_500_000)
+    assert isinstance(accepted, AcceptedToken)
