@@ -246,7 +246,7 @@ class PartitionAccess:
     def find_to_write(
         self, client: Client, topic: str | Uuid, index: int
     ) -> HostedPartition | ErrorCode:
-        """`find` for one partition that is to be written. A refusal is told to nobody, nor that a
+        """`find` for one partition that is to be written. Neither a refusal is told of, nor that a
         topic of the brokers' own was asked about: the caller leaves both to what tells of them."""
         find = self._by_id if isinstance(topic, Uuid) else self._by_name
         authorizer = self.access.authorizer
