@@ -24,6 +24,7 @@ from fencepost.broker.net.client_quotas import QuotaGate
 from fencepost.broker.net.listener import Listener
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.image.quotas import QuotaEntity, Quotas
+from fencepost.machines.quota import ClientQuotas, Windows
 
 NEVER = 1e15
 ANY_USER: QuotaEntity = (("user", None),)

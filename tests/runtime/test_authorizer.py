@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.machines.authorizer import AclAuthorizer, Policy
 from fencepost.machines.image import ClusterImage, apply_records
@@ -23,7 +24,7 @@ from fencepost.runtime.requests.access import (
     Access,
     PartitionAccess,
 )
-from fencepost.runtime.requests.audit import AuditEvent
+from fencepost.runtime.requests.audit import AuditEvent, Tally
 from fencepost.runtime.requests.permissions import (
     DESCRIBE_TOPIC,
     READ_TOPIC,
@@ -73,9 +74,11 @@ class Clocks:
 @dataclass
 class Sink:
     events: list[AuditEvent] = field(default_factory=list)
+    tally: Tally | None = None
 
-    def record(self, event: AuditEvent) -> None:
+    def record(self, event: AuditEvent) -> Tally | None:
         self.events.append(event)
+        return self.tally
 
 
 @dataclass
@@ -245,3 +248,63 @@ def test_what_is_remembered_of_clients_is_bounded(node: Node, caplog: pytest.Log
         assert find(f"t{number}", 0) == (f"t{number}", 0)
     assert len(partitions._granted) <= CLIENTS_REMEMBERED + 1
     assert max(map(len, partitions._granted.values())) == TOPICS_REMEMBERED
+
+
+class Hosted:
+    topic = "t"
+
+
+class OnePartition:
+    """A broker with one partition, of "t"."""
+
+    hosted = Hosted()
+
+    def get(self, topic: str, index: int) -> Hosted:
+        return self.hosted
+
+    def by_id(self, topic_id: Uuid, index: int) -> Hosted:
+        return self.hosted
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return "t"
+
+
+def read(partitions: PartitionAccess, topic: str | Uuid = "t") -> bool:
+    """Whether alice may read two partitions of the topic."""
+    find = partitions.finder(Asker(), READ_TOPIC, by_id=isinstance(topic, Uuid))
+    return {find(topic, index) is OnePartition.hosted for index in range(2)} == {True}
+
+
+@pytest.mark.parametrize("topic", ["t", Uuid(b"t" * 16)])
+def test_what_is_more_of_the_same_is_counted_and_not_asked(node: Node, topic: str | Uuid):
+    logging.getLogger("fencepost.runtime.authorizer").setLevel(logging.INFO)
+    partitions = PartitionAccess(node.access, OnePartition())  # type: ignore[arg-type]
+    for _ in range(3):
+        assert read(partitions, topic)
+    assert len(node.sink.events) == 3, "the sink wants them all"
+    node.sink.tally = tally = Tally()
+    for _ in range(5):
+        assert read(partitions, topic)
+    assert (len(node.sink.events), tally.count) == (4, 4), "each request counts once"
+    tally.is_over = True
+    node.sink.tally = None
+    assert read(partitions, topic) and len(node.sink.events) == 5
+    node.sink.tally = Tally()
+    assert read(partitions, topic)
+    node.learn(RemoveAccessControlEntryRecord(id=ACL_ID))
+    assert not read(partitions, topic), "what was granted ends with its ACL"
+    assert not node.sink.events[-1].allowed
+
+
+def test_what_may_be_written_is_remembered_and_a_refusal_is_left_to_others(node: Node):
+    logging.getLogger("fencepost.runtime.authorizer").setLevel(logging.INFO)
+    node.learn(replace(ACL, operation=4).to_record(Uuid(b"b" * 16)))
+    node.sink.tally = tally = Tally()
+    partitions = PartitionAccess(node.access, OnePartition())  # type: ignore[arg-type]
+    for _ in range(3):
+        assert partitions.find_to_write(Asker(), "t", 0) is OnePartition.hosted
+    assert (len(node.sink.events), tally.count) == (1, 2)
+    eve = Asker(Principal("User", "eve"))
+    refused = partitions.find_to_write(eve, "t", 0)
+    assert refused is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert len(node.sink.events) == 1

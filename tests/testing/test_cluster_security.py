@@ -110,6 +110,7 @@ def test_refusals_are_in_the_audit_log_and_secrets_are_nowhere(secured: Cluster,
         return [json.loads(line) for line in audit_log.read_text().splitlines()]
 
     eventually(lambda: any(one["event"] == "login" and not one["succeeded"] for one in events()))
+    assert "User:guest" in [one["principal"] for one in events() if one.get("succeeded")]
     refusals = [one for one in events() if one.get("allowed") is False]
     assert ("User:guest", "secrets") in [
         (one["principal"], one["resource_name"]) for one in refusals

@@ -283,7 +283,7 @@ class Connection(ConnectionCore):
             self._converse(self.negotiation(0), deadline)
 
     def _log_in_again(self) -> None:
-        """Renew the session. What is answered meanwhile is kept for who receives it."""
+        """Renew the session. Answers that come meanwhile are kept until they are received."""
         try:
             token = access_token(self.security)
             self._converse(self.authentication(token), Deadline(self.timeout_ms))

@@ -22,7 +22,7 @@ from fencepost.broker.security.audit_rate import (
     AuditRate,
     Kind,
 )
-from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
+from fencepost.runtime.requests.audit import UNTOLD, AuditEvent, LoginEvent
 
 from ...waiting import eventually
 
@@ -278,3 +278,26 @@ def test_events_of_many_threads_are_all_there(tmp_path: Path):
         thread.join()
     log.close()
     assert len(lines_of(path)) == 800
+
+
+def test_what_is_more_of_the_same_is_counted_without_events(tmp_path: Path):
+    path = tmp_path / "audit.log"
+    log = opened(path, events_per_minute=2)
+    assert log.record(event(allowed=True)) is None, "the next is a line as well"
+    tally = log.record(event(allowed=True))
+    assert tally is not None and not tally.is_over
+    tally.count += 5
+    assert log.record(event(WINDOW_MS, allowed=True)) is None
+    assert tally.is_over, "its minute has ended"
+    log.close()
+    *written, left_out = sorted(lines_of(path), key=lambda one: str(one["event"]))
+    assert [one["event"] for one in written] == ["authorization"] * 3
+    assert (left_out["count"], left_out["api"], left_out["allowed"]) == (5, "Fetch", True)
+
+
+def test_a_log_of_refusals_alone_needs_not_be_told_what_is_allowed(tmp_path: Path):
+    log = opened(tmp_path / "audit.log", allowed=False)
+    tally = log.record(event(allowed=True))
+    assert tally is UNTOLD and not tally.is_over
+    assert log.record(event()) is None
+    log.close()

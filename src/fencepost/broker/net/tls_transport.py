@@ -249,6 +249,10 @@ class TlsTransport(asyncio.BufferedProtocol):
                     self._loop.call_soon(self._closed_by_client)
                     return filled, True
                 filled += size_bytes
+                # OpenSSL takes one record at a time, so that it has none of its own: what it would
+                # raise then costs more than a small record.
+                if not self._incoming.pending and not made.pending():
+                    return filled, True
         except ssl.SSLWantReadError:
             return filled, True
         except ssl.SSLError as error:

@@ -224,7 +224,7 @@ class PartitionAccess:
         find = self._by_id if by_id else self._by_name
         if self.access.authorizer is None:
             return find
-        granted = self._granted_to(client, permission)
+        granted = self._granted_to(client, permission, self.access.authorizer.version)
         answers: dict[str | Uuid, ErrorCode] = {}
 
         def find_permitted(topic: str | Uuid, index: int) -> HostedPartition | ErrorCode:
@@ -244,12 +244,13 @@ class PartitionAccess:
     def find_to_write(
         self, client: Client, topic: str | Uuid, index: int
     ) -> HostedPartition | ErrorCode:
-        """`find` for one partition that is to be written. A refusal is told to nobody, nor that a
+        """`find` for one partition that is to be written. Neither a refusal is told of, nor that a
         topic of the brokers' own was asked about: the caller leaves both to what tells of them."""
         find = self._by_id if isinstance(topic, Uuid) else self._by_name
-        if self.access.authorizer is None:
+        authorizer = self.access.authorizer
+        if authorizer is None:
             return find(topic, index)
-        granted = self._granted_to(client, WRITE_TOPIC)
+        granted = self._granted_to(client, WRITE_TOPIC, authorizer.version)
         tally = granted.get(topic)
         if tally is not None and not tally.is_over:
             tally.count += 1
@@ -262,9 +263,9 @@ class PartitionAccess:
             self._ask(client, WRITE_TOPIC, topic, granted)
         return hosted
 
-    def _granted_to(self, client: Client, permission: Permission) -> Granted:
-        """The topics for which the client is known to have the permission. To be added to."""
-        version = self.access.version
+    def _granted_to(self, client: Client, permission: Permission, version: object) -> Granted:
+        """The topics for which the client is known to have the permission, by the authorizer of
+        that version. To be added to."""
         if version is not self._version or len(self._granted) > CLIENTS_REMEMBERED:
             self._granted.clear()
             self._version = version
