@@ -326,6 +326,7 @@ def test_groups_are_drawn_in_some_worlds_with_brokers_and_leave_the_others_as_th
     assert draw_options(Tape(drawn.index(having[0]))) == without, "a lane of their own"
 
 
+@pytest.mark.long
 def test_consumers_of_small_fetches_keep_up_with_producers() -> None:
     backlog = {"topics": 1, "produce_every_ms": 5, "consume_every_ms": 500}
     run = Run(Tape(1), Plan(base=replace(SMALL, **backlog), draws_options=False))

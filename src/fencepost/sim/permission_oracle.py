@@ -59,7 +59,7 @@ class CredentialTold(NamedTuple):
 
 
 def is_allowed(question: Question, acls: Collection[Acl]) -> bool:
-    """What these ACLs say; a resource that none is about is for nobody."""
+    """What these ACLs say; no client may use a resource that none is about."""
     operations = {AclOperation.ALL, question.operation}
     about = [acl for acl in acls if _is_about(acl, question)]
     if any(a.permission == PermissionType.DENY and a.operation in operations for a in about):

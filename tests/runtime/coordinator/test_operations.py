@@ -307,6 +307,22 @@ def test_of_split_records_the_first_ones_stay_when_later_ones_are_refused(
     assert world.reloaded().view() == world.toy.view()
 
 
+@pytest.mark.parametrize("place", [0, 50, 99])
+@pytest.mark.parametrize("is_atomic", [True, False])
+def test_a_record_that_no_batch_has_room_for_leaves_the_state_as_the_log_is(
+    world: CoordinatorWorld, place: int, is_atomic: bool
+) -> None:
+    """KAFKA-20845: no batch without records is written for it, and refused."""
+    records = [(f"n{number}", "x" * (5_000 if number == place else 100)) for number in range(100)]
+    token = world.ask(lambda toy, token: toy.decide_set(token, *records, is_atomic=is_atomic))
+    assert world.replies[token] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert len(world.records()) <= place
+    assert world.reloaded().view() == world.toy.view()
+    after = world.ask(lambda toy, token: toy.decide_set(token, ("after", "y")))
+    world.commit()
+    assert world.replies[after] == (NONE, "set")
+
+
 # Transactions
 
 
