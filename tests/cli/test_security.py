@@ -38,6 +38,19 @@ def test_a_file_is_checked(run: Fencepost, tmp_path: Path):
     assert run("security", "check", "--config", str(tmp_path / "none")).code == 1
 
 
+def test_a_file_is_told_whether_a_node_starts_with_it(run: Fencepost, tmp_path: Path):
+    config = tmp_path / "server.properties"
+    for value, says in (
+        ("true", "=true says that it is meant"),
+        ("false", "does not start with it"),
+    ):
+        config.write_text(
+            f"listeners=PLAINTEXT://:9092\nfencepost.allow.anonymous.listeners={value}\n"
+        )
+        checked = run("security", "check", "--config", str(config))
+        assert checked.code == 1 and says in checked.out
+
+
 def test_a_broker_is_checked(run: Fencepost):
     checked = run("security", "check")
     assert checked.code == 1

@@ -101,6 +101,22 @@ def test_a_user_is_added_and_revoked_while_it_runs(secured: Cluster):
         Admin(client).describe_cluster()
 
 
+def test_a_token_is_a_login_until_it_ends(secured: Cluster):
+    assert writes(secured.security.token("ada"))
+    ending = secured.security.token("ada", good_for_ms=1)
+    assert ending.password is not None and ending.password not in repr(ending)
+
+    def is_refused() -> bool:
+        try:
+            with connected(ending) as client:
+                client.any_connection()
+        except AuthenticationFailed:
+            return True
+        return False
+
+    assert eventually(is_refused, "the token ends")
+
+
 def test_refusals_are_in_the_audit_log_and_secrets_are_nowhere(secured: Cluster, audit_log: Path):
     assert not writes(secured.security.login("guest"), "secrets")
     with pytest.raises(AuthenticationFailed):

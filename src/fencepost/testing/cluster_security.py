@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -166,6 +167,23 @@ class ClusterSecurity:
             for info in admin.describe_user_scram_credentials([user]).get(user, ()):
                 deletion = UserScramCredentialDeletion(user, info.mechanism)
                 admin.alter_user_scram_credentials([deletion])
+
+    def token(self, user: str = APP, *, good_for_ms: int | None = None) -> ClientLogin:
+        """A login by a delegation token of this user, by SCRAM. With `good_for_ms` the fault of a
+        token that has ended so many milliseconds later; the session that it opened ends, too.
+
+        ClientError; ValueError where clients do not log in by SASL.
+        """
+        if not self._uses_sasl:
+            raise ValueError(f"protocol={self.protocol!r}: a token is a login by SASL")
+        with self.client(user) as client:
+            admin = Admin(client)
+            token = admin.create_delegation_token()
+            if good_for_ms is not None:
+                admin.expire_delegation_token(token.hmac, period_ms=good_for_ms)
+        mechanism = next((one for one in self.mechanisms if one.startswith("SCRAM")), None)
+        made = self.login(token.token_id, mechanism, password=token.password)
+        return replace(made, is_delegation_token=True)
 
     def allow(self, *acls: AclBinding) -> None:
         """Add ACLs. ClientError."""

@@ -20,6 +20,8 @@ NOTE: Final = "note"
 ANONYMOUS: Final = "User:ANONYMOUS"
 EVERY_USER: Final = "User:*"
 EXPIRES_SOON_DAYS: Final = 30
+ALLOW_ANONYMOUS: Final = "fencepost.allow.anonymous.listeners"
+REFUSED: Final = f"; a node of Fencepost does not start with it unless {ALLOW_ANONYMOUS}=true"
 _HARMLESS: Final = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 
 
@@ -85,6 +87,9 @@ def _of_listener(listener: ListenerAt, configs: Mapping[str, str | None]) -> lis
     found = []
     if not has_login:
         text = f"{reach} and asks for no login: every client is {ANONYMOUS}"
+        if kind == OPEN and ALLOW_ANONYMOUS in configs:
+            meant = (configs[ALLOW_ANONYMOUS] or "").lower() == "true"
+            text += f" ({ALLOW_ANONYMOUS}=true says that it is meant)" if meant else REFUSED
         found.append(Finding(kind, name, text))
     if not protocol.endswith("SSL") and not listener.is_local:
         text = f"{where} does not encrypt: whoever is on the way reads and changes what is sent"

@@ -2,6 +2,7 @@
 
 import contextlib
 import ssl
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -109,6 +110,10 @@ def der_of(hosts=("localhost", "127.0.0.1")) -> bytes:
 
 def test_the_subject_of_a_certificate():
     subject = read_subject(der_of())
+    now = datetime.now(UTC)
+    assert subject.good_until > now
+    expired = ssl.PEM_cert_to_DER_cert(CertificateAuthority().issue_expired("a").certificate_pem)
+    assert now - timedelta(days=3) < read_subject(expired).good_until < now
     assert subject.distinguished_name == r"CN=b1,OU=R\+D"
     assert subject.alternative_names == {b"\x82\x09localhost", b"\x87\x04\x7f\0\0\x01"}
     assert read_subject(der_of(())).alternative_names == frozenset()

@@ -319,6 +319,15 @@ def test_new_certificates_without_a_restart(served):
         other = CA.issue("fifth").write(served.directory)
         assert alter(served, **{LOCATION: str(other)}) == (0, None)
         eventually(lambda: shown_name(served, served.tls) == "fifth", "another path")
+        # an expired one is told of
+        CA.issue_expired("sixth").write(served.directory).replace(other)
+        os.kill(served.cluster.nodes[1].pid, signal.SIGHUP)
+        eventually(lambda: served.logged("the certificate of listener TLS expired at"), "a warning")
+        CA.issue("fifth").write(served.directory)
+        before = served.logged("listener TLS has read")
+        os.kill(served.cluster.nodes[1].pid, signal.SIGHUP)
+        eventually(lambda: served.logged("listener TLS has read") > before, "a good one again")
+        assert shown_name(served, served.tls) == "fifth"
         # what cannot be used is refused, or changes nothing
         error, message = alter(served, **{LOCATION: "/no/such"})
         assert error == 42

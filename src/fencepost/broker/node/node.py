@@ -117,6 +117,8 @@ class Node(NodeCore):
         for one in self.storage.data_dirs:
             if one.is_online:
                 log.info("data in %s (cluster %s)", one.path, self.cluster_id)
+        if self._tls_reload is not None:
+            self._tls_reload.warn_of_expired()
         if text := unsafe_quorum_login(self.settings):
             log.warning("%s", text)
         self._wire()

@@ -36,6 +36,12 @@ class TlsReload:
         self._listeners = tuple(listeners)
         core.settings.add_check(_TLS_KEYS, self._check)
 
+    def warn_of_expired(self) -> None:
+        """A line in the log for each listener whose certificate has expired."""
+        for listener in self._listeners:
+            for name, present in listener.securities.items():
+                self._warn_of_expiry(name, present)
+
     def reload(self) -> None:
         """Read the files of all TLS listeners again."""
         for listener in self._listeners:
@@ -65,10 +71,21 @@ class TlsReload:
         listener.securities[name] = made
         log.info(
             "listener %s has read its key files again; new connections are shown the certificate"
-            " of %s",
+            " of %s, good until %s",
             name,
             made.tls.subject.distinguished_name or "an empty subject",
+            made.tls.subject.good_until.date(),
         )
+        self._warn_of_expiry(name, made)
+
+    def _warn_of_expiry(self, name: str, security: ListenerSecurity) -> None:
+        if security.tls is None:
+            return
+        until = security.tls.subject.good_until
+        if until.timestamp() * 1000 < self._core.wall_ms():
+            log.warning(
+                "the certificate of listener %s expired at %s: clients refuse it", name, until
+            )
 
     def _check(self, of: Callable[[str], ListenerConfig]) -> None:
         """Refuse configs that a TLS listener could not use. ConfigError."""

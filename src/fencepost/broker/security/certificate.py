@@ -10,6 +10,7 @@ believed of them: each length is held against what is there.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +24,8 @@ _OID: Final = 0x06
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04
+_TIMES: Final = {0x17: 13, 0x18: 15}
+"""UTCTime and GeneralizedTime, and how long they are in a certificate (RFC 5280, 4.1.2.5)."""
 _SUBJECT_ALT_NAME: Final = bytes.fromhex("551d11")
 _STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 """UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString."""
@@ -51,6 +54,8 @@ class Subject(Struct, frozen=True):
     """As Java writes it; empty if the certificate has none."""
     alternative_names: frozenset[bytes]
     """The subject alternative names, each as the bytes of its type and value."""
+    good_until: datetime
+    """When the certificate expires."""
 
 
 def read_subject(certificate: bytes) -> Subject:
@@ -64,11 +69,25 @@ def read_subject(certificate: bytes) -> Subject:
     tag, subject, _ = fields[at + 4]
     if tag != _SEQUENCE:
         raise CertificateError("a subject that is no sequence")
+    good_until = _end_of(fields[at + 3][1])
     names: frozenset[bytes] = frozenset()
     for tag, content, _ in fields[at + 6 :]:
         if tag == _EXTENSIONS:
             names = _alternative_names(content)
-    return Subject(distinguished_name(subject), names)
+    return Subject(distinguished_name(subject), names, good_until)
+
+
+def _end_of(validity: bytes) -> datetime:
+    times = _children(validity)
+    if len(times) != 2 or _TIMES.get(times[1][0]) != len(times[1][1]):
+        raise CertificateError("a validity without an end")
+    text = times[1][1].decode("ascii", "replace")
+    if len(text) == 13:  # years of two digits are 1950 to 2049
+        text = ("19" if text >= "5" else "20") + text
+    try:
+        return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise CertificateError("a time that is none") from None
 
 
 def distinguished_name(rdns: bytes) -> str:
