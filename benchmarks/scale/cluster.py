@@ -132,7 +132,7 @@ class Cluster:
             broker.core.charge(follow_ms + self.costs.socket_ms)
             broker.apply(delta.for_broker(broker.id))
             if delta.brokers:
-                broker.fetches.brokers_changed()
+                broker.fetches.look_again()
 
         broker.core.soon(apply, at_ms)
 
