@@ -94,8 +94,10 @@ def test_every_view_is_frozen_described_and_has_a_schema_and_columns_that_exist(
     assert kind.__doc__
     schema = schema_of(kind)
     described = schema["$defs"][kind.__name__]
-    assert list(described["properties"]) == list(kind.__struct_fields__)
-    assert described["required"] == list(kind.__struct_fields__)
+    # One of several kinds in a stream of lines says which it is, before all else.
+    tag = [kind.__struct_config__.tag_field] if kind.__struct_config__.tag_field else []
+    assert list(described["properties"]) == [*tag, *kind.__struct_fields__]
+    assert described["required"] == [*tag, *kind.__struct_fields__]
     for name in kind.columns.values():
         assert name in kind.__struct_fields__ or isinstance(getattr(kind, name), property), name
 

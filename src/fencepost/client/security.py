@@ -64,7 +64,7 @@ class Security:
 
     @property
     def hint(self) -> str:
-        """What to say of a broker that hangs up on the first request; "" where TLS has begun."""
+        """What to say of a broker that disconnects at the first request; "" where TLS has begun."""
         if self.uses_tls:
             return ""
         return f" (security.protocol={self.protocol}: does its listener have TLS?)"

@@ -71,7 +71,10 @@ class Guests:
                     str(principal), ArrivedRequest.client_host, int(operation), topic
                 )
                 allowed = error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                probe("sim.guest.allowed" if allowed else "sim.guest.refused")
+                if allowed:
+                    probe("sim.guest.allowed")
+                else:
+                    probe("sim.guest.refused")
                 acls = tuple(now.acls.values())
                 was = acls if before.acls is now.acls else tuple(before.acls.values())
                 broker.world.observer.permission_told(
@@ -84,7 +87,10 @@ class Guests:
     def _log_in(self, user: str) -> None:
         found = self._credentials.find(user, MECHANISM.mechanism_name) is not None
         exists = (user, int(MECHANISM)) in self._broker.image.scram
-        probe("sim.guest.found" if found else "sim.guest.not_found")
+        if found:
+            probe("sim.guest.found")
+        else:
+            probe("sim.guest.not_found")
         told = CredentialTold(user, found, exists)
         self._broker.world.observer.credential_told(self._broker.id, told)
 
