@@ -30,7 +30,7 @@ from fencepost.broker.config.keys.authorization import (
 )
 from fencepost.client import Admin, Cluster
 from fencepost.client.acls import AclBinding, AclBindingFilter
-from fencepost.machines.image.acls import AclOperation, AclResource, Pattern
+from fencepost.machines.image.acls import AclOperation, Pattern, ResourceType
 
 COUNTS: Final = (0, 100, 10_000)
 PER_REQUEST: Final = 1_000
@@ -43,9 +43,9 @@ WITHOUT: Final = "none"
 def binding(number: int) -> AclBinding:
     """The ACL of that number."""
     if not number:
-        return AclBinding(AclResource.TOPIC, PREFIX, "User:*", AclOperation.ALL, Pattern.PREFIXED)
+        return AclBinding(ResourceType.TOPIC, PREFIX, "User:*", AclOperation.ALL, Pattern.PREFIXED)
     operation = (AclOperation.READ, AclOperation.WRITE)[number % 2]
-    return AclBinding(AclResource.TOPIC, f"topic-{number // 2}", f"User:{number}", operation)
+    return AclBinding(ResourceType.TOPIC, f"topic-{number // 2}", f"User:{number}", operation)
 
 
 def set_acls(peer: peers.Peer, before: int, count: int) -> None:

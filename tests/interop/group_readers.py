@@ -123,7 +123,7 @@ class Readers:
 
     def franz(self, group: str, topic: str, protocol: str) -> Reader:
         """franz-go's."""
-        return self._start("franz", [str(go_reader())], group, topic, protocol, {})
+        return self._start("franz", [str(go_program("reader"))], group, topic, protocol, {})
 
     def _start(
         self,
@@ -155,11 +155,11 @@ class Readers:
                 reader.kill()
 
 
-def go_reader() -> Path:
-    """The program of franz-go, built once; the test is skipped where that is not possible."""
+def go_program(name: str) -> Path:
+    """A program of franz-go, built once; the test is skipped where that is not possible."""
     cache = Path(os.environ.get("FENCEPOST_INTEROP_CACHE") or ROOT / ".cache" / "interop")
-    source = HERE / "go" / "reader"
-    program = cache / "go-reader"
+    source = HERE / "go" / name
+    program = cache / f"go-{name}"
     newest = max(path.stat().st_mtime for path in source.iterdir())
     if program.exists() and program.stat().st_mtime > newest:
         return program

@@ -6,7 +6,6 @@ PLAIN: users of SCRAM are in the metadata log, of which a voter of a new quorum 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -138,12 +137,18 @@ def creates(node: Node, security: Security, topic: str) -> ErrorCode:
 
 
 def seen(node: Node, security: Security) -> dict[str, list[str]]:
-    """Everything about security that this node tells of the metadata; nothing while it cannot."""
+    """Everything about security that this node tells of the metadata, or why it does not now."""
     acls = DescribeAclsRequest(
-        resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY
+        resource_type_filter=ANY,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
     )
     found: dict[str, list[str]] = {}
-    with contextlib.suppress(ClientError, OSError):
+    try:
         found["acls"] = [
             f"{one.resource_type} {one.resource_name} {one.pattern_type} {acl}"
             for one in ask(node, security, acls).resources
@@ -155,6 +160,8 @@ def seen(node: Node, security: Security) -> dict[str, list[str]]:
         found["quotas"] = [_said(one) for one in ask(node, security, quotas).entries or ()]
         tokens = ask(node, security, DescribeDelegationTokenRequest(owners=None))
         found["tokens"] = [str(one) for one in tokens.tokens]
+    except (ClientError, OSError) as error:
+        found["error"] = [str(error)]
     return {what: sorted(said) for what, said in found.items()}
 
 

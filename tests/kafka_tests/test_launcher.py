@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.broker.config.keys.authorization import STANDARD_AUTHORIZER
+from fencepost.client.connection import Connection
+from fencepost.testing.ports import free_ports
+from fencepost.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from fencepost.wire.errors import ErrorCode
+
 from ..interop.maven import ROOT
 from ..waiting import eventually
 
@@ -26,7 +32,9 @@ def launcher() -> Iterator[subprocess.Popen[str]]:
         assert process.wait(60) == 0
 
 
-def start(launcher: subprocess.Popen[str], directory: Path, **configs: str) -> int:
+def start(
+    launcher: subprocess.Popen[str], directory: Path, principals: str = "", **configs: str
+) -> int:
     """Start a node in a directory of its own; its process id."""
     assert launcher.stdin is not None
     assert launcher.stdout is not None
@@ -34,7 +42,7 @@ def start(launcher: subprocess.Popen[str], directory: Path, **configs: str) -> i
     configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": f"{directory}/data", **configs}
     (directory / "config").write_text("".join(f"{key}={configs[key]}\n" for key in configs))
     launcher.stdin.write("\t".join(f"{directory}/{name}" for name in ("config", "ready", "log")))
-    launcher.stdin.write("\t\n")
+    launcher.stdin.write(f"\t{principals}\n")
     launcher.stdin.flush()
     return int(launcher.stdout.readline())
 
@@ -66,3 +74,29 @@ def test_nodes_end_with_their_launcher(launcher, tmp_path):
     launcher.stdin.close()
     assert launcher.wait(60) == 0
     eventually(lambda: not is_alive(served))
+
+
+@pytest.mark.slow
+def test_clients_are_the_principal_of_their_listener(launcher, tmp_path):
+    """As a test's own Java class would have it; ACLs are decided by that."""
+    ports = free_ports(2)
+    names = ("USERS", "OTHERS")
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in zip(names, ports))
+    start(
+        launcher,
+        tmp_path / "node",
+        "USERS=User:ada",
+        **{
+            "listeners": listeners,
+            "listener.security.protocol.map": "USERS:PLAINTEXT,OTHERS:PLAINTEXT",
+            "inter.broker.listener.name": "USERS",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": "User:ada",
+        },
+    )
+    eventually(lambda: (tmp_path / "node" / "ready").exists())
+    found = []
+    for port in ports:
+        with Connection("127.0.0.1", port) as connection:
+            found.append(connection.request(DescribeUserScramCredentialsRequest()).error_code)
+    assert found == [ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED]

@@ -104,9 +104,10 @@ final class Secured {
         return values;
     }
 
+    /** Whether it says something of keys and logins, and not which Java class does its work. */
     private static boolean isOfSecurity(String key) {
-        return key.startsWith("ssl.") || key.startsWith("sasl.")
-            || key.startsWith("listener.name.") && (key.contains(".ssl.") || key.contains(".sasl."));
+        return !key.endsWith("manager.algorithm") && (key.startsWith("ssl.") || key.startsWith("sasl.")
+            || key.startsWith("listener.name.") && (key.contains(".ssl.") || key.contains(".sasl.")));
     }
 
     /** A value as a file has it. */

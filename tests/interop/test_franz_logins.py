@@ -1,0 +1,62 @@
+"""franz-go (Go) logs in to a secured cluster of ours by passwords and by certificates."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.testing import Cluster, ClusterSecurity
+from fencepost.testing.client_logins import ClientLogin
+
+from .group_readers import go_program
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+TOPIC = "words"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module", params=["SASL_SSL", "SSL"])
+def security(request: pytest.FixtureRequest) -> Iterator[ClusterSecurity]:
+    """Of a cluster with a topic."""
+    with Cluster(security=ClusterSecurity(request.param)) as cluster:
+        with cluster.security.client() as client:
+            Admin(client).create_topic(TOPIC, 1)
+        yield cluster.security
+
+
+def told_by_franz(login: ClientLogin, value: str) -> str:
+    """What the program prints."""
+    words = [login.mechanism or "", login.username or "", login.password or ""]
+    if login.certificate_file is not None:
+        words = ["certificate", str(login.certificate_file)]
+    command = [go_program("secured"), login.bootstrap_servers, TOPIC, value, login.ca_file, *words]
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_franz_go_writes_and_reads(security: ClusterSecurity) -> None:
+    for mechanism in MECHANISMS if security.protocol == "SASL_SSL" else (None,):
+        value = f"by {mechanism}"
+        assert told_by_franz(security.login("app", mechanism), value) == f"read {value}\n"
+
+
+def test_franz_go_is_refused(security: ClusterSecurity) -> None:
+    told = told_by_franz(security.stranger(), "never")
+    expected = "SASL Authentication failed" if security.protocol == "SASL_SSL" else "tls: "
+    assert told.startswith("error ") and expected in told, told
+
+
+def test_what_is_forbidden_to_franz_go(security: ClusterSecurity) -> None:
+    told = told_by_franz(security.login("guest"), "never")
+    assert "Not authorized to access topics" in told or "UNKNOWN_TOPIC" in told, told
