@@ -138,7 +138,7 @@ def measure(door: Door, mechanism: str, seconds: float) -> Figures:
     assert door.peer.pid is not None
     log_in(config, door.peer.bootstrap)
     cpu, began = cpu_s(door.peer.pid), time.perf_counter()
-    took = []
+    took: list[float] = []
     while time.perf_counter() - began < seconds or not took:
         took.append(log_in(config, door.peer.bootstrap))
     spent, cpu = time.perf_counter() - began, cpu_s(door.peer.pid) - cpu
