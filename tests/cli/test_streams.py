@@ -134,6 +134,7 @@ NOT_RUN = {
     ("transactions", "abort"),
     ("transactions", "force-terminate"),
     ("security", "explain"),
+    ("security", "hash-password"),
     *(("acls", action) for action in ("list", "add", "remove")),
     *(("users", action) for action in ("set", "delete")),
     ("quotas", "remove"),

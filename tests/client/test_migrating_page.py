@@ -71,7 +71,7 @@ def test_a_class_has_the_method(heading: str, cell: str) -> None:
 
 def test_every_table_was_read() -> None:
     assert len(METHODS) > 150
-    assert len(tables()) == 5
+    assert len(tables()) == 6
 
 
 def test_settings_are_those_of_kafka_under_their_own_names() -> None:

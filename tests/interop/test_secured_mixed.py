@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.client.acls import CLUSTER_NAME, AclBinding, AclBindingFilter
+from fencepost.client.acls import AclBinding, AclBindingFilter
 from fencepost.client.admin import Admin
 from fencepost.client.client_quotas import ClientQuotaEntity
 from fencepost.client.errors import ClientError
@@ -22,7 +22,13 @@ from fencepost.client.scram_users import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from fencepost.machines.image.acls import AclOperation, Pattern, PermissionType, ResourceType
+from fencepost.machines.image.acls import (
+    CLUSTER_NAME,
+    AclOperation,
+    Pattern,
+    PermissionType,
+    ResourceType,
+)
 from fencepost.machines.image.scram import ScramMechanism
 from fencepost.wire.errors import ErrorCode
 

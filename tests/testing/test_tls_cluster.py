@@ -61,11 +61,11 @@ def test_nodes_show_each_other_certificates(tmp_path: Path):
         eventually(all_there, "all records are there")
         consumer.close()
         assert found == list(range(200))
-        port = cluster.client_ports[leader % 3 + 1]
-        shown = ssl.get_server_certificate(("127.0.0.1", port), ca_certs=trusted)
-        assert "BEGIN CERTIFICATE" in shown
         for node in cluster.nodes.values():
             text = node.log_path.read_text()
             assert "Traceback" not in text
             assert "does not begin with a TLS handshake" not in text
             assert "TLS handshake failed" not in text
+        port = cluster.client_ports[leader % 3 + 1]
+        shown = ssl.get_server_certificate(("127.0.0.1", port), ca_certs=trusted)
+        assert "BEGIN CERTIFICATE" in shown

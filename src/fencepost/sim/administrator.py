@@ -122,7 +122,7 @@ class Administrator:
         self._asked = self._world.workload.submit(
             node,
             f"add {acl}",
-            lambda controller: controller.decide_create_acls(request, iter([acl_id])),
+            lambda controller: controller.security.decide_create_acls(request, iter([acl_id])),
             lambda asked: self._told(asked, acl, exists=True, then=then),
         )
 
@@ -142,7 +142,7 @@ class Administrator:
         self._asked = self._world.workload.submit(
             node,
             f"remove {acl}",
-            lambda controller: controller.decide_delete_acls(request),
+            lambda controller: controller.security.decide_delete_acls(request),
             lambda asked: self._told(asked, acl, exists=False, then=then),
         )
 
@@ -165,7 +165,7 @@ class Administrator:
         self._asked = self._world.workload.submit(
             node,
             f"{'set' if exists else 'delete'} {user}",
-            lambda controller: controller.decide_alter_scram_credentials(request),
+            lambda controller: controller.security.decide_alter_scram_credentials(request),
             lambda asked: self._told(asked, user, exists=exists, then=then),
         )
 

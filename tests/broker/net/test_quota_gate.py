@@ -24,7 +24,7 @@ class Request:
     client_id: str | None = "c"
     principal: Principal = Principal("User", "u")  # noqa: RUF009 it is frozen
     throttles_ms: list[int] = field(default_factory=list)
-    meter: Meter = field(default_factory=Meter)
+    meter: Meter | None = field(default_factory=lambda: Meter(("u", "c")))
 
     def throttle(self, throttle_time_ms: int) -> None:
         self.throttles_ms.append(throttle_time_ms)
@@ -35,7 +35,9 @@ def gate() -> QuotaGate:
     quotas = ClientQuotas()
     limits = {"producer_byte_rate": 100.0, "consumer_byte_rate": 100.0}
     quotas.apply(PersistentMap().update({(("user", "u"),): limits}))
-    return QuotaGate(quotas, lambda: 0)
+    gate = QuotaGate(lambda: 0)
+    gate.apply(quotas)
+    return gate
 
 
 def test_what_a_throttled_fetch_is_not_sent_is_not_charged(gate: QuotaGate) -> None:

@@ -140,12 +140,16 @@ def test_a_fetch_whose_client_leaves_needs_no_garbage_collector(
             if waits_behind:
                 leaving.send(fetch_request(idle, 0, **asked), VERSION)
             leaving.send(fetch_request(topic, 0, **asked), VERSION)
-            eventually(lambda: len(node.node.broker.fetches) == 1 + waits_behind)
+            eventually(lambda: waiting_fetches(node) == 1 + waits_behind)
             if waits_behind:
                 produce(client, topic, batch(b"a"))
-                eventually(lambda: len(node.node.broker.fetches) == 1)
+                eventually(lambda: waiting_fetches(node) == 1)
             assert fetches_in_memory() > before
         eventually(lambda: fetches_in_memory() == before, "nothing is left of it")
+
+
+def waiting_fetches(node):
+    return node.call(lambda: len(node.node.broker.fetches))
 
 
 def fetches_in_memory():

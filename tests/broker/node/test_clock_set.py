@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,7 +108,8 @@ def test_a_fetch_that_waits_is_answered_in_its_time(
             ),
             13,
         )
-        eventually(lambda: len(running.node.broker.fetches) == 1, "the fetch waits")
+        waiting = partial(running.call, lambda: len(running.node.broker.fetches))
+        eventually(lambda: waiting() == 1, "the fetch waits")
         set_clock(running, by_ms)
         _, answer = client.receive(1, 13)
         assert answer.error_code == answer.responses[0].partitions[0].error_code == 0

@@ -1,5 +1,6 @@
 """Brokers' own listener keeps its subject when its certificate changes, unless it may change."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +24,9 @@ class Core:
     def __init__(self, keys):
         self.config = BrokerConfig.load(None, {"listeners": "SSL://127.0.0.1:0", **keys})
         self.settings = Settings(self.config)
+
+    def wall_ms(self):
+        return time.time_ns() // 1_000_000
 
     def security_of(self, name):
         protocol = self.config.protocol_of(name)

@@ -40,7 +40,6 @@ from fencepost.broker.node.cluster_log import ClusterLog, finalized_line
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
-from fencepost.broker.security.peer_login import unsafe_quorum_login
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
@@ -119,8 +118,7 @@ class Node(NodeCore):
                 log.info("data in %s (cluster %s)", one.path, self.cluster_id)
         if self._tls_reload is not None:
             self._tls_reload.warn_of_expired()
-        if text := unsafe_quorum_login(self.settings):
-            log.warning("%s", text)
+        self._warn_of_quorum_login()
         self._wire()
         self.metadata.start()
         self.registrations.image_applied(self.image)
@@ -255,6 +253,16 @@ class Node(NodeCore):
 
         parts = (self.broker, self.controller)
         return TlsReload(self, [part.listener for part in parts if part is not None])
+
+    def _warn_of_quorum_login(self) -> None:
+        names = self.config.quorum.listener_names
+        if not names or not self.config.protocol_of(names[0]).has_sasl:
+            return
+        # What a node without SASL never needs, its start can do without.
+        from fencepost.broker.security.peer_login import unsafe_quorum_login
+
+        if text := unsafe_quorum_login(self.settings):
+            log.warning("%s", text)
 
     def _wire(self) -> None:
         """Make the parts and tell them of each other."""
