@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli.main import main
+from fencepost.log.properties import decode_properties
 
 from ..cli.commands import Fencepost, Ran
 from ..waiting import eventually
@@ -165,7 +166,8 @@ def test_tokens(run: Fencepost, tmp_path: Path):
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     eventually(lambda: len(run("tokens", "list", "--json").json) == 1)
     assert run("topics", "list", config=written).code == 0
-    secret = written.read_text().split('password="')[1].split('"')[0]
+    jaas = decode_properties(str(written), written.read_bytes())["sasl.jaas.config"]
+    secret = jaas.split('password="')[1].split('"')[0]
     assert secret not in made.out + run("tokens", "list", "--json").out + run("tokens", "list").out
     assert run("tokens", "create", "--write", str(written)).code == 1, "it is there already"
     other = tmp_path / "other.properties"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +33,10 @@ _PEM_BLOCK: Final = re.compile(
     r"-----BEGIN ([A-Z0-9 ]{1,64})-----.*?-----END \1-----", re.ASCII | re.DOTALL
 )
 _JAVA_MAGIC: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
+TRUST_FLAGS: Final = ssl.VERIFY_X509_PARTIAL_CHAIN
+"""How a context checks certificates against a trust store: each one in it is trusted itself, as in
+Java. OpenSSL would want the chain to end in one that signs itself, and of several such of the same
+subject it would look at the first alone."""
 _NEEDS_EXTRA: Final = "a PEM file, or `pip install 'fencepost[security]'`, which reads PKCS#12"
 
 

@@ -10,7 +10,7 @@ import ssl
 from dataclasses import dataclass, field
 
 from fencepost.client.errors import ConfigError
-from fencepost.client.key_files import check_files, key_pair, trusted_certificates
+from fencepost.client.key_files import TRUST_FLAGS, check_files, key_pair, trusted_certificates
 from fencepost.client.pem import load_pem
 from fencepost.client.protocol.oauthbearer import MECHANISM as OAUTHBEARER, TokenSource
 from fencepost.log.configdef import ConfigError as KeyFileError
@@ -90,6 +90,8 @@ class Security:
         except KeyFileError as error:
             raise ConfigError(error.key, error.value, f"must be {error.allowed}") from None
         context = ssl.create_default_context(cadata=trusted)
+        if trusted is not None:
+            context.verify_flags |= TRUST_FLAGS
         context.check_hostname = self.check_hostname
         if self.tls_versions:
             versions = [TLS_VERSIONS[name] for name in self.tls_versions]

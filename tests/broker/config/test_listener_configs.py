@@ -160,6 +160,16 @@ def test_a_key_that_no_listener_has_is_refused_and_its_value_is_not_shown(key, s
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["ssl.cipher.suites", "sasl.oauthbearer.expected.audience"])
+@pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
+def test_lists_of_security_have_no_empty_items(prefix, key):
+    for text in ("a,,b", ","):
+        with pytest.raises(ConfigError, match=f"{prefix}{key}.*a list without empty values"):
+            of({prefix + key: text})
+    assert of({prefix + key: "a, b,a"}).for_listener("PLAINTEXT").get(key) == ("a", "b")
+    assert of({prefix + key: ""}).for_listener("PLAINTEXT").get(key) == ()
+
+
 def test_keys_of_a_listener_that_is_not_here_are_told():
     config = of({"listener.name.other.max.connections": "3"})
     assert any("listener.name.other.max.connections" in note for note in config.notes)

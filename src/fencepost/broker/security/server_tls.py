@@ -20,7 +20,7 @@ from fencepost.broker.security.principal_mapping import (
     NoPrincipalError,
     PrincipalMapping,
 )
-from fencepost.client.key_files import KeyPair, key_pair, trusted_certificates
+from fencepost.client.key_files import TRUST_FLAGS, KeyPair, key_pair, trusted_certificates
 from fencepost.client.pem import load_pem
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import ANONYMOUS, USER, Principal, SecurityProtocol
@@ -114,6 +114,7 @@ def load_trusted(context: ssl.SSLContext, config: ListenerConfig, trusted: str) 
     except ssl.SSLError as error:
         name = config.name_of("ssl.truststore.location")
         raise ConfigError(name, "[hidden]", f"certificates: {error.reason}") from None
+    context.verify_flags |= TRUST_FLAGS
 
 
 def own_subject(config: ListenerConfig, pair: KeyPair) -> Subject:

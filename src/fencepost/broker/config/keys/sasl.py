@@ -140,7 +140,13 @@ _ACCESS_TOKENS = (
     honoured(
         f"{_TOKENS}clock.skew.seconds", INT, 30, None, "By how much clocks may differ for tokens."
     ),
-    honoured(f"{_TOKENS}expected.audience", LIST, (), None, "Audiences of which tokens name one."),
+    honoured(
+        f"{_TOKENS}expected.audience",
+        LIST,
+        (),
+        distinct(may_be_empty=True),
+        "Audiences of which tokens name one.",
+    ),
     honoured(f"{_TOKENS}expected.issuer", STRING, None, None, "The issuer that tokens name."),
     honoured(
         f"{_TOKENS}jwks.endpoint.url",

@@ -20,7 +20,7 @@ from fencepost.broker.config.keys.definition import (
     default_only,
     honoured,
 )
-from fencepost.log.configdef import Validator, each_of, one_of_any_case
+from fencepost.log.configdef import Validator, distinct, each_of, one_of_any_case
 
 _JAVA: Final = "OpenSSL does TLS here, and no Java class"
 _TYPES: Final = one_of_any_case("JKS", "PKCS12", "PEM")
@@ -118,7 +118,7 @@ _HANDSHAKES = (
         "ssl.cipher.suites",
         LIST,
         (),
-        None,
+        distinct(may_be_empty=True),
         "Cipher suites by their names at IANA; OpenSSL's choice if empty.",
         PER_BROKER,
     ),
