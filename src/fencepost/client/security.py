@@ -78,7 +78,7 @@ class Security:
         return self.protocol.startswith("SASL")
 
     def tls_context(self) -> ssl.SSLContext:
-        """A client context; the files are read anew.
+        """A client context; the files are read again.
 
         ConfigError for files that cannot be used; OSError or ssl.SSLError where a key is in a file
         of its own (`key_file`) or does not go with its certificate.

@@ -45,7 +45,7 @@ class Settings:
         return self._values[key] if key in self._values else self.startup.get(key)
 
     def is_set(self, key: str) -> bool:
-        """Whether somebody has set `key`, in the file or while the node runs."""
+        """Whether `key` is set, in the file or while the node runs."""
         return key in self._values or self.startup.is_set(key)
 
     def for_listener(self, listener: str, mechanism: str | None = None) -> ListenerConfig:

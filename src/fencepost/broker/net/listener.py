@@ -7,7 +7,7 @@ is touched, and no client is served before the node is ready for it.
 
 Connections beyond the limits are refused at once or wait with nothing read from them
 (`connection_gate`); a log line tells of those refused now and then instead of one each. A
-connection on which nothing happened for `connections.max.idle.ms` and nobody waits for anything is
+connection on which nothing happened for `connections.max.idle.ms` and that waits for no answer is
 closed, and so is one whose client has left while nothing was read from it. `limits` may be replaced
 at any time; connections that are open stay.
 

@@ -4,8 +4,8 @@ A hashed password or the signature of a token takes milliseconds to check, in wh
 would serve no other client. So there are `THREADS` threads for that, and `WAITING_MAX` logins at
 most that wait for them. Addresses have their turns one after the other, and a login that is one too
 many costs the address that has most of them its latest: its client is disconnected, and clients try
-again after a disconnection. So whoever tries passwords by the hundred keeps others waiting, and
-lets them in. A login whose client has left is not checked any more.
+again after a disconnection. So a client that tries passwords by the hundred keeps others waiting,
+and lets them in. A login whose client has left is not checked any more.
 """
 
 from __future__ import annotations

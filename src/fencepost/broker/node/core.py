@@ -77,8 +77,8 @@ class NodeCore:
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
         self.access_ready: Callable[[], Awaitable[None]] | None = None
-        """Waits until it is known what clients may do; None where that is known from the start.
-        Listeners that are not `early.start.listeners` serve nobody before."""
+        """Waits until it is known what clients may do; None: no listener waits for that. Listeners
+        that are not `early.start.listeners` would serve no client before."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
         self._login_secret = os.urandom(32)

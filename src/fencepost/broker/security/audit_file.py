@@ -13,7 +13,7 @@ MODE: Final = 0o640
 
 
 class RotatedFile:
-    """Appends lines. All methods may raise OSError, after which the next one begins anew."""
+    """Appends lines. All methods may raise OSError, after which the next one starts over."""
 
     def __init__(self, path: Path, max_bytes: int, files_max: int) -> None:
         """`files_max` counts the one that is written."""

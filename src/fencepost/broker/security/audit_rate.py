@@ -82,7 +82,7 @@ class AuditRate:
         return self.taken_back()
 
     def taken_back(self) -> dict[Kind, int]:
-        """What was counted in the window so far, which begins anew."""
+        """What was counted in the window so far; counting starts over."""
         tallies, self._counts = self._counts, {}
         self._kinds_of.clear()
         for one in tallies.values():

@@ -9,7 +9,7 @@ from fencepost.client.security import Security
 
 
 def peer_security(settings: Settings, listener: str) -> Security:
-    """What connections to other nodes' listeners of this name use. The files are read anew.
+    """What connections to other nodes' listeners of this name use. The files are read again.
 
     ConfigError if they cannot be used.
 

@@ -4,13 +4,13 @@ Theory of operation
 -------------------
 What is recorded goes into the sample of the window that runs; a window begins with the first record
 after the one before has lasted. There are one more samples than windows, used in turn. A sample
-that nothing was recorded in for as long as all windows last begins anew when the rate is measured.
+that nothing was recorded in for as long as all windows last is emptied when the rate is measured.
 
 The rate is the sum of the samples by the time since the oldest of them began; but that counts as
 all windows but one at least, so that a client that begins may send a burst of so much.
 
 Most of the time a limit is far away. So the sum is kept as well, and as long as the burst alone
-allows as much, and no sample is old enough to begin anew, nothing is measured.
+allows as much, and no sample is old enough to be emptied, nothing is measured.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SampledRate:
         self._windows = windows
         self._burst_s = windows.burst_s * _SURELY
         self._total = 0.0
-        self._fresh_until_ms = 0  # no sample begins anew before
+        self._fresh_until_ms = 0  # no sample is emptied before
         self._samples: list[list[float]] = []  # [began at, last recorded at, sum]
         self._current = 0
 
