@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.open_transactions import Outcome, end_all, outcomes
 from fencepost.spark.decisions import read_decision, record_decision, revoked_after
@@ -19,6 +20,7 @@ def forget_batch(cluster: Cluster, sink: str) -> None:
 
     ExactlyOnceError NOTHING_TO_FORGET where the last batch is decided and whole. ClientError.
     """
+    Admin(cluster).describe_transaction(sink)  # which refuses a name that no coordinator knows
     driver, _ = take_over(cluster, sink, None)
     decision = read_decision(cluster, sink)
     if decision is None:
@@ -38,6 +40,7 @@ def forget_batch(cluster: Cluster, sink: str) -> None:
 def forget_keys(cluster: Cluster, sink: str, before_day: int) -> int:
     """Fence the sink's driver, and forget the keys that were last decided before a day (since
     1970): they would be written again. How many those are. ExactlyOnceError, ClientError."""
+    Admin(cluster).describe_transaction(sink)  # which refuses a name that no coordinator knows
     driver, _ = take_over(cluster, sink, None)
     decision = read_decision(cluster, sink)
     if decision is None:
