@@ -94,6 +94,8 @@ class Version:
     newest_ms: int | None = None
     """The largest timestamp of a record so far."""
     marks: tuple[Place, ...] = ()
+    deleted_last: Mapping[int, bytes] = field(default_factory=dict)
+    """Per partition the key of a `d` that was its last event: its tombstone comes next."""
     errors: tuple[str, ...] = ()
     """Files of records that could not be understood."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -111,11 +113,12 @@ class Version:
         return sum(one.row_count for one in self.buckets.values())
 
     def to_json(self) -> dict[str, Any]:
-        document = asdict(replace(self, columns=None, marks=(), buckets={}))
+        document = asdict(replace(self, columns=None, marks=(), buckets={}, deleted_last={}))
         document["format"] = FORMAT
         document["columns"] = base64.b64encode(self.columns.serialize()).decode()
         document["types"] = {one.name: str(one.type) for one in self.columns}
         document["ends"] = {str(partition): end for partition, end in self.ends.items()}
+        document["deleted_last"] = {str(n): key.hex() for n, key in self.deleted_last.items()}
         document["buckets"] = {str(number): asdict(one) for number, one in self.buckets.items()}
         document["marks"] = [place_to_json(mark) for mark in self.marks]
         return document
@@ -133,6 +136,9 @@ class Version:
             buckets={int(number): Bucket(**one) for number, one in document["buckets"].items()},
             ends={int(partition): int(end) for partition, end in document["ends"].items()},
             marks=tuple(place_from_json(mark) for mark in document["marks"]),
+            deleted_last={
+                int(number): bytes.fromhex(key) for number, key in document["deleted_last"].items()
+            },
             errors=tuple(document["errors"]),
             removed=tuple(document["removed"]),
             **{name: document[name] for name in _PLAIN},
