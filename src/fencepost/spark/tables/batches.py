@@ -70,6 +70,7 @@ def apply_batch(
     before = versions.require_newest()
     if before.query == query and batch <= before.batch:
         versions.finish(before)
+        versions.expire(options.keep_versions, options.keep_ms)
         return None
     generation = generation_of(before, query, reach, options)
     columns = evolved(before.columns, decoding.columns)
@@ -80,7 +81,9 @@ def apply_batch(
     )
     files = {number: tuple(one.files) for number, one in before.buckets.items()}
     work = BucketWork(versions.storage, rules, files)
-    reports = list(run(replace(decoding, columns=columns), work))
+    reports = list(
+        run(replace(decoding, columns=columns, wanted=frozenset(decoding.columns.names)), work)
+    )
     require_accepted(reports, reach.topic, options.on_error)
     after = replace(
         with_reports(before, reports),

@@ -129,10 +129,9 @@ class Version:
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']} is not known, only {FORMAT}")
         settings = document["settings"]
-        serialized = pa.py_buffer(base64.b64decode(document["columns"], validate=True))
         return cls(
             settings=Settings(**{**settings, "key": tuple(settings["key"])}),
-            columns=pa.ipc.read_schema(serialized),
+            columns=_schema_of(document["columns"]),
             buckets={int(number): Bucket(**one) for number, one in document["buckets"].items()},
             ends={int(partition): int(end) for partition, end in document["ends"].items()},
             marks=tuple(place_from_json(mark) for mark in document["marks"]),
@@ -143,6 +142,13 @@ class Version:
             removed=tuple(document["removed"]),
             **{name: document[name] for name in _PLAIN},
         )
+
+
+def _schema_of(text: str) -> pa.Schema:
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"columns: {error}") from error
 
 
 _PLAIN: Final = (
@@ -206,8 +212,6 @@ class Versions:
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TableError(f"{self.storage.uri_of(path)}: is no version: {error!r}") from error
-        except pa.ArrowException as error:
-            raise TableError(f"{self.storage.uri_of(path)}: is no version: {error}") from error
         if found.number != number:
             raise TableError(f"{self.storage.uri_of(path)}: says that it is {found.number}")
         return found
