@@ -12,7 +12,6 @@ connector (and loses the detection of rewritten logs when it is started again).
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import logging
 import re
@@ -65,6 +64,9 @@ NAMES = (
     "commitOffsetsToGroup",
     "deliveryGuarantee",
     "transactionalIdPrefix",
+    "txnAppId",
+    "txnVersion",
+    "forgottenBatch",
     "keepTimestamps",
     "checkpointLocation",
 )
@@ -90,6 +92,7 @@ PREFIX = "kafka."
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
+APP_ID_CHARS_MAX = 200
 # Of members of a group; any value goes, since nothing is done with it.
 WITHOUT_A_GROUP = {
     "group.id",
@@ -102,6 +105,14 @@ WITHOUT_A_GROUP = {
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedWrite:
+    """A batch write that is done once however often it is repeated."""
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExactlyOnce:
     """How the exactly-once sink is to be known to the cluster."""
 
@@ -109,6 +120,13 @@ class ExactlyOnce:
     """The prefix of its transactional ids; None when nothing says it."""
     timeout_ms: int | None
     """Of its transactions; None for the longest that brokers allow."""
+    write: KeyedWrite | None = None
+    """Which repeated write this may be."""
+    checkpoint: str | None = None
+    """Where the query's checkpoint is, as the option says."""
+    query_name: str = ""
+    writes_forgotten: bool = False
+    """Whether a batch is written that may have been decided before brokers forgot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +274,9 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
     if guarantee.strip().lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(name, guarantee, f"must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
     if guarantee.strip().lower() == AT_LEAST_ONCE:
-        if prefix is not None:
-            raise OptionError("transactionalIdPrefix", prefix, f"needs {name}={EXACTLY_ONCE}")
+        for needing in ("transactionalIdPrefix", "txnAppId", "txnVersion", "forgottenBatch"):
+            if options.get(needing) is not None:
+                raise OptionError(needing, options.get(needing), f"needs {name}={EXACTLY_ONCE}")
         return None
     if not client.enable_idempotence:
         raise OptionError(PREFIX + "enable.idempotence", "false", f"not with {name}={EXACTLY_ONCE}")
@@ -267,12 +286,38 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
             prefix,
             "must be 1 to 200 letters, digits, dots, dashes and underscores",
         )
-    checkpoint = options.get("checkpointLocation")
-    if prefix is None and checkpoint is not None:
-        digest = hashlib.sha256(checkpoint.rstrip("/").encode()).hexdigest()
-        prefix = f"fencepost-spark-{digest[:20]}"
     is_given = options.get(PREFIX + "transaction.timeout.ms") is not None
-    return ExactlyOnce(prefix, client.transaction_timeout_ms if is_given else None)
+    return ExactlyOnce(
+        prefix,
+        client.transaction_timeout_ms if is_given else None,
+        _keyed_write(options),
+        options.get("checkpointLocation"),
+        options.get("queryName") or "",
+        _writes_forgotten(options),
+    )
+
+
+def _keyed_write(options: _Options) -> KeyedWrite | None:
+    app_id, version = options.get("txnAppId"), options.get("txnVersion")
+    if app_id is None and version is None:
+        return None
+    if app_id is None or version is None:
+        missing = "txnAppId" if app_id is None else "txnVersion"
+        raise OptionError(missing, None, "txnAppId and txnVersion belong together")
+    if not app_id.isprintable() or not 1 <= len(app_id) <= APP_ID_CHARS_MAX:
+        raise OptionError("txnAppId", app_id, f"must be 1 to {APP_ID_CHARS_MAX} printable letters")
+    number = _whole(version)
+    if number is None:
+        raise OptionError("txnVersion", version, f"must be a whole number from 0 to {INT64_MAX}")
+    return KeyedWrite(app_id, number)
+
+
+def _writes_forgotten(options: _Options) -> bool:
+    name = "forgottenBatch"
+    text = (options.get(name) or "fail").strip().lower()
+    if text not in ("fail", "write"):
+        raise OptionError(name, text, "must be fail or write")
+    return text == "write"
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
