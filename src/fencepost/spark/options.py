@@ -35,7 +35,7 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ConfigError
 from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST
+from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
 
 log = logging.getLogger("fencepost.spark")
@@ -89,6 +89,8 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+# As Java trims texts.
+BLANKS = "".join(map(chr, range(33)))
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
@@ -216,8 +218,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     elif options.get("maxOffsetsPerTrigger") is not None:
         log.warning("maxOffsetsPerTrigger has no effect on a batch read")
     start = _bound(options, "starting", Point.LATEST if streaming else Point.EARLIEST)
-    if start is Point.LATEST and not streaming:
-        raise OptionError("startingOffsets", "latest", "a batch read would read nothing")
+    if not streaming:
+        _require_readable(options, start)
     end = _bound(options, "ending", Point.LATEST)
     if end is Point.EARLIEST or (isinstance(end, AtOffsets) and EARLIEST in end.offsets.values()):
         raise OptionError("endingOffsets", options.get("endingOffsets"), "must not be earliest")
@@ -241,6 +243,21 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
     )
+
+
+def _require_readable(options: _Options, start: Bound) -> None:
+    """A batch read that begins at the end is a mistake, of one partition as well."""
+    text = options.get("startingOffsets")
+    if start is Point.LATEST:
+        raise OptionError("startingOffsets", text, "a batch read would read nothing")
+    offsets = start.offsets if isinstance(start, AtOffsets) else {}
+    at_end = [partition for partition, offset in offsets.items() if offset == LATEST]
+    if at_end:
+        raise OptionError(
+            "startingOffsets",
+            text,
+            f"a batch read cannot begin at the end (-1), as of {', '.join(map(str, at_end[:5]))}",
+        )
 
 
 def _commit_group(options: _Options) -> str | None:
@@ -344,7 +361,8 @@ def _subscription(options: _Options) -> Subscription:
         if any(len(topic) > TOPIC_CHARS_MAX for topic in topics):
             raise OptionError(name, text, f"topics have at most {TOPIC_CHARS_MAX} characters")
         return Subscription(topics=topics)
-    if not text.strip():
+    text = text.strip(BLANKS)
+    if not text:
         raise OptionError(name, text, "must not be empty")
     try:
         matcher(text)
