@@ -15,11 +15,11 @@ import difflib
 import json
 import logging
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.arrow.bounds import UNITS_MS, relative, unit_ms
 from fencepost.arrow.java_regex import PatternError, matcher
 from fencepost.arrow.offsets import INT64_MAX, StreamOffset
 from fencepost.arrow.options import (
@@ -433,17 +433,11 @@ def _whole(text: str) -> int | None:
 
 
 def _relative(name: str, text: str) -> AtTimestamps | BeforeEnd:
-    """ "-10 minutes": that long ago by this machine's clock, the end where nothing is so young;
-    "-1000 offsets": so many before the end."""
-    match = re.fullmatch(r"-\s*(\d{1,18})\s*([a-z]+)", text.strip().lower())
-    if match and match[2] in ("offset", "offsets"):
-        return BeforeEnd(int(match[1]))
-    unit = match[2] if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, "must be like -10 minutes, -2h, -1 day or -1000 offsets")
-    ago_ms = int(match[1]) * _UNITS_MS[unit]
-    return AtTimestamps(max(0, time.time_ns() // 1_000_000 - ago_ms), None, or_latest=True)
+    """See `bounds.relative`. OptionError."""
+    try:
+        return relative(text)
+    except ValueError as error:
+        raise OptionError(name, text, str(error)) from error
 
 
 def _or_latest(options: _Options) -> bool:
@@ -477,31 +471,12 @@ def _json_object(name: str, text: str, allowed: str) -> dict[str, Any]:
     return parsed
 
 
-_UNITS_MS = {
-    "ms": 1,
-    "millisecond": 1,
-    "s": 1000,
-    "sec": 1000,
-    "second": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "minute": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "w": 604_800_000,
-    "week": 604_800_000,
-}
-
-
 def _duration_ms(name: str, text: str | None) -> int:
     """Spark's short durations such as 15m; 15 minutes when not given."""
     if text is None:
         return 15 * 60_000
     match = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
-    unit = (match[2] or "ms") if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, f"must be a duration like 30s; units are {list(_UNITS_MS)}")
-    return int(match[1]) * _UNITS_MS[unit]
+    unit = unit_ms(match[2] or "ms") if match else None
+    if match is None or unit is None:
+        raise OptionError(name, text, f"must be a duration like 30s; units are {list(UNITS_MS)}")
+    return int(match[1]) * unit
