@@ -8,18 +8,21 @@ of the name and of `*`, and at prefixes of the name for each length that a prefi
 of each it finds without a search the rules for the principal, and those for `User:*`, which are for
 all.
 
+Whether a client may do something to some resource of a type is another question: for it there are
+the places where a principal has ACLs of that type, those that allow and those that deny apart.
+
 The order in which rules are found is Kafka's, which matters for the ACL that an audit line names:
 the first that denies, or else the last that allows.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.machines.authorizer.hosts import ClientHost, Range, host_of_acl
-from fencepost.machines.image.acls import WILDCARD, Acl, Pattern
+from fencepost.machines.image.acls import WILDCARD, Acl, Pattern, PermissionType
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.wire.types import Uuid
 
@@ -31,6 +34,8 @@ CLIENTS_REMEMBERED: Final = 1_000
 
 Place = tuple[int, int, str]
 """A resource type, a pattern type and a resource name."""
+Holding = tuple[int, str, bool]
+"""A resource type, a principal, and whether its ACLs allow: not, if they deny."""
 ByPrincipal = PersistentMap[str, "tuple[Rule, ...]"]
 Change = tuple[Uuid, Acl | None, Acl | None]
 """An ACL's id, and what it was and is; None: it is not there."""
@@ -43,16 +48,22 @@ class Rule(NamedTuple):
     host: str | Range | None
     """None: every host."""
 
+    @property
+    def allows(self) -> bool:
+        """Whether the ACL allows: otherwise it denies."""
+        return self.acl.permission == PermissionType.ALLOW
+
 
 class AclIndex:
     """All ACLs; see the module docstring."""
 
-    __slots__ = ("_lengths", "_places", "_remembered", "count")
+    __slots__ = ("_held", "_lengths", "_places", "_remembered", "count")
 
     def __init__(self) -> None:
         self.count = 0
         """How many ACLs there are."""
         self._places: PersistentMap[Place, ByPrincipal] = PersistentMap()
+        self._held: PersistentMap[Holding, PersistentMap[Place, bool]] = PersistentMap()
         # By resource type: how many prefixes there are of each length, the longest first.
         self._lengths: Mapping[int, Mapping[int, int]] = {}
         # Of patterns with many rules, those for a client: there may be one for each of a thousand
@@ -86,15 +97,19 @@ class AclIndex:
 
     def _woven(self, places: dict[Place, dict[str, Counter[Acl]]], count: int) -> AclIndex:
         changed: dict[Place, ByPrincipal | None] = {}
+        held: defaultdict[Holding, dict[Place, bool | None]] = defaultdict(dict)
         lengths = {kind: dict(counts) for kind, counts in self._lengths.items()}
         for place, principals in places.items():
             old = self._places.get(place)
             there: ByPrincipal = PersistentMap() if old is None else old
-            by_principal = there.update(
-                {name: _rules(acls) or None for name, acls in principals.items()}
-            )
+            rules = {principal: _rules(acls) for principal, acls in principals.items()}
+            by_principal = there.update({one: found or None for one, found in rules.items()})
             changed[place] = by_principal if len(by_principal) else None
             kind, pattern, name = place
+            for principal, found in rules.items():
+                kinds = {rule.allows for rule in found}
+                for allows in (True, False):
+                    held[kind, principal, allows][place] = True if allows in kinds else None
             step = bool(len(by_principal)) - (old is not None)
             if pattern == Pattern.PREFIXED and step:
                 counts = lengths.setdefault(kind, {})
@@ -102,8 +117,17 @@ class AclIndex:
         new = AclIndex()
         new.count = count
         new._places = self._places.update(changed)
+        new._held = self._held.update(
+            {holding: self._held_after(holding, steps) for holding, steps in held.items()}
+        )
         new._lengths = {kind: _longest_first(counts) for kind, counts in lengths.items()}
         return new
+
+    def _held_after(
+        self, holding: Holding, steps: dict[Place, bool | None]
+    ) -> PersistentMap[Place, bool] | None:
+        places = self._held.get(holding, PersistentMap()).update(steps)
+        return places if len(places) else None
 
     def matching(self, resource_type: int, name: str) -> Iterator[ByPrincipal]:
         """The rules of each pattern that the resource matches, in Kafka's order."""
@@ -141,11 +165,18 @@ class AclIndex:
             found = self._remembered[key] = _for_client(own, of_all, host)
         return found
 
-    def of_type(self, resource_type: int) -> Iterator[ByPrincipal]:
-        """The rules of every pattern of the type."""
-        for (kind, _, _), rules in self._places.items():
-            if kind == resource_type:
-                yield rules
+    def of_type(
+        self, resource_type: int, principal: str | None, host: ClientHost, *, allows: bool
+    ) -> Iterator[Acl]:
+        """The ACLs for the client about resources of the type, whatever their pattern: those that
+        allow, or those that deny. `principal` is as in `rules_for`."""
+        for one in dict.fromkeys((principal, EVERY_USER)):
+            if one is None:
+                continue
+            for place in self._held.get((resource_type, one, allows), ()):
+                for rule in self._places[place][one]:
+                    if rule.allows == allows and (rule.host is None or host.is_in(rule.host)):
+                        yield rule.acl
 
 
 def _for_client(
