@@ -81,9 +81,8 @@ def apply_batch(
     )
     files = {number: tuple(one.files) for number, one in before.buckets.items()}
     work = BucketWork(versions.storage, rules, files)
-    reports = list(
-        run(replace(decoding, columns=columns, wanted=frozenset(decoding.columns.names)), work)
-    )
+    decoding = replace(decoding, columns=columns, wanted=frozenset(decoding.columns.names))
+    reports = list(run(decoding, work))
     require_accepted(reports, reach.topic, options.on_error)
     after = replace(
         with_reports(before, reports),
