@@ -15,6 +15,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
+from fencepost.arrow.options import SourceOptions
 from fencepost.spark.archive.batches import (
     COLUMNS,
     DATE,
@@ -34,7 +35,7 @@ from fencepost.spark.archive.state import (
     write_first_state,
 )
 from fencepost.spark.archive.tables import start_table
-from fencepost.spark.options import SourceOptions, source_options
+from fencepost.spark.options import source_options
 from fencepost.spark.storage import canonical
 
 BATCH_RECORDS: Final = 1_000_000
