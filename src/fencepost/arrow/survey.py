@@ -61,6 +61,7 @@ class Survey:
         self._partitions: list[TopicPartition] = []
         self._topic_ids: dict[str, str] = {}
         self._listed_at = float("-inf")
+        self._existing: set[str] = set()
         self._missing: set[str] = set()
         self._asks_epochs = True
         self._matches: Callable[[str], bool] | None = None
@@ -78,6 +79,7 @@ class Survey:
             self._topic_ids = {
                 info.name: str(info.topic_id) for info in infos if info.topic_id != Uuid.ZERO
             }
+            self._existing = {info.name for info in infos}
             existing = [
                 TopicPartition(info.name, number) for info in infos for number in info.partition_ids
             ]
@@ -89,19 +91,21 @@ class Survey:
         return self._partitions
 
     def require_partitions(self) -> list[TopicPartition]:
-        """As `partitions`, for a new query: UnknownTopic for a topic or partition named in the
-        options that does not exist. A pattern may match nothing yet."""
+        """As `partitions`, for a new query: UnknownTopic for a topic named in the options that does
+        not exist. A pattern may match nothing yet, and of partitions that are assigned those that
+        do not exist are left out with a warning, as by Spark's connector."""
         found = self.partitions()
         chosen = self.options.subscription
-        topics = {partition.topic for partition in found}
-        for name in chosen.topics or ():
-            if name not in topics:
+        assigned = chosen.assigned or ()
+        for name in chosen.topics or dict.fromkeys(partition.topic for partition in assigned):
+            if name not in self._existing:
                 raise UnknownTopic("no such topic", topic=name)
-        for partition in chosen.assigned or ():
-            if partition not in found:
-                raise UnknownTopic(
-                    "no such partition", topic=partition.topic, partition=partition.partition
-                )
+        missing = [partition for partition in assigned if partition not in set(found)]
+        if missing:
+            log.warning(
+                "assign names partitions that do not exist, and are not read: %s",
+                ", ".join(map(str, missing)),
+            )
         return found
 
     def _topics(self) -> list[TopicInfo]:

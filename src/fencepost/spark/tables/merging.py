@@ -6,14 +6,13 @@ known of its key, the row or its deletion, by the table's order (`order`):
 * a later one replaces it; a deletion is kept as a row without values, so that an earlier event that
   comes after it changes nothing;
 * an earlier one, or the same again, changes nothing;
-* a tombstone directly behind the key's `d` says nothing new. Any other is a deletion by the order of
-  the topic: it has no position of its own, and keeps that of the row that it deletes. An event at
-  exactly that position and behind the tombstone brings the row back, so that reading a stretch of
-  the topic again ends where it ended before;
+* a tombstone directly behind the key's `d` says nothing new. Any other is a deletion by the order
+  of the topic: it has no position of its own, and keeps that of the row that it deletes. An event
+  at exactly that position and behind the tombstone brings the row back, so that reading a stretch
+  of the topic again ends where it ended before;
 * a value that is not available is taken from what is replaced;
 * truncation is a mark that is kept for all keys: rows up to it are gone, and events up to it are
-  earlier ones, known keys or not.
-"""
+  earlier ones, known keys or not."""
 
 from __future__ import annotations
 
