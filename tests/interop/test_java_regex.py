@@ -1,4 +1,4 @@
-"""Names that match patterns of subscribePattern: what Java says is what is said here."""
+"""Names in which patterns of subscribePattern are found: what Java says is what is said here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from fencepost.spark.java_regex import matcher
+from fencepost.arrow.java_regex import matcher
 
-from ..spark.java_patterns import CANNOT, EXPRESSED, NAMES, WRONG
+from ..arrow.java_patterns import CANNOT, EXPRESSED, NAMES, WRONG
 from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

@@ -27,7 +27,8 @@ from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.protocol.versions import FinalizedFeatures
 from fencepost.spark import exactly_once
-from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
+from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.grants import Grant, TaskResult
 from fencepost.spark.options import ExactlyOnce, SinkOptions
 from fencepost.spark.task_transaction import Attempt
 from fencepost.spark.writer import write_in_transaction

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from fencepost.spark.offsets import StreamOffset
+from fencepost.arrow.offsets import StreamOffset
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Offsets of a million partitions; what is larger was not written by Spark."""
