@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from fencepost.client.produce_queue import Identity
-from fencepost.spark.errors import condition_of
 from fencepost.spark.decisions import REVOKED
+from fencepost.spark.errors import condition_of
 from fencepost.spark.grants import Grant, Mandate
 from fencepost.spark.memory import NOTHING
 from fencepost.spark.options import sink_options

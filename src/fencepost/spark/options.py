@@ -66,6 +66,7 @@ NAMES = (
     "transactionalIdPrefix",
     "txnAppId",
     "txnVersion",
+    "txnRun",
     "forgottenBatch",
     "keepTimestamps",
     "checkpointLocation",
@@ -112,6 +113,8 @@ class KeyedWrite:
 
     app_id: str
     version: int
+    run: str = ""
+    """The run of the streaming query that it is a part of, where `in_batch` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +294,13 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
     if guarantee.strip().lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(name, guarantee, f"must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
     if guarantee.strip().lower() == AT_LEAST_ONCE:
-        for needing in ("transactionalIdPrefix", "txnAppId", "txnVersion", "forgottenBatch"):
+        for needing in (
+            "transactionalIdPrefix",
+            "txnAppId",
+            "txnVersion",
+            "txnRun",
+            "forgottenBatch",
+        ):
             if options.get(needing) is not None:
                 raise OptionError(needing, options.get(needing), f"needs {name}={EXACTLY_ONCE}")
         return None
@@ -326,7 +335,7 @@ def _keyed_write(options: _Options) -> KeyedWrite | None:
     number = _whole(version)
     if number is None:
         raise OptionError("txnVersion", version, f"must be a whole number from 0 to {INT64_MAX}")
-    return KeyedWrite(app_id, number)
+    return KeyedWrite(app_id, number, options.get("txnRun") or "")
 
 
 def _writes_forgotten(options: _Options) -> bool:

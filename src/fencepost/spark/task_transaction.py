@@ -20,8 +20,6 @@ from fencepost.spark.sink_errors import BatchForgottenError, ExactlyOnceError
 BATCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
 APPLICATION_PROPERTY = "spark.app.name"
-RUN_PROPERTY = "spark.jobGroup.id"
-"""A streaming query has the id of its run there."""
 DESCRIPTION_PROPERTY = "spark.job.description"
 """Of a streaming query its name, if it has one, then lines with its ids."""
 
@@ -41,12 +39,14 @@ class Attempt:
     is_first: bool
     label: Label = NO_LABEL
     run: str = ""
-    """The run of the streaming query, as `memory.run_digest` has it."""
+    """The run of a streaming query in whose foreachBatch this is, as `memory.run_digest` has it."""
 
     @classmethod
-    def running(cls, *, streaming: bool, key: str = "", version: int = 0) -> Attempt:
+    def running(
+        cls, *, streaming: bool, key: str = "", version: int = 0, run_id: str = ""
+    ) -> Attempt:
         """The attempt that this Python worker works for, of a streaming query or of a batch write
-        with that key and version."""
+        with that key and version, in that run of a query."""
         context = TaskContext.get()
         if context is None:
             raise ExactlyOnceError(
@@ -71,7 +71,7 @@ class Attempt:
             context.taskAttemptId(),
             context.attemptNumber() == 0,
             _label(context, bool(streaming_query)),
-            run_digest(context.getLocalProperty(RUN_PROPERTY) or "") if streaming_query else "",
+            run_digest(run_id),
         )
 
 

@@ -196,8 +196,10 @@ class _Writer:
         with cluster_errors():
             if self.grant is None:
                 return write_rows(self.options, iterator)
-            key, version = self._key()
-            attempt = Attempt.running(streaming=self.is_streaming, key=key, version=version)
+            key, version, run_id = self._key()
+            attempt = Attempt.running(
+                streaming=self.is_streaming, key=key, version=version, run_id=run_id
+            )
             return write_in_transaction(self.options, self.grant, attempt, iterator)
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
@@ -226,12 +228,13 @@ class _Writer:
         assert wanted is not None
         return SinkDriver(cluster_for(self.options.client), sink, wanted.timeout_ms)
 
-    def _key(self) -> tuple[str, int]:
-        """Of a batch write, and its version."""
+    def _key(self) -> tuple[str, int, str]:
+        """Of a batch write, its version, and the run of the query that it is a part of."""
         wanted = self.options.exactly_once
         if wanted is None or wanted.write is None:
-            return "", 0
-        return key_of(wanted.write.app_id, self.options.topic), wanted.write.version
+            return "", 0, ""
+        write = wanted.write
+        return key_of(write.app_id, self.options.topic), write.version, write.run
 
     def _sink_name(self, wanted: ExactlyOnce) -> str:
         topic = self.options.topic
@@ -263,7 +266,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """At least once, everything is acknowledged already."""
-        _, version = self._key()
+        _, version, _ = self._key()
         self._commit(messages, batch=version)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
