@@ -299,7 +299,7 @@ def _marks(events: pa.Table, rules: Rules) -> tuple[Place, ...]:
 def _is_covered(place: Place, deleted: bool, rules: Rules) -> bool:
     """Whether a truncation came behind this place. A deletion that has no position cannot be told
     from that, and need not: it says no more than the truncation does."""
-    if deleted and place.position is None and rules.order == SOURCE:
+    if not rules.marks or (deleted and place.position is None and rules.order == SOURCE):
         return False
     return any(is_later(place, mark, rules.order) <= 0 for mark in rules.marks)
 

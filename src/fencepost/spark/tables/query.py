@@ -11,6 +11,7 @@ read(spark, "/data/orders").show()
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +153,9 @@ def columns_of(spark: Any, decode: str, schema: Any) -> pa.Schema:
         schema = spark.createDataFrame([], schema).schema
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    found = to_arrow_schema(schema, timezone="UTC")
+    # Before Spark 4.2 timestamps are in UTC anyhow.
+    is_told = "timezone" in inspect.signature(to_arrow_schema).parameters
+    found = to_arrow_schema(schema, **({"timezone": "UTC"} if is_told else {}))
     return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
