@@ -154,8 +154,9 @@ def columns_of(spark: Any, decode: str, schema: Any) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # Before Spark 4.2 timestamps are in UTC anyhow.
-    is_told = "timezone" in inspect.signature(to_arrow_schema).parameters
-    found = to_arrow_schema(schema, **({"timezone": "UTC"} if is_told else {}))
+    names = inspect.signature(to_arrow_schema).parameters
+    utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
+    found = to_arrow_schema(schema, **utc)
     return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
