@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
 from benchmarks.spark.session import TEXT_BYTES, fill, text, topic
+from fencepost.arrow.planning import OffsetRange
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.columns import default_schema
 from fencepost.spark.options import sink_options, source_options
-from fencepost.spark.planning import OffsetRange
 from fencepost.spark.projection import Projection
 from fencepost.spark.tasks import read_range
 from fencepost.spark.writer import write_rows

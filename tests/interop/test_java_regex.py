@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from fencepost.spark.java_regex import matcher
+from fencepost.arrow.java_regex import matcher
 
-from ..spark.java_patterns import CANNOT, EXPRESSED, NAMES, WRONG
+from ..arrow.java_patterns import CANNOT, EXPRESSED, NAMES, WRONG
 from .oracle import PROGRAMS, ask
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.connections import drop
+from fencepost.arrow.options import SourceOptions
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
-from fencepost.spark.connections import drop
-from fencepost.spark.options import SourceOptions, source_options
+from fencepost.spark.options import source_options
 
 from ..client.fake_cluster import FakeCluster
 from ..process_state import kept_for_the_session

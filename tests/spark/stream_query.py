@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.planning import OffsetRange
+from fencepost.arrow.stream_planner import Json, StreamPlanner
+from fencepost.arrow.survey import Survey
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.options import SourceOptions
-from fencepost.spark.planning import OffsetRange
-from fencepost.spark.stream_planner import Json, StreamPlanner
-from fencepost.spark.survey import Survey
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch

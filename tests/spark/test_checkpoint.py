@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.offsets import Position
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import checkpoint
 from fencepost.spark.checkpoint import (
@@ -16,7 +17,6 @@ from fencepost.spark.checkpoint import (
     CheckpointError,
     read_checkpoint,
 )
-from fencepost.spark.offsets import Position
 
 from .checkpoints import QUERY_ID, offsets_text, write_checkpoint
 

@@ -10,32 +10,25 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
+from fencepost.arrow import errors as read_errors
+from fencepost.arrow.conditions import DATA_LOSS_KINDS, END_BEHIND_LATEST, LOST_PARTITIONS
+from fencepost.arrow.loss import Loss, never_seen, recreated, unseen_beginning
 from fencepost.batch.errors import BatchError
 from fencepost.client.errors import ConnectionFailed, UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.conditions import (
-    CONDITIONS,
-    DATA_LOSS_KINDS,
-    END_BEHIND_LATEST,
-    LOST_PARTITIONS,
-)
+from fencepost.spark.conditions import CONDITIONS
 from fencepost.spark.errors import (
-    AvailableNowError,
-    BoundsError,
     ClusterError,
     Condition,
-    DamagedRecordsError,
     DataLossError,
-    OffsetError,
     OptionError,
     SchemaError,
     SinkError,
     SparkError,
-    TimestampError,
     cluster_errors,
     condition_of,
+    spark_error,
 )
-from fencepost.spark.loss import Loss, never_seen, recreated, unseen_beginning
 from fencepost.spark.sink_errors import (
     DecisionError,
     IncompleteBatchError,
@@ -70,18 +63,23 @@ LOSSES = {
     "HISTORY_REPLACED": (Loss("history replaced", P0, 3, 7, ""), RANGE),
     "RECORDS_REWRITTEN": (Loss("rewritten", P0, 3, 7, ""), RANGE),
 }
+READ_ERRORS = [
+    read_errors.DataLossError([LOSSES["TOPIC_RECREATED"][0]]),
+    read_errors.BoundsError(
+        "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", "x", {"startOffset": 5}
+    ),
+    read_errors.AvailableNowError(LOST_PARTITIONS, "x", {"tpsForEndOffset": "t-0"}),
+    read_errors.AvailableNowError(END_BEHIND_LATEST, "x", {"latestOffset": "{}"}),
+    read_errors.TimestampError(P0, 3, 2**60),
+    read_errors.OffsetError(["x" * 10_000], "no"),
+    read_errors.DamagedRecordsError(P0, BatchError(ErrorCode.CORRUPT_MESSAGE, "x", 3)),
+]
 ERRORS = [
+    *map(spark_error, READ_ERRORS),
     OptionError("startingOffsets", "soon", "no"),
-    DataLossError([LOSSES["TOPIC_RECREATED"][0]]),
-    BoundsError("RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", "x", {"startOffset": 5}),
-    AvailableNowError(LOST_PARTITIONS, "x", {"tpsForEndOffset": "t-0"}),
-    AvailableNowError(END_BEHIND_LATEST, "x", {"latestOffset": "{}"}),
-    TimestampError(P0, 3, 2**60),
     SinkError("no", column="value"),
     SchemaError("no", "value", "binary"),
-    OffsetError(["x" * 10_000], "no"),
     ClusterError(UnknownTopic("no such topic", topic="t", partition=3)),
-    DamagedRecordsError(P0, BatchError(ErrorCode.CORRUPT_MESSAGE, "x", 3)),
     SinkFencedError("s", "x"),
     IncompleteBatchError("s", 3, 2, ["s-1"]),
     UnfinishedBatchError("s", 3, 2, 1, "x"),
@@ -92,7 +90,7 @@ ERRORS = [
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_kind_of_loss_has_its_condition(name: str):
     loss, parameters = LOSSES[name]
-    error = DataLossError([loss, Loss("deleted", P1, 0, -1, "")])
+    error = spark_error(read_errors.DataLossError([loss, Loss("deleted", P1, 0, -1, "")]))
     assert error.getCondition() == f"KAFKA_DATA_LOSS.{name}"
     assert error.getMessageParameters() == parameters
     assert error.getSqlState() == "22000"
@@ -138,8 +136,32 @@ def test_the_clients_errors_are_told_with_what_they_know():
         with pytest.raises(ClusterError) as raised, cluster_errors():
             raise cause
         assert raised.value.getMessageParameters()["error"] == type(cause).__name__
-    with pytest.raises(DataLossError), cluster_errors():  # ours are left alone
-        raise DataLossError([LOSSES["TOPIC_RECREATED"][0]])
+
+
+@pytest.mark.parametrize("error", READ_ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_of_reading_have_their_names_and_conditions_in_spark(error: read_errors.ReadError):
+    """The text that Spark hands on must begin with the class that users of Spark look for."""
+    cause = ValueError("cause")
+    with pytest.raises(SparkError) as raised, cluster_errors():
+        raise error from cause
+    assert type(raised.value).__name__ == type(error).__name__
+    assert raised.value.__cause__ is cause
+    assert condition_of(raised.value) == Condition(error.condition, error.parameters)
+    text = "".join(traceback.format_exception(raised.value))
+    assert f"fencepost.spark.errors.{type(error).__name__}: [{error.condition}]" in text
+    assert "fencepost.arrow.errors" not in text
+    assert error.message in text
+    assert isinstance(raised.value, ValueError) == isinstance(error, ValueError)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.args, vars(copy)) == (type(error), error.args, vars(error))
+
+
+def test_an_error_of_loss_keeps_its_losses_and_says_how_to_go_on():
+    error = read_errors.DataLossError([LOSSES["TOPIC_RECREATED"][0]])
+    with pytest.raises(DataLossError) as raised, cluster_errors():
+        raise error
+    assert raised.value.losses == error.losses
+    assert str(raised.value).endswith(". Set failOnDataLoss=false to go on with a warning.")
 
 
 def test_texts_of_others_have_no_condition_of_ours():

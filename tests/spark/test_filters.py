@@ -17,15 +17,16 @@ from pyspark.sql.datasource import (
     Not,
 )
 
+from fencepost.arrow.narrowing import Narrowing
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.filters import Narrowing
+from fencepost.spark import filters as pushed
 
 OFFSET = ("offset",)
 
 
 def narrow(*filters: Filter) -> Narrowing:
     narrowing = Narrowing()
-    narrowing.add(filters)
+    pushed.narrow(narrowing, filters)
     return narrowing
 
 

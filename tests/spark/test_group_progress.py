@@ -13,8 +13,9 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.consumer import Consumer
 from fencepost.client.metadata import CommittedOffset, TopicPartition
+from fencepost.spark.errors import OptionError
 from fencepost.spark.group_progress import PAUSE_S, GroupProgress
-from fencepost.spark.options import OptionError, source_options
+from fencepost.spark.options import source_options
 from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from .conftest import FAST

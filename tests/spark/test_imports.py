@@ -74,7 +74,7 @@ def test_finding_a_schema_and_planning_load_little():
         "fencepost.spark.datasource",
         "fencepost.spark.install",
     }
-    assert "fencepost.spark.stream_planner" in planning
+    assert "fencepost.arrow.stream_planner" in planning
     needless = {"admin", "batch_producer", "groups", "fetcher", "transactional"}
     assert not planning & {f"fencepost.client.{name}" for name in needless}
     assert not planning & {"fencepost.batch.columns", "fencepost.spark.writer", "pandas"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.records import Record, build_batch
 from fencepost.client.cluster import Cluster
@@ -17,7 +18,6 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.replicas import LogDirState, ReplicaInDir
 from fencepost.spark import lag as lag_module
 from fencepost.spark.lag import CLIENT_PROPERTIES, PartitionLag, measure_lag
-from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.wire.api.list_offsets import ListOffsetsPartitionResponse
 from fencepost.wire.api.metadata import MetadataResponseTopic
 from fencepost.wire.errors import ErrorCode

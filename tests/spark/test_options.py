@@ -9,18 +9,10 @@ import time
 
 import pytest
 
+from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Point, SourceOptions
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.errors import OptionError
-from fencepost.spark.options import (
-    AtOffsets,
-    AtTimestamps,
-    BeforeEnd,
-    Point,
-    SourceOptions,
-    sink_options,
-    source_options,
-    wants_headers,
-)
+from fencepost.spark.options import sink_options, source_options, wants_headers
 
 BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fencepost.arrow.offsets import StreamOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import progress as progress_module, prometheus
 from fencepost.spark.lag import PartitionLag
-from fencepost.spark.offsets import StreamOffset
 from fencepost.spark.progress import LagTracker, QueryReport, read_progress
 from fencepost.spark.prometheus import MetricsServer, prometheus_text, write_textfile
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fencepost.arrow import survey as survey_module
+from fencepost.arrow.errors import DataLossError
+from fencepost.arrow.survey import Survey
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark import survey as survey_module
-from fencepost.spark.errors import DataLossError, condition_of
+from fencepost.spark.errors import condition_of, spark_error
 from fencepost.spark.projection import Projection
-from fencepost.spark.survey import Survey
 from fencepost.spark.tasks import read_range
 
 from ..client.fake_cluster import FakeCluster
@@ -419,7 +420,7 @@ def test_a_new_partition_that_is_deleted_before_its_first_look(
     query.restart()
     with pytest.raises(DataLossError) as raised:
         query.trigger()
-    found = condition_of(raised.value)
+    found = condition_of(spark_error(raised.value))
     assert found is not None
     assert found.name == "KAFKA_DATA_LOSS.INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS"
     assert found.parameters == {"partitions": "u-0"}

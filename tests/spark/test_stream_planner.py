@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.errors import AvailableNowError, BoundsError, DataLossError, OffsetError
+from fencepost.arrow.planning import OffsetRange
+from fencepost.arrow.survey import Survey
 from fencepost.client.errors import UnknownTopic
-from fencepost.spark.errors import (
-    AvailableNowError,
-    BoundsError,
-    Condition,
-    DataLossError,
-    OffsetError,
-    condition_of,
-)
-from fencepost.spark.planning import OffsetRange
-from fencepost.spark.survey import Survey
+from fencepost.spark.errors import Condition, condition_of, spark_error
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
@@ -175,7 +169,7 @@ def test_available_now_refuses_a_target_that_vanished(fake: FakeCluster, options
     del fake.topics["u"]
     with pytest.raises(AvailableNowError, match="u-0 vanished") as raised:
         query.trigger()
-    assert condition_of(raised.value) == Condition(
+    assert condition_of(spark_error(raised.value)) == Condition(
         "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
         {"tpsForLatestOffset": "t-0, t-1", "tpsForEndOffset": "t-0, t-1, u-0"},
     )
@@ -196,7 +190,7 @@ def test_available_now_refuses_a_target_that_was_cut(fake: FakeCluster, options:
     fake.partition("t").elect(2, cut_to=6)
     with pytest.raises(AvailableNowError, match="t-0 ended at 10") as raised:
         query.trigger()
-    assert condition_of(raised.value) == Condition(
+    assert condition_of(spark_error(raised.value)) == Condition(
         "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
         {"latestOffset": '{"t": {"0": 6, "1": 0}}', "endOffset": '{"t": {"0": 10, "1": 0}}'},
     )
@@ -377,7 +371,7 @@ def test_a_checkpoint_of_something_else_is_refused(fake: FakeCluster, options: A
     ):
         with pytest.raises(OffsetError, match="the checkpoint has") as raised:
             action()
-        found = condition_of(raised.value)
+        found = condition_of(spark_error(raised.value))
         assert found is not None and found.name == "FENCEPOST_INVALID_OFFSET"
         assert found.parameters["offset"] == json.dumps(told)
 
@@ -391,7 +385,7 @@ def test_starts_by_offset_and_time(fake: FakeCluster, options: Any):
         Query(options(startingOffsets='{"t":{"0":3,"7":0}}')).planner.initial()
     with pytest.raises(BoundsError, match="t-1 has no record at or after timestamp 2500") as none:
         Query(options(startingTimestamp="2500")).planner.initial()
-    assert condition_of(none.value) == Condition(
+    assert condition_of(spark_error(none.value)) == Condition(
         "FENCEPOST_NO_RECORD_AT_TIMESTAMP",
         {"topic": "t", "partition": "1", "timestamp": "2500"},
     )

@@ -10,6 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from fencepost.arrow import connections
+from fencepost.arrow.batch_planner import plan_batch
+from fencepost.arrow.connections import CLUSTERS_MAX, cluster_for, drop
+from fencepost.arrow.errors import DamagedRecordsError, DataLossError, TimestampError
+from fencepost.arrow.narrowing import Narrowing
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.planning import OffsetRange
+from fencepost.arrow.survey import Survey
 from fencepost.batch.columns import SCHEMA as DECODED
 from fencepost.batch.header import read_header
 from fencepost.batch.legacy import build_message_set
@@ -20,26 +28,13 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
-from fencepost.spark import connections
 from fencepost.spark.columns import COLUMNS, default_schema
-from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
-from fencepost.spark.errors import (
-    ClusterError,
-    Condition,
-    DamagedRecordsError,
-    DataLossError,
-    SinkError,
-    TimestampError,
-    condition_of,
-)
+from fencepost.spark.errors import ClusterError, Condition, SinkError, condition_of, spark_error
 from fencepost.spark.exactly_once import Mandate, TaskResult
-from fencepost.spark.filters import Narrowing
-from fencepost.spark.options import SourceOptions, sink_options
-from fencepost.spark.planning import OffsetRange
+from fencepost.spark.options import sink_options
 from fencepost.spark.projection import Projection
-from fencepost.spark.reader import BatchReader, RangePartition, plan_batch
+from fencepost.spark.reader import BatchReader, RangePartition
 from fencepost.spark.stream import StreamReader
-from fencepost.spark.survey import Survey
 from fencepost.spark.tasks import read_range
 from fencepost.spark.writer import (
     BatchWriter,
@@ -99,11 +94,11 @@ def test_a_timestamp_that_microseconds_cannot_hold(
     fake.partition("t").append(bytes(build_batch(items, timestamp_ms=timestamp_ms)))
     with pytest.raises(TimestampError, match="at offset 2 of t-0") as raised:
         list(read_range(options(), EVERYTHING, OffsetRange(P0, 0, 4)))
-    assert condition_of(raised.value) == Condition(
+    assert condition_of(spark_error(raised.value)) == Condition(
         "KAFKA_MALFORMED_RECORD_TIMESTAMP",
         {"topic": "t", "partition": "0", "offset": "2", "timestamp": str(timestamp_ms)},
     )
-    assert raised.value.getSqlState() == "22008"
+    assert spark_error(raised.value).getSqlState() == "22008"
     with pytest.raises(TimestampError, match="at offset 3 of t-0"):
         list(read_range(options(), EVERYTHING, OffsetRange(P0, 3, 4)))
     assert offsets(options(), OffsetRange(P0, 0, 2)) == [0, 1]
@@ -116,7 +111,7 @@ def test_damaged_records_are_an_error_that_says_where(fake: FakeCluster, options
     fake.partition("t").append(bytes(damaged))
     with pytest.raises(DamagedRecordsError, match="t-0: batch at offset 2") as raised:
         list(read_range(options(), EVERYTHING, OffsetRange(P0, 0, 3)))
-    assert condition_of(raised.value) == Condition(
+    assert condition_of(spark_error(raised.value)) == Condition(
         "FENCEPOST_DAMAGED_RECORDS",
         {"topic": "t", "partition": "0", "offset": "2", "error": "CORRUPT_MESSAGE"},
     )
@@ -353,8 +348,8 @@ def test_a_topic_recreated_before_the_task_came(fake: FakeCluster, options: Any)
     new = str(fake.topics["t"].topic_id)
     with pytest.raises(DataLossError, match=f"recreated, offsets 5 to 8: .*{old}.*{new}") as caught:
         offsets(options(), wanted)
-    assert caught.value.getCondition() == "KAFKA_DATA_LOSS.TOPIC_RECREATED"
-    assert caught.value.getMessageParameters() == {
+    assert caught.value.condition == "KAFKA_DATA_LOSS.TOPIC_RECREATED"
+    assert caught.value.parameters == {
         "topicPartition": "t-0", "startOffset": "5", "endOffset": "8",
         "previousTopicId": old, "currentTopicId": new,
     }  # fmt: skip

@@ -130,8 +130,8 @@ def look(cluster: Cluster, directory: Path | Storage) -> QueryView:
 
 def _rows(cluster: Cluster, source: Source) -> Iterator[QueryPartition]:
     """A source's partitions, those that are new in the planned batch among them."""
+    from fencepost.arrow.offsets import Position, StreamOffset
     from fencepost.spark.lag import measure_lag
-    from fencepost.spark.offsets import Position, StreamOffset
     from fencepost.views.queries import QueryPartition
 
     planned, committed = source.planned or StreamOffset({}), source.committed or StreamOffset({})

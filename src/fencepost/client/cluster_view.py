@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
-from fencepost.addresses import AddressError, parse_address
+from fencepost.addresses import AddressError, parse_server
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.conversation import Where
@@ -38,14 +38,18 @@ FIRST_FIND_OF_MANY: Final = 4
 """Version from which FindCoordinator has a list of keys."""
 
 
+BLANKS: Final = " \t\n\v\f\r"
+"""That may be around an address: those of ASCII, as in Java."""
+
+
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """ "host:port,host:port" to pairs; brackets around IPv6. Raises ConfigError."""
+    """ "host:port,host:port" to pairs, each as `parse_server` takes it. Raises ConfigError."""
     servers = []
-    for part in (piece.strip() for piece in text.split(",")):
+    for part in (piece.strip(BLANKS) for piece in text.split(",")):
         if not part:
             continue
         try:
-            servers.append(parse_address(part, bare_ipv6=True))
+            servers.append(parse_server(part))
         except AddressError as error:
             raise ConfigError("bootstrap.servers", text, f"{part!r} is not {error}") from None
     if not servers:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from fencepost.spark.offsets import StreamOffset
+from fencepost.arrow.offsets import StreamOffset
 from fencepost.spark.storage import LocalStorage, Storage
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024

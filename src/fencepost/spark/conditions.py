@@ -1,44 +1,21 @@
-"""The names of all conditions that errors here have, in one place; nothing else is one of ours.
+"""The names of all conditions that errors in Spark have; nothing else is one of ours.
 
-Those of Spark's own Kafka connector where it has an equal (error-conditions.json of Spark 4.x);
-others begin with FENCEPOST_, or are further kinds of KAFKA_DATA_LOSS.
+Those of reading are in `fencepost.arrow.conditions`. Names are those of Spark's own Kafka connector
+where it has an equal (error-conditions.json of Spark 4.x); others begin with FENCEPOST_.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-DATA_LOSS: Final = "KAFKA_DATA_LOSS"
+from fencepost.arrow.conditions import READ_CONDITIONS
+
 EXACTLY_ONCE: Final = "FENCEPOST_EXACTLY_ONCE"
 CLUSTER: Final = "FENCEPOST_CLUSTER"
-DAMAGED_RECORDS: Final = "FENCEPOST_DAMAGED_RECORDS"
-INVALID_OFFSET: Final = "FENCEPOST_INVALID_OFFSET"
 INVALID_OPTION: Final = "FENCEPOST_INVALID_OPTION"
 INVALID_SCHEMA: Final = "FENCEPOST_INVALID_SCHEMA"
-NO_SUCH_TIME: Final = "FENCEPOST_NO_RECORD_AT_TIMESTAMP"
 INVALID_ROWS: Final = "FENCEPOST_INVALID_ROWS"
 NULL_TOPIC: Final = "KAFKA_NULL_TOPIC_IN_DATA"
-MALFORMED_TIMESTAMP: Final = "KAFKA_MALFORMED_RECORD_TIMESTAMP"
-OTHER_OFFSETS: Final = "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED"
-OTHER_TIMESTAMPS: Final = "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
-START_BEHIND_END: Final = "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"
-GIVEN_START_BEHIND_END: Final = "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"
-LOST_PARTITIONS: Final = "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW"
-END_BEHIND_LATEST: Final = (
-    "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW"
-)
-DATA_LOSS_KINDS: Final = frozenset(
-    {
-        "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
-        "COULD_NOT_READ_OFFSET_RANGE",
-        "HISTORY_REPLACED",
-        "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS",
-        "PARTITIONS_DELETED",
-        "PARTITION_OFFSET_CHANGED",
-        "RECORDS_REWRITTEN",
-        "TOPIC_RECREATED",
-    }
-)
 EXACTLY_ONCE_KINDS: Final = frozenset(
     {
         "CHECKPOINT_WENT_BACK",
@@ -57,21 +34,11 @@ EXACTLY_ONCE_KINDS: Final = frozenset(
 CONDITIONS: Final = frozenset(
     {
         CLUSTER,
-        DAMAGED_RECORDS,
-        INVALID_OFFSET,
         INVALID_OPTION,
         INVALID_ROWS,
         INVALID_SCHEMA,
-        NO_SUCH_TIME,
         NULL_TOPIC,
-        MALFORMED_TIMESTAMP,
-        OTHER_OFFSETS,
-        OTHER_TIMESTAMPS,
-        START_BEHIND_END,
-        GIVEN_START_BEHIND_END,
-        LOST_PARTITIONS,
-        END_BEHIND_LATEST,
-        *(f"{DATA_LOSS}.{kind}" for kind in DATA_LOSS_KINDS),
+        *READ_CONDITIONS,
         *(f"{EXACTLY_ONCE}.{kind}" for kind in EXACTLY_ONCE_KINDS),
     }
 )

@@ -1,45 +1,42 @@
 """What is raised to users of Spark: PySpark's exceptions, with conditions and parameters.
 
-`conditions` has the names of all of them; those that Spark's own Kafka connector has, too, have its
-parameters. Where an error is caught in the process that raised it, `getCondition()` and
-`getMessageParameters()` have both. Spark hands errors of its Python processes on as text, inside an
-error with a condition of its own; the text then has the class, our condition in brackets and the
-parameters as JSON, and `condition_of` finds them again.
+`fencepost.arrow.errors` are raised where topics are planned and read; `cluster_errors` makes
+exceptions of PySpark's of them. `conditions` has the names of all; those that Spark's own Kafka
+connector has, too, have its parameters. Where an error is caught in the process that raised it,
+`getCondition()` and `getMessageParameters()` have both. Spark hands errors of its Python processes
+on as text, inside an error with a condition of its own; the text then has the class, our condition
+in brackets and the parameters as JSON, and `condition_of` finds them again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
 
-from fencepost.batch.errors import BatchError
+from fencepost.arrow import errors as read_errors
+from fencepost.arrow.conditions import DATA_LOSS, MALFORMED_TIMESTAMP
+from fencepost.arrow.errors import VALUE_SHOWN_MAX
+from fencepost.arrow.loss import Loss
 from fencepost.client.errors import ClientError
-from fencepost.client.metadata import TopicPartition
 from fencepost.spark.conditions import (
     CLUSTER,
     CONDITIONS,
-    DAMAGED_RECORDS,
-    DATA_LOSS,
-    INVALID_OFFSET,
     INVALID_OPTION,
     INVALID_ROWS,
     INVALID_SCHEMA,
-    MALFORMED_TIMESTAMP,
 )
-from fencepost.spark.loss import UNKNOWN_END, Loss
 from fencepost.wire.errors import WireError, error_name
 
 SQL_STATES: Final = {DATA_LOSS: "22000", INVALID_OPTION: "42616", MALFORMED_TIMESTAMP: "22008"}
 _PARAMETERS: Final = "parameters: "
 # As Python writes an error of ours: with its class, which Spark's own connector has not.
 _IN_TEXT: Final = re.compile(r"\bfencepost\.spark\.\w+\.\w+: \[([A-Z_]+(?:\.[A-Z_]+)?)\]")
-_VALUE_SHOWN_MAX: Final = 300
 # How much of a text is searched for our parameters: Spark's texts hold whole Java stacks.
 _TEXT_MAX: Final = 1_000_000
 
@@ -75,8 +72,8 @@ class OptionError(SparkError, ValueError):
     """An option has a wrong name or value; the text names it and says what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
-        if isinstance(value, str) and len(value) > _VALUE_SHOWN_MAX:
-            value = f"{value[:_VALUE_SHOWN_MAX]}..."
+        if isinstance(value, str) and len(value) > VALUE_SHOWN_MAX:
+            value = f"{value[:VALUE_SHOWN_MAX]}..."
         super().__init__(
             INVALID_OPTION,
             f"option {name}={value!r}: {allowed}",
@@ -101,14 +98,6 @@ class SchemaError(SparkError, ValueError):
 class OffsetError(SparkError, ValueError):
     """What the checkpoint has as an offset is none: it was cut, or another source wrote it."""
 
-    def __init__(self, told: object, reason: str) -> None:
-        text = json.dumps(told, default=repr)[:_VALUE_SHOWN_MAX]
-        super().__init__(
-            INVALID_OFFSET,
-            f"the checkpoint has {text} as an offset, which is not one of topics: {reason}",
-            {"offset": text, "reason": reason},
-        )
-
 
 class ClusterError(SparkError):
     """Brokers cannot be reached, refuse, or do not answer as they should; the cause is the client's
@@ -127,23 +116,6 @@ class ClusterError(SparkError):
 class DamagedRecordsError(SparkError):
     """Bytes that a broker gave out are no records; the partition cannot be read past them."""
 
-    def __init__(self, where: TopicPartition, cause: BatchError) -> None:
-        at = {} if cause.offset is None else {"offset": cause.offset}
-        super().__init__(
-            DAMAGED_RECORDS,
-            f"{where}: {cause}",
-            {"topic": where.topic, "partition": where.partition, **at, "error": cause.code.name},
-        )
-
-
-@contextmanager
-def cluster_errors() -> Iterator[None]:
-    """The client's errors within, as they are told to users of Spark."""
-    try:
-        yield
-    except (ClientError, WireError) as error:
-        raise ClusterError(error) from error
-
 
 class BoundsError(SparkError, ValueError):
     """Starts or ends do not fit the partitions there are, or each other."""
@@ -153,27 +125,9 @@ class AvailableNowError(SparkError):
     """What Trigger.AvailableNow was to read is not there any more; whatever failOnDataLoss says, as
     with Spark's connector. A restart of the query reads what there is then."""
 
-    def __init__(self, condition: str, message: str, parameters: Mapping[str, object]) -> None:
-        super().__init__(condition, f"{message}. Start the query again", parameters)
-
 
 class TimestampError(SparkError, ValueError):
     """A record's timestamp, in ms since 1970, does not fit into Spark's microseconds."""
-
-    def __init__(self, where: TopicPartition, offset: int, timestamp_ms: int) -> None:
-        super().__init__(
-            MALFORMED_TIMESTAMP,
-            f"the record at offset {offset} of {where} has the timestamp {timestamp_ms} ms, which "
-            "Spark's microseconds cannot hold; perhaps its producer takes smaller units. Name the "
-            "columns you need without `timestamp` "
-            "(.schema) to read the record without it",
-            {
-                "topic": where.topic,
-                "partition": where.partition,
-                "offset": offset,
-                "timestamp": timestamp_ms,
-            },
-        )
 
 
 class DataLossError(SparkError):
@@ -182,49 +136,43 @@ class DataLossError(SparkError):
     The condition is that of the first.
     """
 
-    def __init__(self, losses: Sequence[Loss]) -> None:
-        self.losses = list(losses)
-        text = (
-            f"data loss in {len(self.losses)} partition(s): "
-            + "; ".join(map(str, self.losses))
-            + ". Set failOnDataLoss=false to go on with a warning."
-        )
-        name, parameters = loss_condition(self.losses[0], self.losses)
-        super().__init__(f"{DATA_LOSS}.{name}", text, parameters)
+    losses: list[Loss]
 
 
-def loss_condition(loss: Loss, losses: Sequence[Loss]) -> tuple[str, dict[str, object]]:
-    """The kind of KAFKA_DATA_LOSS that `loss` is, with its parameters."""
-    where = loss.partition
-    end = "the end" if loss.end == UNKNOWN_END else loss.end
-    range_: dict[str, object] = {
-        "topicPartition": where,
-        "startOffset": loss.start,
-        "endOffset": end,
-    }
-    if loss.kind == "deleted":
-        gone = [one.partition for one in losses if one.kind == "deleted"]
-        return "PARTITIONS_DELETED", {"partitions": ", ".join(map(str, gone))}
-    if loss.kind == "never seen":
-        gone = [one.partition for one in losses if one.kind == "never seen"]
-        names: dict[str, object] = {"partitions": ", ".join(map(str, gone))}
-        return "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", names
-    if loss.kind == "recreated":
-        ids = {"previousTopicId": loss.topic_ids[0], "currentTopicId": loss.topic_ids[1]}
-        return "TOPIC_RECREATED", {**range_, **ids}
-    if loss.kind == "truncated":
-        changed = {"prevOffset": end, "newOffset": loss.start}
-        return "PARTITION_OFFSET_CHANGED", {"topicPartition": where, **changed}
-    if loss.kind == "aged out" and loss.is_new_partition:
-        begins = {"topicPartition": where, "startOffset": loss.end}
-        return "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", begins
-    if loss.kind == "aged out":
-        # No consumer group reads here, but its name is one of the condition's parameters.
-        return "COULD_NOT_READ_OFFSET_RANGE", {**range_, "groupId": "none"}
-    if loss.kind == "history replaced":
-        return "HISTORY_REPLACED", range_
-    assert loss.kind == "rewritten", loss.kind
-    return "RECORDS_REWRITTEN", range_
+_CLASSES: Final[dict[type[read_errors.ReadError], type[SparkError]]] = {
+    read_errors.OffsetError: OffsetError,
+    read_errors.DamagedRecordsError: DamagedRecordsError,
+    read_errors.BoundsError: BoundsError,
+    read_errors.AvailableNowError: AvailableNowError,
+    read_errors.TimestampError: TimestampError,
+    read_errors.DataLossError: DataLossError,
+}
+_HINTS: Final[dict[type[SparkError], str]] = {
+    TimestampError: ". Name the columns you need without `timestamp` (.schema) to read the record "
+    "without it",
+    DataLossError: ". Set failOnDataLoss=false to go on with a warning.",
+}
+
+
+def spark_error(error: read_errors.ReadError) -> SparkError:
+    """PySpark's exception for one of `fencepost.arrow`, with what users of Spark can do."""
+    kind = _CLASSES[type(error)]
+    made = kind(error.condition, error.message + _HINTS.get(kind, ""), error.parameters)
+    if isinstance(made, DataLossError) and isinstance(error, read_errors.DataLossError):
+        made.losses = error.losses
+    return made
+
+
+@contextmanager
+def cluster_errors() -> Iterator[None]:
+    """Errors of the client and of `fencepost.arrow` within, as they are told to users of Spark."""
+    try:
+        yield
+    except read_errors.ReadError as error:
+        # Its own traceback would hide the class, which Spark's text is searched for.
+        raise spark_error(error).with_traceback(error.__traceback__) from error.__cause__
+    except (ClientError, WireError) as error:
+        raise ClusterError(error) from error
 
 
 @dataclass(frozen=True)

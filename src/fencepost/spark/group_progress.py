@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from fencepost.arrow.connections import cluster_for
+from fencepost.arrow.offsets import Position, StreamOffset
+from fencepost.arrow.options import SourceOptions
 from fencepost.client.errors import ClientError
 from fencepost.client.groups import GroupAdmin
 from fencepost.client.metadata import CommittedOffset, TopicPartition
-from fencepost.spark.connections import cluster_for
-from fencepost.spark.offsets import Position, StreamOffset
-from fencepost.spark.options import SourceOptions
 
 log = logging.getLogger("fencepost.spark")
 

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fencepost.arrow.loss import Loss, PartitionState, judge
+from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.batch.errors import BatchError
 from fencepost.batch.records import read_records
 from fencepost.client.admin import Admin
@@ -36,8 +38,6 @@ from fencepost.client.offsets import (
     list_offsets,
     offsets_for_leader_epochs,
 )
-from fencepost.spark.loss import Loss, PartitionState, judge
-from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.types import Uuid
 

@@ -27,12 +27,12 @@ from typing import Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from fencepost.arrow.offsets import StreamOffset
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ClientError
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.lag import CLIENT_PROPERTIES, PartitionLag, measure_lag
-from fencepost.spark.offsets import StreamOffset
 from fencepost.spark.progress import LagTracker, Measure, Progress, QueryReport, read_progress
 from fencepost.spark.prometheus import MetricsServer, prometheus_text, write_textfile
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.lag import PartitionLag
-from fencepost.spark.offsets import Position, StreamOffset
 
 QUERIES_MAX: Final = 1000
 SHOWN_MAX: Final = 5

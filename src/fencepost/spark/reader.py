@@ -1,8 +1,7 @@
 """Batch reads: `spark.read.format("fencepost")`.
 
-The driver resolves the bounds to offsets, with the leader epoch in which each end was seen, and
-splits them into tasks; `tasks` reads. A start given as "earliest" stays so: if retention moves the
-beginning before a task gets there, nothing is missing that was asked for.
+The driver plans the ranges (`fencepost.arrow.batch_planner`) and makes a task of each; `tasks`
+reads.
 
 Filters narrow the ranges when spark.sql.python.filterPushdown.enabled is on. Spark refuses any
 reader that overrides `pushFilters` while it is off (as by default), so the override hides in an
@@ -11,26 +10,21 @@ instance attribute that shows the base class's function to that check.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST, list_offsets
-from fencepost.spark.conditions import GIVEN_START_BEHIND_END, START_BEHIND_END
-from fencepost.spark.errors import BoundsError, DataLossError, cluster_errors
-from fencepost.spark.filters import Narrowing
-from fencepost.spark.loss import Loss
-from fencepost.spark.options import AtOffsets, Point, SourceOptions
-from fencepost.spark.planning import OffsetRange, split_ranges
+from fencepost.arrow.batch_planner import plan_batch
+from fencepost.arrow.narrowing import Narrowing
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.planning import OffsetRange
+from fencepost.arrow.survey import Survey
+from fencepost.spark.errors import cluster_errors
+from fencepost.spark.filters import narrow
 from fencepost.spark.projection import Projection
-from fencepost.spark.survey import Look, Survey
-
-log = logging.getLogger("fencepost.spark")
 
 
 @dataclass
@@ -61,7 +55,7 @@ class BatchReader(DataSourceReader):
         self.pushFilters: Any = _HiddenOverride(self._push)
 
     def _push(self, filters: list[Filter]) -> Iterable[Filter]:
-        self.narrowing.add(filters)
+        narrow(self.narrowing, filters)
         return filters  # Spark applies all of them again
 
     def partitions(self) -> list[InputPartition]:
@@ -87,104 +81,3 @@ def wanted_range(partition: InputPartition) -> OffsetRange:
     if not isinstance(partition, RangePartition):
         raise TypeError(f"fencepost planned no partition {partition!r}")
     return partition.wanted
-
-
-def plan_batch(options: SourceOptions, survey: Survey, narrowing: Narrowing) -> list[OffsetRange]:
-    """The ranges of a batch read. ValueError for bounds that do not fit the logs, DataLossError
-    for explicit starts that lie before a log's beginning (a warning with failOnDataLoss=false)."""
-    look = survey.look(new_query=True)
-    starts = survey.resolve(options.start, look, "starting")
-    ends = survey.resolve(options.end, look, "ending")
-    by_name = _earliest_by_name(options)
-    ranges = [
-        OffsetRange(
-            partition,
-            starts[partition],
-            ends[partition],
-            latest.leader_epoch,
-            look.topic_ids.get(partition.topic, ""),
-            options.start is Point.EARLIEST or partition in by_name,
-        )
-        for partition, latest in sorted(look.latest.items())
-    ]
-    ranges = _checked(options, survey, look, ranges)
-    return split_ranges(
-        _narrowed(survey, ranges, narrowing),
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
-    )
-
-
-def _earliest_by_name(options: SourceOptions) -> set[TopicPartition]:
-    if not isinstance(options.start, AtOffsets):
-        return set()
-    return {partition for partition, at in options.start.offsets.items() if at == EARLIEST}
-
-
-def _checked(
-    options: SourceOptions, survey: Survey, look: Look, ranges: list[OffsetRange]
-) -> list[OffsetRange]:
-    """The ranges within their logs; see `plan_batch` for what is raised."""
-    losses = []
-    checked = []
-    earliest = survey.earliest(look.latest) if isinstance(options.start, AtOffsets) else {}
-    for wanted in ranges:
-        start, end = wanted.start, wanted.end
-        log_end = look.latest[wanted.partition].offset
-        if start > end:
-            raise _inverted(options, wanted)
-        beginning = earliest.get(wanted.partition, start)
-        if start < beginning:
-            detail = f"the log begins at offset {beginning}, the read was to start at {start}"
-            losses.append(Loss("aged out", wanted.partition, start, min(beginning, end), detail))
-            start = min(beginning, end)
-        if end > log_end:
-            detail = f"the log ends at offset {log_end}, the read was to end at {end}"
-            losses.append(Loss("truncated", wanted.partition, max(start, log_end), end, detail))
-            end = max(start, log_end)
-        checked.append(replace(wanted, start=start, end=end))
-    if losses and options.fail_on_data_loss:
-        raise DataLossError(losses)
-    for loss in losses:
-        log.warning("data loss: %s", loss)
-    return checked
-
-
-def _inverted(options: SourceOptions, wanted: OffsetRange) -> BoundsError:
-    """The error for a range whose start lies behind its end."""
-    topic, partition = wanted.partition
-    both_given = all(
-        isinstance(bound, AtOffsets) and bound.offsets[wanted.partition] >= 0
-        for bound in (options.start, options.end)
-    )
-    kind = {"offsetType": "offset"} if both_given else {}
-    return BoundsError(
-        GIVEN_START_BEHIND_END if both_given else START_BEHIND_END,
-        f"{wanted.partition}: start {wanted.start} lies behind the end {wanted.end}",
-        {
-            **kind,
-            "startOffset": wanted.start,
-            "endOffset": wanted.end,
-            "topic": topic,
-            "partition": partition,
-        },
-    )
-
-
-def _narrowed(survey: Survey, ranges: list[OffsetRange], narrowing: Narrowing) -> list[OffsetRange]:
-    """Ranges without the offsets that no row the query wants can have."""
-    allowed = [wanted for wanted in ranges if narrowing.allows(wanted.partition)]
-    since: dict[TopicPartition, int] = {}
-    if narrowing.least_timestamp_ms is not None:
-        wanted_times = {wanted.partition: narrowing.least_timestamp_ms for wanted in allowed}
-        since = {
-            partition: found.offset
-            for partition, found in list_offsets(survey.cluster, wanted_times).items()
-        }
-    narrowed = []
-    for wanted in allowed:
-        first = since.get(wanted.partition, 0)
-        start = max(wanted.start, narrowing.least_offset, wanted.end if first < 0 else first)
-        end = min(wanted.end, narrowing.most_offset + 1)
-        narrowed.append(replace(wanted, start=start, end=end))
-    return narrowed

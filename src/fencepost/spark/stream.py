@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.stream_planner import StreamPlanner
+from fencepost.arrow.survey import Survey
 from fencepost.spark.errors import cluster_errors
-from fencepost.spark.options import SourceOptions
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import RangePartition, wanted_range
-from fencepost.spark.stream_planner import StreamPlanner
-from fencepost.spark.survey import Survey
 
 if TYPE_CHECKING:
     from fencepost.spark.group_progress import GroupProgress

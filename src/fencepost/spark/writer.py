@@ -36,9 +36,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from fencepost.arrow.connections import cluster_for, drop, producer_for
 from fencepost.client.cluster import Cluster
 from fencepost.spark.collector import freeze_loaded
-from fencepost.spark.connections import cluster_for, drop, producer_for
 from fencepost.spark.errors import SinkError, cluster_errors
 from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
 from fencepost.spark.options import SinkOptions

@@ -14,6 +14,7 @@ from fencepost.broker.net.served import BROKER, CONTROLLER, SERVED, SERVED_BY_KI
 STRANGERS = frozenset(
     {
         "fencepost.sim",
+        "fencepost.arrow",
         "fencepost.spark",
         "fencepost.testing",
         "fencepost.broker.node.observation",

@@ -3,7 +3,7 @@
 Most of the syntax is the same, possessive quantifiers included. What differs is translated, or
 refused if `re` has nothing like it: an expression that means something else there could give a
 client the name of another. Classes such as `\\w` and case without regard to it are ASCII, as in
-Java. (`fencepost.spark.java_regex` makes RE2 of patterns for topics; rules for principals may refer
+Java. (`fencepost.arrow.java_regex` makes RE2 of patterns for topics; rules for principals may refer
 back to groups and look around, which RE2 cannot.)
 """
 

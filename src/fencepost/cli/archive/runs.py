@@ -41,6 +41,7 @@ def source_of(arguments: argparse.Namespace) -> dict[str, str]:
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Until what was there is archived; with --every until it is interrupted."""
+    from fencepost.arrow.errors import ReadError
     from fencepost.spark.archive.layout import ArchiveError, Layout
     from fencepost.spark.errors import SparkError
 
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with layout.lock("writer", wait=False, holder="another run that archives"):
             return _run(arguments, layout, source)
-    except (ArchiveError, SparkError, OSError) as error:
+    except (ArchiveError, ReadError, SparkError, OSError) as error:
         raise InputError(str(error)) from error
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.survey import Survey
 from fencepost.spark.archive.layout import Layout
 from fencepost.spark.archive.state import read_state
-from fencepost.spark.options import SourceOptions
-from fencepost.spark.survey import Survey
 
 
 def offsets_to_read(layout: Layout, options: SourceOptions) -> int:
     """Offsets between what is archived, or where a new archive begins, and the ends of the logs
-    now. ClientError, OptionError."""
+    now. ClientError, BoundsError."""
     survey = Survey(options)
     look = survey.look(new_query=True)
     starts = survey.resolve(options.start, look, "starting")

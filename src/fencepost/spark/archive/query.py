@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from fencepost.arrow.options import SourceOptions
 from fencepost.spark.archive.batches import (
     COLUMNS,
     DATE,
@@ -26,7 +27,7 @@ from fencepost.spark.archive.batches import (
 from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
 from fencepost.spark.archive.state import PARQUET, STOPPED_AT_LOSS, State, write_state
 from fencepost.spark.archive.tables import start_table
-from fencepost.spark.options import SourceOptions, source_options
+from fencepost.spark.options import source_options
 
 BATCH_RECORDS: Final = 1_000_000
 TASK_RECORDS: Final = 250_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.arrow.planning import OffsetRange, limit_offsets, split_ranges
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.planning import OffsetRange, limit_offsets, split_ranges
 
 P = TopicPartition
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.arrow.offsets import EXTRA, Position, StreamOffset
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.offsets import EXTRA, Position, StreamOffset
 
 P = TopicPartition
 

@@ -23,17 +23,17 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fencepost.arrow.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
+from fencepost.arrow.errors import AvailableNowError, DataLossError, OffsetError
+from fencepost.arrow.loss import Loss, PartitionState, judge, never_seen, unseen_beginning
+from fencepost.arrow.offsets import Position, StreamOffset
+from fencepost.arrow.options import AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
+from fencepost.arrow.planning import OffsetRange, limit_offsets, split_ranges
+from fencepost.arrow.survey import Look
 from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
-from fencepost.spark.errors import AvailableNowError, DataLossError, OffsetError
-from fencepost.spark.loss import Loss, PartitionState, judge, never_seen, unseen_beginning
-from fencepost.spark.offsets import Position, StreamOffset
-from fencepost.spark.options import AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
-from fencepost.spark.planning import OffsetRange, limit_offsets, split_ranges
-from fencepost.spark.survey import Look
 
-log = logging.getLogger("fencepost.spark")
+log = logging.getLogger("fencepost.arrow")
 
 # An idle query asks every 10 ms; holding its question a little spares the brokers most of them.
 HOLD_S = 0.5

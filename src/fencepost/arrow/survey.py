@@ -13,6 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from fencepost.arrow.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
+from fencepost.arrow.connections import cluster_for
+from fencepost.arrow.errors import BoundsError
+from fencepost.arrow.java_regex import matcher
+from fencepost.arrow.loss import PartitionState
+from fencepost.arrow.offsets import Position, StreamOffset
+from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
@@ -23,17 +30,10 @@ from fencepost.client.offsets import (
     list_offsets,
     offsets_for_leader_epochs,
 )
-from fencepost.spark.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
-from fencepost.spark.connections import cluster_for
-from fencepost.spark.errors import BoundsError
-from fencepost.spark.java_regex import matcher
-from fencepost.spark.loss import PartitionState
-from fencepost.spark.offsets import Position, StreamOffset
-from fencepost.spark.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-log = logging.getLogger("fencepost.spark")
+log = logging.getLogger("fencepost.arrow")
 
 # How old the list of partitions may be while a stream is idle.
 PARTITIONS_MAX_AGE_S = 1.0

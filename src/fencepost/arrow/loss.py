@@ -28,9 +28,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost.arrow.offsets import Position
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EpochEnd
-from fencepost.spark.offsets import Position
 
 UNKNOWN_END = -1
 

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from hypothesis import given, strategies as st
 
-from fencepost.spark.java_regex import PATTERN_MAX, PatternError, matcher
+from fencepost.arrow.java_regex import PATTERN_MAX, PatternError, matcher
 
 from .java_patterns import CANNOT, EXPRESSED, NAMES, WRONG
 

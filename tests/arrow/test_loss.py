@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
-from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EpochEnd
-from fencepost.spark.errors import DataLossError
-from fencepost.spark.loss import (
+from fencepost.arrow.errors import DataLossError
+from fencepost.arrow.loss import (
     UNKNOWN_END,
     PartitionState,
     judge,
     unseen_beginning,
 )
-from fencepost.spark.offsets import Position
+from fencepost.arrow.offsets import Position
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import EpochEnd
 
 WHERE = TopicPartition("t", 0)
 STORED = Position(100, leader_epoch=3)
@@ -280,7 +280,6 @@ def test_errors_list_everything_there_is_to_know():
     ):
         assert part in text
     assert "t-1: deleted, offsets 100 to the end" in text
-    assert "failOnDataLoss=false" in text
     assert str(pickle.loads(pickle.dumps(error))) == text
 
 

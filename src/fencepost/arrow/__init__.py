@@ -1,0 +1,1 @@
+"""Topics as Arrow: planning of reads, detection of lost records, and reading, without Spark."""
