@@ -20,7 +20,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fencepost.arrow.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
@@ -58,6 +58,7 @@ class Surveys(Protocol):
     def states(
         self, stored: StreamOffset, look: Look
     ) -> dict[TopicPartition, PartitionState | None]: ...
+    def placed(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]: ...
 
 
 class StreamPlanner:
@@ -183,7 +184,7 @@ class StreamPlanner:
             for partition in sorted(limits)
         ]
         return split_ranges(
-            whole,
+            self.survey.placed(whole),
             min_partitions=self.options.min_partitions,
             max_records=self.options.max_records_per_partition,
         )

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.arrow.java_regex import PatternError, matcher
 from fencepost.arrow.offsets import INT64_MAX, StreamOffset
@@ -38,6 +38,9 @@ from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST
 from fencepost.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from fencepost.arrow.archives import Archive
 
 log = logging.getLogger("fencepost.spark")
 
@@ -63,6 +66,7 @@ NAMES = (
     "plainOffsets",
     "topic",
     "commitOffsetsToGroup",
+    "archive",
     "deliveryGuarantee",
     "transactionalIdPrefix",
     "keepTimestamps",
@@ -222,7 +226,25 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         plain_offsets=options.boolean("plainOffsets", False),
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
+        archive=_archive(options),
     )
+
+
+def _archive(options: _Options) -> Archive | None:
+    directory = options.get("archive")
+    if directory is None:
+        return None
+    if not directory.strip():
+        raise OptionError("archive", directory, "must be the directory of an archive")
+    from fencepost.arrow.errors import ArchiveReadError
+    from fencepost.spark.archive.serving import ServedArchive  # reads without one do without
+
+    archive = ServedArchive(directory)
+    try:
+        archive.topics()
+    except ArchiveReadError as error:
+        raise OptionError("archive", directory, str(error)) from error
+    return archive
 
 
 def _commit_group(options: _Options) -> str | None:

@@ -120,6 +120,12 @@ class Layout:
                         foreign.append(path)
         return sorted(files), foreign
 
+    def file_at(self, path: Path) -> DataFile | None:
+        """The data file that has, or will have, a path in this archive."""
+        topic = _value(path.parent.parent.name, "topic")
+        date = _value(path.parent.name, "date")
+        return None if topic is None or date is None else named_file(topic, date, path)
+
     @contextlib.contextmanager
     def lock(self, name: str, *, wait: bool, holder: str = "") -> Iterator[None]:
         """A lock that ends with the process that has it. ArchiveError when somebody else has it
@@ -145,8 +151,13 @@ def _value(name: str, column: str) -> str | None:
 
 def data_file(topic: str, date: str, path: Path) -> DataFile | None:
     """The data file that a path is, by its name; None where it is none."""
+    return named_file(topic, date, path) if path.is_file() else None
+
+
+def named_file(topic: str, date: str, path: Path) -> DataFile | None:
+    """The data file that a path would be, by its name; None where it would be none."""
     match = _FILE.fullmatch(path.name)
-    if match is None or not path.is_file():
+    if match is None:
         return None
     partition, first, last, tag, _ = match.groups()
     if int(first) > int(last):
