@@ -10,16 +10,16 @@ lost, and told as any other loss. Decisions, per partition:
 |---|---|---|
 | A | the topic of that name and id | all that it has |
 | B | only topics of that name with other ids | nothing: told as `recreated` |
-| C | the topic, up to an offset whose leader epoch ended before it (unclean election) | what is |
-|   | below that end: behind it the log has other records, which are the topic's now | |
-| D | the topic, up to an offset of an epoch that the leader does not know | nothing: told as |
-|   | `history replaced`, since it cannot be said where the two part | |
-| E | the topic, without epochs, and the log ends before what the archive has | what is below the end |
+| C | more than its last leader epoch has in the log now (unclean election) | what is below that |
+|   |                                 | epoch's end: the log has other records from there on |
+| D | the topic, read in an epoch that the leader does not know | nothing: told as |
+|   |                                 | `history replaced`, as it is unknown where they part |
+| E | more than the log has, and no epochs are known | what is below the log's end |
 | F | nothing of the topic | nothing; a warning, once |
 
 The table of `loss.judge` decides C, D and E: the archive's end is compared like the end of a query
-that stopped there. The archive may grow, and brokers may delete, while a query runs: tasks that find
-records deleted look into the archive again before they call them lost.
+that stopped there. The archive may grow, and brokers may delete, while a query runs: tasks that
+find records deleted look into the archive again before they call them lost.
 """
 
 from __future__ import annotations

@@ -91,6 +91,7 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+ARCHIVE_PREFIX = "archive."
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
@@ -136,6 +137,16 @@ class _Options:
     def get(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
+    def starting(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """All options whose names start so, without that."""
+        return tuple(
+            sorted(
+                (key.removeprefix(prefix), value)
+                for key, value in self._given.items()
+                if key.startswith(prefix)
+            )
+        )
+
     def boolean(self, name: str, default: bool) -> bool:
         text = self.get(name)
         if text is None:
@@ -157,7 +168,7 @@ class _Options:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
         known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
         for key, value in self._given.items():
-            if key in known or key.startswith(PREFIX):
+            if key in known or key.startswith((PREFIX, ARCHIVE_PREFIX)):
                 continue
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
             if close:
@@ -239,7 +250,7 @@ def _archive(options: _Options) -> Archive | None:
     from fencepost.arrow.errors import ArchiveReadError
     from fencepost.spark.archive.serving import ServedArchive  # reads without one do without
 
-    archive = ServedArchive(directory)
+    archive = ServedArchive(directory, options.starting(ARCHIVE_PREFIX))
     try:
         archive.topics()
     except ArchiveReadError as error:

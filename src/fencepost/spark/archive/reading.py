@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -27,13 +28,14 @@ class _Cursor:
         self, file: DataFile, start: int, end: int, columns: Sequence[str] | None, rows: int
     ) -> None:
         self.file = file
-        self._parquet = pq.ParquetFile(file.path, page_checksum_verification=True)
+        self._opened = ExitStack()
+        parquet = self._opened.enter_context(file.opened())
         groups = [
             number
-            for number, known in enumerate(column_statistics(self._parquet, "offset"))
+            for number, known in enumerate(column_statistics(parquet, "offset"))
             if known is None or (known[0] < end and known[1] >= start)
         ]
-        self._batches = self._parquet.iter_batches(rows, row_groups=groups, columns=columns)
+        self._batches = parquet.iter_batches(rows, row_groups=groups, columns=columns)
         self._start, self._end = start, end
         self.rows: pa.RecordBatch | None = None
         self._next()
@@ -72,7 +74,7 @@ class _Cursor:
                 return
             if len(offsets) and offsets[0] >= self._end:
                 break
-        self._parquet.close()
+        self._opened.close()
 
 
 def column_statistics(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] | None]:

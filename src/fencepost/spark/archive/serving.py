@@ -19,20 +19,31 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fencepost.arrow.archives import HeldTopic
 from fencepost.arrow.errors import ArchiveReadError
 from fencepost.batch.columns import SCHEMA
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout, tag_of
+from fencepost.spark.archive.layout import (
+    STAGING,
+    ArchiveError,
+    DataFile,
+    Layout,
+    data_file,
+    tag_of,
+)
 from fencepost.spark.archive.reading import column_statistics, records_in_order
-from fencepost.spark.archive.state import Incarnation, State, read_parquet_state
+from fencepost.spark.archive.state import (
+    Incarnation,
+    State,
+    checkpoint_of,
+    counted_files,
+    read_parquet_state,
+)
 from fencepost.spark.checkpoint import CheckpointError, read_checkpoint
 
 TRIES: Final = 5
@@ -55,17 +66,19 @@ class _Opened:
     """How many states were seen."""
     topics: Sequence[HeldTopic] = ()
     files: Mapping[_Name, Sequence[DataFile]] | None = None
-    rows: dict[Path, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
 
 
-_opened: dict[tuple[int, str], _Opened] = {}
+_opened: dict[tuple[int, ServedArchive], _Opened] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ServedArchive:
-    """An archive of Parquet files by its directory; see `arrow.archives.Archive`."""
+    """An archive of Parquet files by its directory, with options as `storage_at` takes them; see
+    `arrow.archives.Archive`."""
 
     directory: str
+    options: tuple[tuple[str, str], ...] = ()
 
     def topics(self) -> tuple[object, Sequence[HeldTopic]]:
         opened = self._refreshed()
@@ -122,9 +135,10 @@ class ServedArchive:
                 (where, topic_id): self._files((where.topic, tag_of(topic_id), where.partition))
                 for where, topic_id in wanted
             }
-            new = [one.path for mine in files.values() for one in mine if one.path not in rows]
+            new = [one for mine in files.values() for one in mine if one.path not in rows]
             with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-                rows.update(zip(new, pool.map(_rows_in, new), strict=True))
+                counts = pool.map(_rows_in, new)
+                rows.update((one.path, count) for one, count in zip(new, counts, strict=True))
         except (pa.ArrowException, OSError) as error:
             return f"a file cannot be read: {error}"
         for (where, topic_id), mine in files.items():
@@ -138,11 +152,14 @@ class ServedArchive:
 
     def _opened(self) -> _Opened:
         """A forked worker must not go on with what its parent saw: hence the process id."""
-        key = (os.getpid(), self.directory)
+        key = (os.getpid(), self)
         if key not in _opened:
             while len(_opened) >= OPENED_MAX:
                 _opened.pop(next(iter(_opened)))
-            _opened[key] = _Opened(Layout(self.directory))
+            try:
+                _opened[key] = _Opened(Layout(self.directory, dict(self.options)))
+            except ArchiveError as error:
+                raise ArchiveReadError(self.directory, str(error)) from error
         return _opened[key]
 
     def _refreshed(self) -> _Opened:
@@ -177,18 +194,18 @@ class ServedArchive:
 
 
 def _held(layout: Layout, state: State) -> list[HeldTopic]:
-    epochs = _epochs(layout)
+    epochs = _epochs(layout, state)
     return [
         HeldTopic(one.topic, one.topic_id, one.partitions, _of_ends(one, epochs))
         for one in state.incarnations
     ]
 
 
-def _epochs(layout: Layout) -> dict[tuple[str, str, int, int], int]:
+def _epochs(layout: Layout, state: State) -> dict[tuple[str, str, int, int], int]:
     """Leader epochs that the archive's query saw, by topic, id, partition and offset. None without
     its checkpoint, as in a copy: then only an end before the archive's shows a rewritten log."""
     try:
-        sources = read_checkpoint(layout.checkpoint).sources
+        sources = read_checkpoint(checkpoint_of(layout, state)).sources
     except CheckpointError:
         return {}
     found = {}
@@ -210,15 +227,15 @@ def _of_ends(one: Incarnation, epochs: Mapping[tuple[str, str, int, int], int]) 
 
 def _listed(layout: Layout, state: State) -> dict[_Name, list[DataFile]]:
     """The files by partition, those of the last batch that are not in their places among them."""
-    waiting = {
-        layout.directory / target: layout.staging / source
-        for source, target in state.moves
-        if (layout.staging / source).exists()
-    }
-    files, _ = layout.listing()
+    storage = layout.storage
+    waiting = {}
+    if layout.is_local:  # elsewhere `counted_files` looks
+        moves = [(f"{STAGING}/{source}", target) for source, target in state.moves]
+        waiting = {target: source for source, target in moves if storage.exists(source)}
+    files, _ = counted_files(layout, state)
     there = {one.path for one in files}
     for target, source in waiting.items():
-        one = layout.file_at(target)
+        one = data_file(storage, target, 0)
         if one is not None and target not in there:
             files.append(replace(one, path=source))
     found: dict[_Name, list[DataFile]] = {}
@@ -227,8 +244,9 @@ def _listed(layout: Layout, state: State) -> dict[_Name, list[DataFile]]:
     return found
 
 
-def _rows_in(path: Path) -> int:
-    return int(pq.read_metadata(path).num_rows)
+def _rows_in(file: DataFile) -> int:
+    with file.opened() as parquet:
+        return int(parquet.metadata.num_rows)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -257,7 +275,7 @@ def _first_since(files: Sequence[DataFile], time_us: int, end: int) -> int | Non
 
 
 def _first_in(file: DataFile, time_us: int, end: int) -> int | None:
-    with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+    with file.opened() as parquet:
         latest = column_statistics(parquet, "timestamp")
         for group, known in enumerate(latest):
             if known is not None and _micros(known[1]) < time_us:
