@@ -79,3 +79,5 @@ class SourceOptions:
     stall_timeout_ms: int
     commit_group: str | None = None
     """The consumer group that is told the query's progress."""
+    max_bytes_per_trigger: int | None = None
+    """About so many bytes of records, as they are stored, in a micro-batch."""

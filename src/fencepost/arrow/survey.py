@@ -20,6 +20,7 @@ from fencepost.arrow.java_regex import matcher
 from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
+from fencepost.arrow.sizes import ByteLimit
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
@@ -64,6 +65,7 @@ class Survey:
         self._missing: set[str] = set()
         self._asks_epochs = True
         self._matches: Callable[[str], bool] | None = None
+        self._byte_limit: ByteLimit | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -172,6 +174,17 @@ class Survey:
         """Where the partitions begin."""
         listed = list_offsets(self.cluster, dict.fromkeys(partitions, EARLIEST))
         return {partition: found.offset for partition, found in listed.items()}
+
+    def limit_bytes(
+        self,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        limit: int,
+    ) -> dict[TopicPartition, int]:
+        """Those of `ends` that make a batch of about `limit` bytes; see `sizes`."""
+        if self._byte_limit is None or self._byte_limit.limit != limit:
+            self._byte_limit = ByteLimit(limit)
+        return self._byte_limit.ends(self.cluster, begins, ends)
 
     # -- bounds of new queries -------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ NAMES = (
     "endingOffsetsByTimestamp",
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -151,6 +152,17 @@ class _Options:
             raise OptionError(name, text, "must be a positive whole number")
         return number
 
+    def size_bytes(self, name: str) -> int | None:
+        """A size such as 1073741824, 512k or 1g, as Spark spells them."""
+        text = self.get(name)
+        if text is None:
+            return None
+        match = re.fullmatch(r"\s*([0-9]{1,19})\s*([kmgtp]?)b?\s*", text.lower())
+        size = int(match[1]) << 10 * " kmgtp".index(match[2] or " ") if match else 0
+        if not 1 <= size <= INT64_MAX:
+            raise OptionError(name, text, "must be a size in bytes above 0, like 512m or 10g")
+        return size
+
     def check_names(self) -> None:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
         known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
@@ -197,8 +209,10 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if options.get(name) is not None:
                 raise OptionError(name, options.get(name), "a stream has no end")
-    elif options.get("maxOffsetsPerTrigger") is not None:
-        log.warning("maxOffsetsPerTrigger has no effect on a batch read")
+    else:
+        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger"):
+            if options.get(name) is not None:
+                log.warning("%s has no effect on a batch read", name)
     start = _bound(options, "starting", Point.LATEST if streaming else Point.EARLIEST)
     if not streaming:
         _require_readable(options, start)
@@ -224,6 +238,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         plain_offsets=options.boolean("plainOffsets", False),
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
+        max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
     )
 
 
