@@ -82,3 +82,5 @@ class SourceOptions:
     """The consumer group that is told the query's progress."""
     archive: Archive | None = None
     """Where records are that brokers have deleted (`backfill`)."""
+    max_bytes_per_trigger: int | None = None
+    """About so many bytes of records, as they are stored, in a micro-batch."""

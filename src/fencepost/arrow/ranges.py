@@ -77,7 +77,11 @@ class _Reading:
             try:
                 for fetched in self._fetch(left, last_epoch):
                     yield from self._check_beginning(replace(left, start=position), fetched)
-                    yield from self._decode(left, fetched)
+                    for rows in self._decode(left, fetched):
+                        # From the first record on there is a middle, which may have no hole.
+                        if left.from_earliest and rows.num_rows:
+                            left = replace(left, from_earliest=False)
+                        yield rows
                     position, last_epoch = fetched.next_offset, fetched.last_epoch
                 return
             except (OffsetOutOfRange, LogTruncated, UnknownTopic) as error:

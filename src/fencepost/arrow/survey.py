@@ -21,6 +21,7 @@ from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.arrow.planning import OffsetRange
+from fencepost.arrow.sizes import ByteLimit
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
@@ -61,9 +62,11 @@ class Survey:
         self._partitions: list[TopicPartition] = []
         self._topic_ids: dict[str, str] = {}
         self._listed_at = float("-inf")
+        self._existing: set[str] = set()
         self._missing: set[str] = set()
         self._asks_epochs = True
         self._matches: Callable[[str], bool] | None = None
+        self._byte_limit: ByteLimit | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -78,6 +81,7 @@ class Survey:
             self._topic_ids = {
                 info.name: str(info.topic_id) for info in infos if info.topic_id != Uuid.ZERO
             }
+            self._existing = {info.name for info in infos}
             existing = [
                 TopicPartition(info.name, number) for info in infos for number in info.partition_ids
             ]
@@ -89,19 +93,21 @@ class Survey:
         return self._partitions
 
     def require_partitions(self) -> list[TopicPartition]:
-        """As `partitions`, for a new query: UnknownTopic for a topic or partition named in the
-        options that does not exist. A pattern may match nothing yet."""
+        """As `partitions`, for a new query: UnknownTopic for a topic named in the options that does
+        not exist. A pattern may match nothing yet, and of partitions that are assigned those that
+        do not exist are left out with a warning, as by Spark's connector."""
         found = self.partitions()
         chosen = self.options.subscription
-        topics = {partition.topic for partition in found}
-        for name in chosen.topics or ():
-            if name not in topics:
+        assigned = chosen.assigned or ()
+        for name in chosen.topics or dict.fromkeys(partition.topic for partition in assigned):
+            if name not in self._existing:
                 raise UnknownTopic("no such topic", topic=name)
-        for partition in chosen.assigned or ():
-            if partition not in found:
-                raise UnknownTopic(
-                    "no such partition", topic=partition.topic, partition=partition.partition
-                )
+        missing = [partition for partition in assigned if partition not in set(found)]
+        if missing:
+            log.warning(
+                "assign names partitions that do not exist, and are not read: %s",
+                ", ".join(map(str, missing)),
+            )
         return found
 
     def _topics(self) -> list[TopicInfo]:
@@ -169,6 +175,17 @@ class Survey:
         """Where the partitions begin."""
         listed = list_offsets(self.cluster, dict.fromkeys(partitions, EARLIEST))
         return {partition: found.offset for partition, found in listed.items()}
+
+    def limit_bytes(
+        self,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        limit: int,
+    ) -> dict[TopicPartition, int]:
+        """Those of `ends` that make a batch of about `limit` bytes; see `sizes`."""
+        if self._byte_limit is None or self._byte_limit.limit != limit:
+            self._byte_limit = ByteLimit(limit)
+        return self._byte_limit.ends(self.cluster, begins, ends)
 
     # -- bounds of new queries -------------------------------------------------------------------
 

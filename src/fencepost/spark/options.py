@@ -36,7 +36,7 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ConfigError
 from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST
+from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ NAMES = (
     "endingOffsetsByTimestamp",
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -92,6 +93,8 @@ REJECTED_FOR_SINKS = {
 }
 PREFIX = "kafka."
 ARCHIVE_PREFIX = "archive."
+# As Java trims texts.
+BLANKS = "".join(map(chr, range(33)))
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
@@ -164,6 +167,17 @@ class _Options:
             raise OptionError(name, text, "must be a positive whole number")
         return number
 
+    def size_bytes(self, name: str) -> int | None:
+        """A size such as 1073741824, 512k or 1g, as Spark spells them."""
+        text = self.get(name)
+        if text is None:
+            return None
+        match = re.fullmatch(r"\s*([0-9]{1,19})\s*([kmgtp]?)b?\s*", text.lower())
+        size = int(match[1]) << 10 * " kmgtp".index(match[2] or " ") if match else 0
+        if not 1 <= size <= INT64_MAX:
+            raise OptionError(name, text, "must be a size in bytes above 0, like 512m or 10g")
+        return size
+
     def check_names(self) -> None:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
         known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
@@ -210,11 +224,13 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if options.get(name) is not None:
                 raise OptionError(name, options.get(name), "a stream has no end")
-    elif options.get("maxOffsetsPerTrigger") is not None:
-        log.warning("maxOffsetsPerTrigger has no effect on a batch read")
+    else:
+        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger"):
+            if options.get(name) is not None:
+                log.warning("%s has no effect on a batch read", name)
     start = _bound(options, "starting", Point.LATEST if streaming else Point.EARLIEST)
-    if start is Point.LATEST and not streaming:
-        raise OptionError("startingOffsets", "latest", "a batch read would read nothing")
+    if not streaming:
+        _require_readable(options, start)
     end = _bound(options, "ending", Point.LATEST)
     if end is Point.EARLIEST or (isinstance(end, AtOffsets) and EARLIEST in end.offsets.values()):
         raise OptionError("endingOffsets", options.get("endingOffsets"), "must not be earliest")
@@ -238,6 +254,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
         archive=_archive(options),
+        max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
     )
 
 
@@ -256,6 +273,21 @@ def _archive(options: _Options) -> Archive | None:
     except ArchiveReadError as error:
         raise OptionError("archive", directory, str(error)) from error
     return archive
+
+
+def _require_readable(options: _Options, start: Bound) -> None:
+    """A batch read that begins at the end is a mistake, of one partition as well."""
+    text = options.get("startingOffsets")
+    if start is Point.LATEST:
+        raise OptionError("startingOffsets", text, "a batch read would read nothing")
+    offsets = start.offsets if isinstance(start, AtOffsets) else {}
+    at_end = [partition for partition, offset in offsets.items() if offset == LATEST]
+    if at_end:
+        raise OptionError(
+            "startingOffsets",
+            text,
+            f"a batch read cannot begin at the end (-1), as of {', '.join(map(str, at_end[:5]))}",
+        )
 
 
 def _commit_group(options: _Options) -> str | None:
@@ -332,7 +364,8 @@ def _subscription(options: _Options) -> Subscription:
         if any(len(topic) > TOPIC_CHARS_MAX for topic in topics):
             raise OptionError(name, text, f"topics have at most {TOPIC_CHARS_MAX} characters")
         return Subscription(topics=topics)
-    if not text.strip():
+    text = text.strip(BLANKS)
+    if not text:
         raise OptionError(name, text, "must not be empty")
     try:
         matcher(text)

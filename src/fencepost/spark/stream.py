@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Any limit but ReadAllAvailable stands for "as the options say"; Spark hands it back."""
         most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
-        if most is None and least is None:
+        if most is None and least is None and self.options.max_bytes_per_trigger is None:
             return ReadAllAvailable()
         return ReadMaxRows(most or UNLIMITED_ROWS)
 
