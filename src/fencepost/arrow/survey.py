@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from fencepost.arrow.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.arrow.connections import cluster_for
 from fencepost.arrow.errors import BoundsError
-from fencepost.arrow.java_regex import matcher
 from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
@@ -57,8 +56,10 @@ class Look:
 class Survey:
     """Questions of one query; keeps a list of partitions for a second, nothing else."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
+        """Asks through `cluster`, by default through the one that this process keeps."""
         self.options = options
+        self._cluster = cluster
         self._partitions: list[TopicPartition] = []
         self._topic_ids: dict[str, str] = {}
         self._listed_at = float("-inf")
@@ -70,7 +71,7 @@ class Survey:
 
     @property
     def cluster(self) -> Cluster:
-        return cluster_for(self.options.client)
+        return self._cluster or cluster_for(self.options.client)
 
     # -- partitions ------------------------------------------------------------------------------
 
@@ -114,6 +115,8 @@ class Survey:
         chosen = self.options.subscription
         if chosen.pattern is not None:
             if self._matches is None:
+                from fencepost.arrow.java_regex import matcher  # of an extra of its own
+
                 self._matches = matcher(chosen.pattern)
             infos = self.cluster.describe()
             infos = [info for info in infos if not info.is_internal and self._matches(info.name)]
@@ -222,8 +225,7 @@ class Survey:
             if found < 0 and not bound.or_latest:
                 raise BoundsError(
                     NO_SUCH_TIME,
-                    f"{partition} has no record at or after timestamp {wanted[partition]}; set "
-                    "startingOffsetsByTimestampStrategy=latest to start at its end",
+                    f"{partition} has no record at or after timestamp {wanted[partition]}",
                     {
                         "topic": partition.topic,
                         "partition": partition.partition,
@@ -307,13 +309,13 @@ def _require_match(
     given: Mapping[TopicPartition, int], look: Look, what: str, *, timestamps: bool = False
 ) -> None:
     """Bounds by partition must name exactly the partitions there are. BoundsError."""
-    option = f"{what}OffsetsByTimestamp" if timestamps else f"{what}Offsets"
     missing = sorted(set(look.latest) - set(given))
     extra = sorted(set(given) - set(look.latest))
     if missing or extra:
         raise BoundsError(
             OTHER_TIMESTAMPS if timestamps else OTHER_OFFSETS,
-            f"{option} must name exactly the partitions of the subscription; "
+            f"{what} {'timestamps' if timestamps else 'offsets'} must name exactly the partitions "
+            "of the subscription; "
             f"missing: {', '.join(map(str, missing)) or 'none'}; "
             f"unknown: {', '.join(map(str, extra)) or 'none'}",
             {
