@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fencepost.spark.archive.layout import ArchiveError, DataFile
 
@@ -24,8 +24,9 @@ class _Cursor:
 
     def __init__(self, file: DataFile, start: int, end: int) -> None:
         self.file = file
-        self._parquet = pq.ParquetFile(file.path, page_checksum_verification=True)
-        self._batches = self._parquet.iter_batches(batch_size=BATCH_ROWS)
+        self._opened = ExitStack()
+        parquet = self._opened.enter_context(file.opened())
+        self._batches = parquet.iter_batches(batch_size=BATCH_ROWS)
         self._start, self._end = start, end
         self.rows: pa.RecordBatch | None = None
         self._next()
@@ -64,7 +65,7 @@ class _Cursor:
                 return
             if len(offsets) and offsets[0] >= self._end:
                 break
-        self._parquet.close()
+        self._opened.close()
 
 
 def records_in_order(files: Iterable[DataFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
