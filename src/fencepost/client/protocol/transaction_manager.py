@@ -502,7 +502,8 @@ def _answers(ask: Ask, response: Any) -> list[tuple[int, TopicPartition | None]]
                 for entry in topic.results_by_partition
             ]
         case Kind.OFFSET_COMMIT:
-            names = {one.topic_id: one.name for one in ask.message.topics}  # type: ignore[attr-defined]
+            message: Any = ask.message
+            names = {one.topic_id: one.name for one in message.topics}
             return [
                 (
                     entry.error_code,
