@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from fencepost.addresses import AddressError, address_text, parse_address, parse_listener
+from fencepost.addresses import (
+    AddressError,
+    address_text,
+    parse_address,
+    parse_listener,
+    parse_server,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +21,6 @@ from fencepost.addresses import AddressError, address_text, parse_address, parse
         ("kafka-1:9092", {}, ("kafka-1", 9092)),
         ("[::1]:65535", {}, ("::1", 65535)),
         (":0", {"least_port": 0, "empty_host": True}, ("", 0)),
-        ("::1:9092", {"bare_ipv6": True}, ("::1", 9092)),
     ],
 )
 def test_an_address(text: str, options: dict[str, Any], address: tuple[str, int]) -> None:
@@ -44,6 +49,34 @@ def test_what_is_no_address(text: str, allowed: str) -> None:
     with pytest.raises(AddressError) as raised:
         parse_address(text)
     assert str(raised.value) == allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("kafka-1:9092", ("kafka-1", 9092)),
+        ("PLAINTEXT://kafka-1:9092", ("kafka-1", 9092)),
+        ("SASL_SSL://[::1]:1", ("::1", 1)),
+        ("://kafka-1:009092", ("kafka-1", 9092)),
+        ("::1:9092", ("::1", 9092)),
+        ("[fe80::1%eth0]:9092", ("fe80::1%eth0", 9092)),
+    ],
+)
+def test_a_server_is_read_as_kafkas_clients_read_it(text: str, address: tuple[str, int]) -> None:
+    assert parse_server(text) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "kafka-1", "kafka-1:", "kafka-1:x", "kafka-1:\u0669", ":9092", "PLAINTEXT://:9092"),
+        *("kafka-1:0", "kafka-1:65536", "kafka-1:" + "9" * 5000, "A://B://kafka-1:9092"),
+        *("kafka-1/x:9092", "ü:9092", "kafka 1:9092", "kafka-1:9092 ", "PLAIN TEXT://kafka-1:9092"),
+    ],
+)
+def test_what_is_no_server(text: str) -> None:
+    with pytest.raises(AddressError, match="HOST:PORT"):
+        parse_server(text)
 
 
 def test_a_listener() -> None:

@@ -1,15 +1,22 @@
 """Addresses as people write them: HOST:PORT, and NAME://HOST:PORT for a listener.
 
 An IPv6 address has brackets around it, `[::1]:9092`. The host may be empty where that means every
-interface, and the port 0 where that means a free one; the caller says where.
+interface, and the port 0 where that means a free one; the caller says where. Clients take what
+Kafka's take (`parse_server`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 PORT_MAX: Final = (1 << 16) - 1
 """The highest port of TCP."""
+_SERVER: Final = re.compile(
+    r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)", re.ASCII
+)
+"""As org.apache.kafka.common.utils.Utils has it."""
+_DIGITS_MAX: Final = 20
 
 
 class AddressError(ValueError):
@@ -26,13 +33,11 @@ def parse_address(
     *,
     least_port: int = 1,
     empty_host: bool = False,
-    bare_ipv6: bool = False,
     form: str = "HOST:PORT",
 ) -> tuple[str, int]:
     """The host, without brackets, and the port of a text of this `form`.
 
-    With `bare_ipv6` an IPv6 address may do without brackets, as Kafka's clients take it: what is
-    behind the last colon is the port. Raises AddressError.
+    Raises AddressError.
     """
     host, colon, digits = text.rpartition(":")
     if not colon or not (digits.isascii() and digits.isdecimal()):
@@ -41,10 +46,28 @@ def parse_address(
         raise AddressError(f"{form} with a port from {least_port} to {PORT_MAX}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif not bare_ipv6 and (":" in host or "/" in host or "[" in host):
+    elif ":" in host or "/" in host or "[" in host:
         raise AddressError(f"{form}, with an IPv6 address in brackets")
     if not host and not empty_host:
         raise AddressError(form)
+    return host, int(digits)
+
+
+def parse_server(text: str) -> tuple[str, int]:
+    """The host and port of a server to connect to, as Kafka's clients take it.
+
+    A protocol in front, as listeners have one (`PLAINTEXT://HOST:PORT`), is passed over: it does
+    not choose `security.protocol`. An IPv6 address may do without brackets. What Java takes and
+    is a mistake is refused: port 0, and no host, which is this machine there. Raises AddressError.
+    """
+    found = _SERVER.fullmatch(text)
+    if found is None:
+        raise AddressError("HOST:PORT")
+    host, digits = found.groups()
+    if not host:
+        raise AddressError("HOST:PORT")
+    if len(digits) > _DIGITS_MAX or not 1 <= int(digits) <= PORT_MAX:
+        raise AddressError(f"HOST:PORT with a port from 1 to {PORT_MAX}")
     return host, int(digits)
 
 

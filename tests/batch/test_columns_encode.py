@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fencepost.batch.columns import decode_columns, encode_columns
-from fencepost.batch.errors import BatchError
+from fencepost.batch.errors import BatchError, RowTooLargeError
 from fencepost.batch.header import check_crc, read_header, stamp_producer
 from fencepost.batch.produced import ProduceRules, prepare_produced
+from fencepost.batch.record_size import size_bound, size_bound_of_first
 from fencepost.batch.records import Record, read_records
 from fencepost.wire.errors import ErrorCode
 
@@ -140,13 +142,40 @@ def test_a_row_larger_than_a_batch_is_named():
     rows = pa.record_batch({"value": values})
     whole = len(build([Record(0, NOW_MS, 0, None, b"y" * 3000, ())]))
     assert len(encode(rows, max_batch_bytes=whole)) == 2
-    with pytest.raises(BatchError, match="row 2 takes 3009 bytes") as caught:
+    with pytest.raises(BatchError, match="row 2 takes 3086 bytes") as caught:
         encode(rows, max_batch_bytes=whole - 1)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     with pytest.raises(BatchError, match="row 2 takes"):
         encode(rows, pa.array([1, 1, 0]), max_batch_bytes=whole - 1)
     with pytest.raises(BatchError, match="row 2 takes"):
         encode(rows, pa.array([1, 0, 1]), max_batch_bytes=whole - 1)
+
+
+@pytest.mark.parametrize("order", [0, [0, 1, 0, 1, 0, 1]], ids=["one", "two partitions"])
+def test_a_row_larger_than_a_batch_goes_alone_as_far_as_it_may(order):
+    """The bound is the one that Kafka's producer holds against max.request.size."""
+    values = [b"", b"a" * 50, b"b" * 300, b"c" * 60, b"d" * 200, b"e"]
+    rows = pa.record_batch({"value": pa.array(values, pa.binary())})
+    partitions = order if isinstance(order, int) else pa.array(order)
+    bound = size_bound(None, b"b" * 300, ())
+    encoded = encode(rows, partitions, max_batch_bytes=200, max_record_bytes=bound)
+    by_batch = [[record.value for record in read_records(one.data)] for one in encoded]
+    assert sorted(value for batch in by_batch for value in batch) == sorted(values)
+    assert [batch for batch in by_batch if any(len(value) >= 200 for value in batch)] == [
+        [values[2]],
+        [values[4]],
+    ]
+    with pytest.raises(RowTooLargeError) as caught:
+        encode(rows, partitions, max_batch_bytes=200, max_record_bytes=bound - 1)
+    assert (caught.value.row, caught.value.size_bytes) == (2, bound)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@given(byte_strings, byte_strings, header_lists)
+def test_the_bound_of_a_written_record_is_that_of_its_parts(key, value, headers):
+    rows = [(NOW_MS, key, value, headers, 0)]
+    (written,) = encode(record_batch(rows))
+    assert size_bound_of_first(len(written.data) - 61) == size_bound(key, value, headers)
 
 
 @pytest.mark.parametrize(

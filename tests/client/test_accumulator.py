@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from fencepost.batch.record_size import size_bound
 from fencepost.client import accumulator
 from fencepost.client.accumulator import OpenBatch, RecordAccumulator
 from fencepost.client.config import ClientConfig
+from fencepost.client.errors import ClientError
 
 PARTITIONS = 8
 
@@ -110,3 +113,55 @@ def test_records_without_a_key_stay_with_a_partition_until_its_batch_closes(cloc
         assert gathering.add(None, 0) == []
     assert len(gathering.batches.close_all()) == 1
     assert gathering.batches.is_empty
+
+
+def sizes_of(config: ClientConfig, values: Sequence[bytes], partition: int | None = 0) -> list[Any]:
+    """The values of each batch, in the order in which they leave."""
+    batches = RecordAccumulator(config)
+    values_of: dict[OpenBatch, list[bytes]] = {}
+    for value in values:
+        batch, index, _ = batches.add("t", PARTITIONS, value, None, partition, (), 1)
+        values_of.setdefault(batch, []).append(value)
+        assert len(values_of[batch]) == index + 1
+    assert len(batches.close_all()) <= 1
+    return [[len(value) for value in batch] for batch in values_of.values()]
+
+
+@pytest.mark.parametrize("partition", [0, None])
+def test_a_record_larger_than_a_batch_goes_alone(partition: int | None) -> None:
+    """As of Kafka's producer: it does not swell a batch that is open to more than brokers take."""
+    config = ClientConfig(linger_ms=1_000, batch_size=1_000)
+    sizes = [300, 300, 300, 5_000, 300, 990, 20]
+    values = [b"x" * size for size in sizes]
+    assert sizes_of(config, values, partition) == [[300, 300, 300], [5_000], [300], [990], [20]]
+
+
+def test_records_without_a_key_leave_nothing_behind_when_a_batch_is_full() -> None:
+    batches = RecordAccumulator(ClientConfig(linger_ms=1_000, batch_size=1_000))
+    closed = [batches.add("t", 8, b"x" * 300, None, None, (), 1)[2] for _ in range(3_000)]
+    assert {batch.count for some in closed for batch in some} == {3}
+
+
+@pytest.mark.parametrize("setting", ["max_request_size", "buffer_memory"])
+def test_a_record_may_be_as_large_as_kafkas_producer_takes_it(setting: str) -> None:
+    headers = [("name", b"h" * 40), ("ü", None)]
+    key = b"k" * 60
+    bound = size_bound(key, b"v" * 400, headers)
+    config = ClientConfig(batch_size=100, **{setting: bound})
+    batches = RecordAccumulator(config)
+    batches.add("t", PARTITIONS, b"v" * 400, key, 3, headers, 1)
+    with pytest.raises(ClientError) as caught:
+        batches.add("t", PARTITIONS, b"v" * 401, key, 3, headers, 1)
+    name = setting.replace("_", ".")
+    said = f"a record of {bound + 1} bytes (key b'{'k' * 40}'...) exceeds {name}={bound}"
+    assert said in str(caught.value)
+    assert (caught.value.topic, caught.value.partition) == ("t", 3)
+    assert batches.is_empty
+
+
+def test_room_for_a_batch_is_no_room_for_a_record_that_may_not_be_sent() -> None:
+    batches = RecordAccumulator(ClientConfig(batch_size=10_000, max_request_size=1_000))
+    with pytest.raises(ClientError, match=r"max\.request\.size=1000"):
+        batches.add("t", PARTITIONS, b"v" * 990, None, 0, (), 1)
+    with pytest.raises(ClientError, match=r"no key"):
+        batches.add("t", PARTITIONS, None, None, 0, [("n" * 300, None)] * 4, 1)

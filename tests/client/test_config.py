@@ -30,6 +30,15 @@ def test_properties_become_typed_values():
     assert (config.isolation_level, config.compression_type) == ("read_committed", "zstd")
 
 
+def test_limits_may_be_as_small_and_times_as_long_as_in_java():
+    props = {"fetch.max.bytes": "0", "max.partition.fetch.bytes": "0", "batch.size": "0"}
+    config = ClientConfig.from_props(
+        {**props, "linger.ms": str(2**63 - 1), "retry.backoff.ms": "0"}
+    )
+    assert (config.fetch_max_bytes, config.max_partition_fetch_bytes, config.batch_size) == (0,) * 3
+    assert (config.linger_ms, config.retry_backoff_ms) == (2**31 - 1, 0)
+
+
 def test_unknown_names_are_refused_with_a_hint():
     with pytest.raises(ConfigError, match=r"fetch\.max\.byte=.*did you mean fetch\.max\.bytes"):
         ClientConfig.from_props({"fetch.max.byte": "1"})
@@ -40,7 +49,10 @@ def test_unknown_names_are_refused_with_a_hint():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("fetch.max.bytes", "0"),
+        ("fetch.max.bytes", "-1"),
+        ("fetch.max.bytes", "1_000"),
+        ("fetch.max.bytes", "9" * 5000),
+        ("metadata.max.age.ms", str(2**63)),
         ("fetch.max.bytes", "many"),
         ("fetch.max.bytes", str(2**31)),
         ("request.timeout.ms", "-1"),
@@ -152,6 +164,7 @@ def test_malformed_bootstrap_servers_are_refused(text: str):
 
 def test_bootstrap_servers_are_parsed():
     assert parse_servers(" a:1, [::1]:2 ,") == [("a", 1), ("::1", 2)]
+    assert parse_servers("PLAINTEXT://a:1,SSL://b:2") == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fencepost.batch.partitioner import partition_for_key
+from fencepost.batch.record_size import size_bound
 from fencepost.batch.records import read_records
 from fencepost.spark import write_task
+from fencepost.spark.errors import SinkError
 from fencepost.spark.options import sink_options
 from fencepost.spark.write_task import WriteTask
 
-BATCH_BYTES = 16 * 1024  # the least that a task takes
+BATCH_BYTES = 16 * 1024
 Sent = tuple[str, int, list[bytes], int]  # topic, partition, values, size
 
 
@@ -42,6 +44,11 @@ class Task(WriteTask):
 
     def values(self, topic: str, partition: int) -> list[bytes]:
         return [v for t, p, values, _ in self.sent for v in values if (t, p) == (topic, partition)]
+
+
+def write_all(task: Task, rows: pa.RecordBatch) -> None:
+    task.write(rows)
+    task.finish()
 
 
 def rows_of(count: int, size_bytes: int = 100, *, keyed: bool = False, first: int = 0) -> Any:
@@ -173,3 +180,55 @@ def test_rows_without_a_key_take_turns_beside_rows_with_one():
         assert set(rows.column("value").to_pylist()[1::2]) <= set(task.values("t", partition))
         where.append(partition)
     assert sorted(where) == [0, 1, 2]
+
+
+def test_a_row_larger_than_a_batch_goes_alone():
+    task = Task(1, topic="t")
+    sizes = [100, 200, 40_000, 300, 16_300, 16_400, 50]
+    values = [b"x" * size for size in sizes]
+    task.write(pa.RecordBatch.from_pydict({"value": values}))
+    task.finish()
+    assert [[len(value) for value in batch] for _, _, batch, _ in task.sent] == [
+        [100, 200],
+        [40_000],
+        [300],
+        [16_300],
+        [16_400],
+        [50],
+    ]
+    assert task.records == {"t": 7}
+
+
+@pytest.mark.parametrize("limit", ["kafka.max.request.size", "kafka.buffer.memory"])
+@pytest.mark.parametrize("batch_bytes", ["100", "262144"])
+def test_a_row_may_be_as_large_as_kafkas_producer_takes_it(limit: str, batch_bytes: str):
+    key, value = "k" * 90, b"v" * 20_000
+    bound = size_bound(key.encode(), value, ())
+    options = {"kafka.batch.size": batch_bytes, limit: str(bound)}
+    task = Task(3, topic="t", **options)
+    task.write(pa.RecordBatch.from_pydict({"key": [key], "value": [value]}))
+    task.finish()
+    assert [values for _, _, values, _ in task.sent] == [[value]]
+    task.write(pa.RecordBatch.from_pydict({"key": ["a"], "value": [b""]}))
+    with pytest.raises(SinkError) as caught:
+        write_all(task, pa.RecordBatch.from_pydict({"key": [key], "value": [value + b"v"]}))
+    partition = partition_for_key(key.encode(), 3)
+    said = f"topic t, partition {partition}, with key b'{'k' * 40}'... takes {bound + 1} bytes"
+    assert said in str(caught.value)
+    assert f"more than {limit}={bound}" in str(caught.value)
+    parameters = caught.value.getMessageParameters()
+    assert parameters is not None
+    assert (parameters["topic"], parameters["sizeBytes"]) == ("t", str(bound + 1))
+
+
+def test_small_batches_are_as_small_as_they_were_asked_for():
+    """A topic may take no larger ones."""
+    task = Task(2, topic="t", **{"kafka.batch.size": "500"})
+    task.write(rows_of(200, keyed=True))
+    task.finish()
+    assert max(size for _, _, _, size in task.sent) <= 500
+    assert sum(len(values) for _, _, values, _ in task.sent) == 200
+    task = Task(1, topic="t", **{"kafka.batch.size": "0"})
+    task.write(rows_of(3))
+    task.finish()
+    assert [len(values) for _, _, values, _ in task.sent] == [1, 1, 1]

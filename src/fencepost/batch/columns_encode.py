@@ -20,7 +20,7 @@ import pyarrow as pa
 from fencepost.batch import backend
 from fencepost.batch.columns_plan import Ints, Plan, Rows, Writer
 from fencepost.batch.compression import codec_of
-from fencepost.batch.errors import BatchError
+from fencepost.batch.errors import RowTooLargeError
 from fencepost.batch.header import (
     HEADER_BYTES,
     MAGIC,
@@ -30,8 +30,8 @@ from fencepost.batch.header import (
     NO_SEQUENCE,
     BatchHeader,
 )
+from fencepost.batch.record_size import size_bound_of_first
 from fencepost.batch.records import assemble, finish
-from fencepost.wire.errors import ErrorCode
 
 BATCH_BYTES = 1024 * 1024
 """Default size of a batch before compression, just below what Kafka's topics take by default."""
@@ -56,6 +56,7 @@ def encode_columns(
     *,
     timestamp_ms: int,
     max_batch_bytes: int = BATCH_BYTES,
+    max_record_bytes: int = 0,
     compression: str | int = "none",
     level: int | None = None,
 ) -> list[EncodedBatch]:
@@ -85,9 +86,8 @@ def encode_columns(
         writer = _CompiledWriter(prepared, order)
     encoded = []
     for partition, begin, end in groups:
-        for plan, data in writer.write(begin, end, payload_max):
-            if plan.too_large_bytes:
-                raise _too_large(plan, order, payload_max)
+        limits = payload_max, max_record_bytes
+        for plan, data in _plans(writer, order, begin, end, limits):
             header = _header(plan, codec)
             if codec:
                 data = assemble(header, memoryview(data)[HEADER_BYTES:], level)
@@ -99,13 +99,23 @@ def encode_columns(
     return encoded
 
 
-def _too_large(plan: Plan, order: Ints | None, payload_max: int) -> BatchError:
-    row = plan.begin if order is None else int(order[plan.begin])
-    return BatchError(
-        ErrorCode.MESSAGE_TOO_LARGE,
-        f"row {row} takes {plan.too_large_bytes} bytes as a record, "
-        f"a batch has room for {payload_max} behind its header",
-    )
+def _plans(
+    writer: Writer, order: Ints | None, begin: int, end: int, limits: tuple[int, int]
+) -> Iterator[tuple[Plan, bytearray]]:
+    """The batches of these rows, those of one row too large for others among them."""
+    payload_max, record_max = limits
+    while begin < end:
+        for plan, data in writer.write(begin, end, payload_max):
+            if not plan.too_large_bytes:
+                yield plan, data
+                begin = plan.end
+                continue
+            size_bytes = size_bound_of_first(plan.too_large_bytes)
+            if size_bytes > record_max:
+                row = begin if order is None else int(order[begin])
+                raise RowTooLargeError(row, size_bytes, max(record_max, payload_max + HEADER_BYTES))
+            yield from writer.write(begin, begin + 1, plan.too_large_bytes)
+            begin += 1
 
 
 def _header(plan: Plan, codec: int) -> BatchHeader:

@@ -38,3 +38,20 @@ class BatchError(Exception):
 
 class DecompressionError(BatchError):
     """A compressed block that is damaged, or that grows beyond what the reader allows."""
+
+
+class RowTooLargeError(BatchError):
+    """A row of columns that no batch may hold: its number, and `size_bytes`, Kafka's bound of it
+    (`record_size`)."""
+
+    def __init__(self, row: int, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"row {row} takes {size_bytes} bytes alone in a batch, {limit_bytes} are allowed",
+        )
+        self.row = row
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __reduce__(self) -> tuple[type[RowTooLargeError], tuple[int, int, int]]:
+        return type(self), (self.row, self.size_bytes, self.limit_bytes)

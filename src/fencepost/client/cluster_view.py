@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
-from fencepost.addresses import AddressError, parse_address
+from fencepost.addresses import AddressError, parse_server
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection_core import ConnectionCore
 from fencepost.client.conversation import Where
@@ -27,6 +27,7 @@ from fencepost.client.retry import Backoff, Deadline
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
 # Attempts, with back-off between them, before "no such topic" is believed (about 2.5 s).
 UNKNOWN_TOPIC_ATTEMPTS: Final = 6
@@ -38,14 +39,18 @@ FIRST_FIND_OF_MANY: Final = 4
 """Version from which FindCoordinator has a list of keys."""
 
 
+BLANKS: Final = " \t\n\v\f\r"
+"""That may be around an address: those of ASCII, as in Java."""
+
+
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """ "host:port,host:port" to pairs; brackets around IPv6. Raises ConfigError."""
+    """ "host:port,host:port" to pairs, each as `parse_server` takes it. Raises ConfigError."""
     servers = []
-    for part in (piece.strip() for piece in text.split(",")):
+    for part in (piece.strip(BLANKS) for piece in text.split(",")):
         if not part:
             continue
         try:
-            servers.append(parse_address(part, bare_ipv6=True))
+            servers.append(parse_server(part))
         except AddressError as error:
             raise ConfigError("bootstrap.servers", text, f"{part!r} is not {error}") from None
     if not servers:
@@ -126,6 +131,15 @@ class ClusterView(Generic[C]):
     def topic_name(self, topic_id: Any) -> str | None:
         """The name a topic id has in the cache."""
         return self.metadata.names_by_id.get(topic_id)
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, Uuid]:
+        """Ids of topics by their names, as far as they are in the cache."""
+        known = ((name, self.metadata.topics.get(name)) for name in names)
+        return {
+            name: topic.topic_id
+            for name, topic in known
+            if topic is not None and topic.topic_id != Uuid.ZERO
+        }
 
     def invalidate(self, topics: Iterable[str]) -> None:
         """Have the next question about these topics asked of a broker again."""

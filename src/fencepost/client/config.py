@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.errors import ConfigError
 from fencepost.client.jaas import login_module
-from fencepost.client.java_properties import JAVA_ONLY, check_value, name_once
+from fencepost.client.java_properties import JAVA_ONLY, WHOLE, check_value, name_once
 from fencepost.client.key_files import STORE_TYPES
 from fencepost.client.protocol.oauthbearer import TokenSource
 from fencepost.client.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS, Security
@@ -32,6 +32,8 @@ ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 LZ4_LEVEL_MAX = 16
 # More would outrun the window in which brokers recognise the batches of an idempotent producer.
 IDEMPOTENT_IN_FLIGHT_MAX = 5
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +223,23 @@ def _any_text(key: str, value: object) -> str:
     return str(value)
 
 
-def _integer(low: int, high: int = 2**31 - 1) -> Callable[[str, object], int]:
+def _integer(low: int, high: int = INT32_MAX) -> Callable[[str, object], int]:
     def parse(key: str, value: object) -> int:
-        try:
-            number = int(str(value).strip())
-        except ValueError:
-            raise ConfigError(key, value, "must be a whole number") from None
+        text = str(value).strip()
+        if not WHOLE.fullmatch(text):
+            raise ConfigError(key, value, "must be a whole number")
+        number = int(text)
         if not low <= number <= high:
             raise ConfigError(key, value, f"must be between {low} and {high}")
         return number
 
     return parse
+
+
+def _milliseconds(low: int) -> Callable[[str, object], int]:
+    """A time that Java keeps in 64 bits; more than fits into 32, which is 24 days, is that much."""
+    whole = _integer(low, INT64_MAX)
+    return lambda key, value: min(whole(key, value), INT32_MAX)
 
 
 def _boolean(key: str, value: object) -> bool:
@@ -356,22 +364,22 @@ KNOWN: dict[str, _Property] = {
     "bootstrap.servers": _Property("bootstrap_servers", _text),
     "client.id": _Property("client_id", _text),
     "group.id": _Property("group_id", _text),
-    "socket.connection.setup.timeout.ms": _Property("connect_timeout_ms", _integer(1)),
+    "socket.connection.setup.timeout.ms": _Property("connect_timeout_ms", _milliseconds(1)),
     "request.timeout.ms": _Property("request_timeout_ms", _integer(1)),
     "default.api.timeout.ms": _Property("api_timeout_ms", _integer(1)),
-    "max.block.ms": _Property("api_timeout_ms", _integer(1, 2**63 - 1)),  # the producer's name
+    "max.block.ms": _Property("api_timeout_ms", _milliseconds(1)),  # the producer's name
     "client.dns.lookup": _Property("bootstrap_servers", _dns_lookup),
-    "retry.backoff.ms": _Property("retry_backoff_ms", _integer(0)),
-    "retry.backoff.max.ms": _Property("retry_backoff_max_ms", _integer(0)),
-    "metadata.max.age.ms": _Property("metadata_max_age_ms", _integer(0)),
+    "retry.backoff.ms": _Property("retry_backoff_ms", _milliseconds(0)),
+    "retry.backoff.max.ms": _Property("retry_backoff_max_ms", _milliseconds(0)),
+    "metadata.max.age.ms": _Property("metadata_max_age_ms", _milliseconds(0)),
     "allow.auto.create.topics": _Property("allow_auto_create_topics", _boolean),
     "receive.buffer.bytes": _Property("receive_buffer_bytes", _integer(-1)),
     "send.buffer.bytes": _Property("send_buffer_bytes", _integer(-1)),
     "isolation.level": _Property("isolation_level", _one_of(ISOLATION_LEVELS, str.lower)),
     "fetch.min.bytes": _Property("fetch_min_bytes", _integer(0)),
-    "fetch.max.bytes": _Property("fetch_max_bytes", _integer(1)),
+    "fetch.max.bytes": _Property("fetch_max_bytes", _integer(0)),
     "fetch.max.wait.ms": _Property("fetch_max_wait_ms", _integer(0)),
-    "max.partition.fetch.bytes": _Property("max_partition_fetch_bytes", _integer(1)),
+    "max.partition.fetch.bytes": _Property("max_partition_fetch_bytes", _integer(0)),
     "check.crcs": _Property("check_crcs", _boolean),
     "group.protocol": _Property("group_protocol", _one_of(GROUP_PROTOCOLS, str.lower)),
     "group.remote.assignor": _Property("group_remote_assignor", _text),
@@ -389,8 +397,8 @@ KNOWN: dict[str, _Property] = {
     "acks": _Property("acks", _acks),
     "enable.idempotence": _Property("enable_idempotence", _boolean),
     "compression.type": _Property("compression_type", _one_of(COMPRESSIONS, str.lower)),
-    "batch.size": _Property("batch_size", _integer(1)),
-    "linger.ms": _Property("linger_ms", _integer(0)),
+    "batch.size": _Property("batch_size", _integer(0)),
+    "linger.ms": _Property("linger_ms", _milliseconds(0)),
     "max.in.flight.requests.per.connection": _Property("max_in_flight", _integer(1)),
     "max.request.size": _Property("max_request_size", _integer(1)),
     "delivery.timeout.ms": _Property("delivery_timeout_ms", _integer(1)),
@@ -400,7 +408,7 @@ KNOWN: dict[str, _Property] = {
     "compression.zstd.level": _Property("zstd_level", _level(-131072, 22)),
     "partitioner.class": _Property("round_robin", _partitioner),
     "partitioner.ignore.keys": _Property("ignore_keys", _boolean),
-    "buffer.memory": _Property("buffer_memory", _integer(1, 2**63 - 1)),
+    "buffer.memory": _Property("buffer_memory", _integer(1, INT64_MAX)),
     "transactional.id": _Property("transactional_id", _text),
     "transaction.timeout.ms": _Property("transaction_timeout_ms", _integer(1)),
     "transaction.two.phase.commit.enable": _Property("two_phase_commit", _boolean),
@@ -411,8 +419,8 @@ KNOWN: dict[str, _Property] = {
     "sasl.jaas.config": _Property("username", _jaas),
     "sasl.login.callback.handler.class": _Property("tokens", _login_callback),
     "sasl.login.read.timeout.ms": _Property("login_timeout_ms", _integer(1)),
-    "sasl.login.retry.backoff.ms": _Property("login_backoff_ms", _integer(0)),
-    "sasl.login.retry.backoff.max.ms": _Property("login_backoff_max_ms", _integer(0)),
+    "sasl.login.retry.backoff.ms": _Property("login_backoff_ms", _milliseconds(0)),
+    "sasl.login.retry.backoff.max.ms": _Property("login_backoff_max_ms", _milliseconds(0)),
     "sasl.oauthbearer.token.endpoint.url": _Property("endpoint_url", _text),
     "sasl.oauthbearer.client.credentials.client.id": _Property("oauth_client_id", _text),
     "sasl.oauthbearer.client.credentials.client.secret": _Property("client_secret", _text),

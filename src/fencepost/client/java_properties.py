@@ -9,6 +9,7 @@ of Kafka's jar (ProducerConfig, ConsumerConfig, AdminClientConfig of 4.4).
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -129,6 +130,8 @@ JAVA_ONLY: Final[dict[str, tuple[str, str]]] = {
 }
 """Property to its type in Kafka's definitions and the reason why it has no effect."""
 
+WHOLE: Final = re.compile(r"[+-]?\d{1,100}")
+"""A number as Java parses it, and no longer than one can be."""
 _LIMITS: Final = {"short": 2**15, "int": 2**31, "long": 2**63}
 _named: set[str] = set()
 
@@ -138,10 +141,9 @@ def check_value(key: str, value: object) -> None:
     kind, _ = JAVA_ONLY[key]
     text = str(value).strip()
     if kind in _LIMITS:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ConfigError(key, value, "must be a whole number") from None
+        if not WHOLE.fullmatch(text):
+            raise ConfigError(key, value, "must be a whole number")
+        number = int(text)
         if not -_LIMITS[kind] <= number < _LIMITS[kind]:
             raise ConfigError(key, value, f"does not fit into Java's {kind}")
     elif kind == "boolean" and text.lower() not in ("true", "false"):

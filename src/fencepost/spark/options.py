@@ -15,11 +15,11 @@ import difflib
 import json
 import logging
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fencepost.arrow.bounds import UNITS_MS, relative, unit_ms
 from fencepost.arrow.java_regex import PatternError, matcher
 from fencepost.arrow.offsets import INT64_MAX, StreamOffset
 from fencepost.arrow.options import (
@@ -35,8 +35,11 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ConfigError
 from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST
+from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from fencepost.arrow.archives import Archive
 
 log = logging.getLogger("fencepost.spark")
 
@@ -53,6 +56,7 @@ NAMES = (
     "endingOffsetsByTimestamp",
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -62,6 +66,7 @@ NAMES = (
     "plainOffsets",
     "topic",
     "commitOffsetsToGroup",
+    "archive",
     "deliveryGuarantee",
     "transactionalIdPrefix",
     "txnAppId",
@@ -90,6 +95,9 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+ARCHIVE_PREFIX = "archive."
+# As Java trims texts.
+BLANKS = "".join(map(chr, range(33)))
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
@@ -153,6 +161,16 @@ class _Options:
     def get(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
+    def starting(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """All options whose names start so, without that."""
+        return tuple(
+            sorted(
+                (key.removeprefix(prefix), value)
+                for key, value in self._given.items()
+                if key.startswith(prefix)
+            )
+        )
+
     def boolean(self, name: str, default: bool) -> bool:
         text = self.get(name)
         if text is None:
@@ -170,11 +188,22 @@ class _Options:
             raise OptionError(name, text, "must be a positive whole number")
         return number
 
+    def size_bytes(self, name: str) -> int | None:
+        """A size such as 1073741824, 512k or 1g, as Spark spells them."""
+        text = self.get(name)
+        if text is None:
+            return None
+        match = re.fullmatch(r"\s*([0-9]{1,19})\s*([kmgtp]?)b?\s*", text.lower())
+        size = int(match[1]) << 10 * " kmgtp".index(match[2] or " ") if match else 0
+        if not 1 <= size <= INT64_MAX:
+            raise OptionError(name, text, "must be a size in bytes above 0, like 512m or 10g")
+        return size
+
     def check_names(self) -> None:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
         known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
         for key, value in self._given.items():
-            if key in known or key.startswith(PREFIX):
+            if key in known or key.startswith((PREFIX, ARCHIVE_PREFIX)):
                 continue
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
             if close:
@@ -216,11 +245,13 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if options.get(name) is not None:
                 raise OptionError(name, options.get(name), "a stream has no end")
-    elif options.get("maxOffsetsPerTrigger") is not None:
-        log.warning("maxOffsetsPerTrigger has no effect on a batch read")
+    else:
+        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger"):
+            if options.get(name) is not None:
+                log.warning("%s has no effect on a batch read", name)
     start = _bound(options, "starting", Point.LATEST if streaming else Point.EARLIEST)
-    if start is Point.LATEST and not streaming:
-        raise OptionError("startingOffsets", "latest", "a batch read would read nothing")
+    if not streaming:
+        _require_readable(options, start)
     end = _bound(options, "ending", Point.LATEST)
     if end is Point.EARLIEST or (isinstance(end, AtOffsets) and EARLIEST in end.offsets.values()):
         raise OptionError("endingOffsets", options.get("endingOffsets"), "must not be earliest")
@@ -243,7 +274,41 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         plain_offsets=options.boolean("plainOffsets", False),
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
+        archive=_archive(options),
+        max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
     )
+
+
+def _archive(options: _Options) -> Archive | None:
+    directory = options.get("archive")
+    if directory is None:
+        return None
+    if not directory.strip():
+        raise OptionError("archive", directory, "must be the directory of an archive")
+    from fencepost.arrow.errors import ArchiveReadError
+    from fencepost.spark.archive.serving import ServedArchive  # reads without one do without
+
+    archive = ServedArchive(directory, options.starting(ARCHIVE_PREFIX))
+    try:
+        archive.topics()
+    except ArchiveReadError as error:
+        raise OptionError("archive", directory, str(error)) from error
+    return archive
+
+
+def _require_readable(options: _Options, start: Bound) -> None:
+    """A batch read that begins at the end is a mistake, of one partition as well."""
+    text = options.get("startingOffsets")
+    if start is Point.LATEST:
+        raise OptionError("startingOffsets", text, "a batch read would read nothing")
+    offsets = start.offsets if isinstance(start, AtOffsets) else {}
+    at_end = [partition for partition, offset in offsets.items() if offset == LATEST]
+    if at_end:
+        raise OptionError(
+            "startingOffsets",
+            text,
+            f"a batch read cannot begin at the end (-1), as of {', '.join(map(str, at_end[:5]))}",
+        )
 
 
 def _commit_group(options: _Options) -> str | None:
@@ -353,7 +418,8 @@ def _subscription(options: _Options) -> Subscription:
         if any(len(topic) > TOPIC_CHARS_MAX for topic in topics):
             raise OptionError(name, text, f"topics have at most {TOPIC_CHARS_MAX} characters")
         return Subscription(topics=topics)
-    if not text.strip():
+    text = text.strip(BLANKS)
+    if not text:
         raise OptionError(name, text, "must not be empty")
     try:
         matcher(text)
@@ -424,17 +490,11 @@ def _whole(text: str) -> int | None:
 
 
 def _relative(name: str, text: str) -> AtTimestamps | BeforeEnd:
-    """ "-10 minutes": that long ago by this machine's clock, the end where nothing is so young;
-    "-1000 offsets": so many before the end."""
-    match = re.fullmatch(r"-\s*(\d{1,18})\s*([a-z]+)", text.strip().lower())
-    if match and match[2] in ("offset", "offsets"):
-        return BeforeEnd(int(match[1]))
-    unit = match[2] if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, "must be like -10 minutes, -2h, -1 day or -1000 offsets")
-    ago_ms = int(match[1]) * _UNITS_MS[unit]
-    return AtTimestamps(max(0, time.time_ns() // 1_000_000 - ago_ms), None, or_latest=True)
+    """See `bounds.relative`. OptionError."""
+    try:
+        return relative(text)
+    except ValueError as error:
+        raise OptionError(name, text, str(error)) from error
 
 
 def _or_latest(options: _Options) -> bool:
@@ -468,31 +528,12 @@ def _json_object(name: str, text: str, allowed: str) -> dict[str, Any]:
     return parsed
 
 
-_UNITS_MS = {
-    "ms": 1,
-    "millisecond": 1,
-    "s": 1000,
-    "sec": 1000,
-    "second": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "minute": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "w": 604_800_000,
-    "week": 604_800_000,
-}
-
-
 def _duration_ms(name: str, text: str | None) -> int:
     """Spark's short durations such as 15m; 15 minutes when not given."""
     if text is None:
         return 15 * 60_000
     match = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
-    unit = (match[2] or "ms") if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, f"must be a duration like 30s; units are {list(_UNITS_MS)}")
-    return int(match[1]) * _UNITS_MS[unit]
+    unit = unit_ms(match[2] or "ms") if match else None
+    if match is None or unit is None:
+        raise OptionError(name, text, f"must be a duration like 30s; units are {list(UNITS_MS)}")
+    return int(match[1]) * unit

@@ -2,7 +2,8 @@
 
 Spark hands over some ten thousand rows at a time. With keys they spread over all partitions, and a
 record batch and a place in a request cost the same however few rows are in it. So rows wait here
-until they fill a batch for every partition they may go to, at most PENDING_BYTES_MAX of them. Rows
+until they fill a batch for every partition they may go to, at most PENDING_BYTES_MAX of them. A row
+larger than `batch.size` goes alone in a batch, up to `max.request.size`. Rows
 without a key stay together until a batch is full, as with Kafka's own producer; the next batch goes
 to the next partition.
 """
@@ -20,6 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.batch.columns import EncodedBatch, encode_columns, partition_columns
+from fencepost.batch.errors import RowTooLargeError
+from fencepost.batch.header import HEADER_BYTES
+from fencepost.batch.record_size import shown_bytes
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.produce_queue import Delivery
@@ -27,8 +31,10 @@ from fencepost.spark.conditions import NULL_TOPIC
 from fencepost.spark.errors import SinkError
 from fencepost.spark.options import SinkOptions
 
-# A batch header and the request around it, below the limit of what brokers take in one request.
-REQUEST_OVERHEAD_BYTES = 16 * 1024
+# So much less than `max.request.size` a batch takes at most: Kafka's bound of a record of that size
+# is that much more than the record, so whatever is too large is found when it is to go alone.
+BOUND_MARGIN_BYTES = 24
+BATCH_BYTES_MIN = HEADER_BYTES + 1
 
 # Rows that wait, of all topics. More of them make larger batches only where partitions are many.
 PENDING_BYTES_MAX = 8 * 1024 * 1024
@@ -93,9 +99,9 @@ class WriteTask:
         self.records: dict[str, int] = {}
         """Rows sent so far, by topic."""
         client = options.client
+        self._record_bytes = min(client.max_request_size, client.buffer_memory)
         self._batch_bytes = max(
-            min(client.batch_size, client.max_request_size - REQUEST_OVERHEAD_BYTES),
-            REQUEST_OVERHEAD_BYTES,
+            min(client.batch_size, self._record_bytes - BOUND_MARGIN_BYTES), BATCH_BYTES_MIN
         )
         self._pending: dict[str, _Pending] = {}
         self._turns: dict[str, int] = {}  # the partition that rows without a key go to next
@@ -170,14 +176,19 @@ class WriteTask:
         by_row = self._by_row(rows)
         partitions = self._partitions(topic, rows, turn, count) if by_row else None
         now_ms = time.time_ns() // 1_000_000
-        encoded = encode_columns(
-            rows,
-            turn if partitions is None else partitions,
-            timestamp_ms=NO_TIMESTAMP if self.options.keep_timestamps else now_ms,
-            max_batch_bytes=self._batch_bytes,
-            compression=client.compression_type,
-            level=client.compression_level,
-        )
+        where = turn if partitions is None else partitions
+        try:
+            encoded = encode_columns(
+                rows,
+                where,
+                timestamp_ms=NO_TIMESTAMP if self.options.keep_timestamps else now_ms,
+                max_batch_bytes=self._batch_bytes,
+                max_record_bytes=self._record_bytes,
+                compression=client.compression_type,
+                level=client.compression_level,
+            )
+        except RowTooLargeError as error:
+            raise self._too_large(topic, rows, where, error) from error
         if client.round_robin:
             self._turns[topic] = (turn + rows.num_rows) % count
         elif by_row:
@@ -193,6 +204,31 @@ class WriteTask:
             sent = [Sent(one.partition, one.records_count, delivery) for one, delivery in each]
             self.on_sent(rows, partitions, sent)
         self.records[topic] = self.records.get(topic, 0) + rows.num_rows
+
+    def _too_large(
+        self, topic: str, rows: pa.RecordBatch, where: Any, error: RowTooLargeError
+    ) -> SinkError:
+        """The error of a record that is larger than the producer may send."""
+        key = rows.column("key")[error.row].as_py() if "key" in rows.schema.names else None
+        if isinstance(key, str):
+            key = key.encode()
+        partition = where if isinstance(where, int) else int(where[error.row])
+        client = self.options.client
+        limit = (
+            "kafka.max.request.size"
+            if client.max_request_size <= client.buffer_memory
+            else "kafka.buffer.memory"
+        )
+        shown = "null" if key is None else shown_bytes(key)
+        return SinkError(
+            f"a record for topic {topic}, partition {partition}, with key {shown} takes "
+            f"{error.size_bytes} bytes, more than {limit}={self._record_bytes}",
+            column="value",
+            topic=topic,
+            partition=partition,
+            key=shown,
+            sizeBytes=error.size_bytes,
+        )
 
     def _by_row(self, rows: pa.RecordBatch) -> bool:
         """Whether rows say where they go, each for itself."""
