@@ -141,6 +141,11 @@ class Survey:
         partitions = self.partitions(max_age_s=PARTITIONS_MAX_AGE_S)
         return Look(dict(self._topic_ids), self._latest(partitions))
 
+    def confirm(self, seen: Look) -> Look | None:
+        """What `peek` saw, if partitions and ids are still those: then it is as good as a look."""
+        same = self.partitions() == sorted(seen.latest) and self._topic_ids == seen.topic_ids
+        return seen if same else None
+
     def look(self, *, new_query: bool = False) -> Look:
         """Partitions, ids and ends that belong together."""
         for _ in range(LOOKS_MAX):
