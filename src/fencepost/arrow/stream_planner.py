@@ -254,7 +254,7 @@ class StreamPlanner:
         if start_json != self._verified:
             return True, None
         is_eager = self._clock() - self._nothing_at < EAGER_S
-        until = self._clock() + (HOLD_S if is_eager else 0)
+        until: float | None = None
         pause = HOLD_PAUSE_S
         while True:
             begun = self._clock()
@@ -266,6 +266,8 @@ class StreamPlanner:
             if self._differs(start, seen):
                 return True, seen
             now = self._clock()
+            if until is None:
+                until = now + (HOLD_S if is_eager else 0)
             if self._target is not None or now >= until:
                 return False, None
             rest = REST_SHARE * (now - begun)
