@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow import survey
 from fencepost.arrow.errors import AvailableNowError, BoundsError, DataLossError, OffsetError
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.survey import Survey
@@ -568,10 +569,10 @@ def test_a_look_at_very_many_partitions_keeps_no_core_busy_while_a_query_waits(
     looks: list[float] = []
     peek = Survey.peek
 
-    def slow(survey: Survey) -> Any:
+    def slow(self: Survey) -> Any:
         looks.append(0.3)
         query.time += 0.3
-        return peek(survey)
+        return peek(self)
 
     monkeypatch.setattr(Survey, "peek", slow)
     begun = query.time
@@ -601,7 +602,10 @@ def test_what_a_peek_saw_is_confirmed_and_not_asked_for_again(
     assert len(listed) == 1
 
 
-def test_partitions_that_came_since_a_peek_are_looked_at(fake: FakeCluster, options: Any):
+def test_partitions_that_came_since_a_peek_are_looked_at(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(survey, "PARTITIONS_MAX_AGE_S", 3600)  # as if it were a moment ago
     fill(fake, 3)
     query = Query(options(startingOffsets="earliest"))
     query.trigger()
