@@ -12,13 +12,13 @@ from py4j.protocol import Py4JError
 from fencepost.cli.archive import upkeep
 from fencepost.cli.main import main
 from fencepost.spark.archive import checking, compaction
-from fencepost.spark.archive.layout import Layout
+from fencepost.spark.archive.layout import STATE, Layout
 
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As much of one as is looked at before the work, which fails."""
-    state = Layout(tmp_path).state_path
+    state = Layout(tmp_path).local(STATE)
     state.parent.mkdir(parents=True)
     state.write_text('{"format": "parquet"}')
 

@@ -17,6 +17,7 @@ from typing import Any
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
 from fencepost.spark.archive import ArchiveError, Layout, archive_topics, in_tasks, replay
+from fencepost.spark.archive.layout import CHECKPOINT
 from fencepost.spark.archive.replay_task import Work
 from fencepost.spark.archive.replaying import StepDone
 from fencepost.spark.archive.tables import TABLE, compact_table
@@ -119,7 +120,7 @@ def replayed(spark: Any, servers: str, topic: str, layout: Layout) -> list[int]:
 
 def forget_last_commit(layout: Layout) -> None:
     """As if Spark had died between the sink's commit and its own note of it."""
-    commits = layout.checkpoint / "commits"
+    commits = layout.local(CHECKPOINT) / "commits"
     last = max(int(path.name) for path in commits.glob("[0-9]*"))
     for path in (commits / str(last), commits / f".{last}.crc"):
         Path(path).unlink(missing_ok=True)

@@ -11,8 +11,7 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
-
-from .registry_stub import RegistryStub
+from fencepost.testing.registry import SchemaRegistry
 
 fastavro = pytest.importorskip("fastavro")
 pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
@@ -35,11 +34,10 @@ SCHEMA: dict[str, Any] = {
 
 
 @pytest.fixture
-def stub() -> Iterator[RegistryStub]:
-    made = RegistryStub()
-    made.put(3, json.dumps(SCHEMA))
-    yield made
-    made.close()
+def server() -> Iterator[SchemaRegistry]:
+    with SchemaRegistry() as made:
+        made.put_unchecked(3, json.dumps(SCHEMA), subject="s3")
+        yield made
 
 
 def order(number: int) -> bytes:
@@ -73,12 +71,12 @@ def reading(source: Any, served: str, topic: str) -> Any:
     )
 
 
-def test_decoded_columns(spark: Any, served: str, filled: str, stub: RegistryStub):
+def test_decoded_columns(spark: Any, served: str, filled: str, server: SchemaRegistry):
     from fencepost.spark.formats import decode
 
     rows = reading(spark.read, served, filled).load()
     ddl = "id long, price decimal(9,2), at timestamp, raw binary"
-    found = rows.select("offset", decode("value", stub.url, ddl).alias("d")).orderBy("offset")
+    found = rows.select("offset", decode("value", server.url, ddl).alias("d")).orderBy("offset")
     assert found.schema["d"].dataType.simpleString() == (
         "struct<value:struct<id:bigint,price:decimal(9,2),at:timestamp,raw:binary>,json:string,"
         "schema_id:int,error:string>"
@@ -96,37 +94,38 @@ def test_decoded_columns(spark: Any, served: str, filled: str, stub: RegistryStu
     assert tuple(gone) == (None, None, None, None)
     assert (cut.value, cut.schema_id) == (None, 3)
     assert "does not fit its Avro schema" in cut.error
-    unfit = rows.limit(1).select(decode("value", stub.url, "raw int").alias("d")).first().d
+    unfit = rows.limit(1).select(decode("value", server.url, "raw int").alias("d")).first().d
     assert unfit.value is None
     assert unfit.error == "does not fit the schema that was asked for"
 
 
-def test_encoded_columns_are_read_back(spark: Any, stub: RegistryStub):
+def test_encoded_columns_are_read_back(spark: Any, server: SchemaRegistry):
     """Types of Spark as they come to the encoder; what does not fit fails the task."""
     from fencepost.spark.formats import decode, encode
 
     counts = [{"name": "sizes", "type": {"type": "map", "values": "long"}, "default": {}}]
-    stub.put(4, json.dumps({**SCHEMA, "fields": SCHEMA["fields"] + counts}))
+    text = json.dumps({**SCHEMA, "fields": SCHEMA["fields"] + counts})
+    server.put_unchecked(4, text, subject="s4")
     made = spark.sql(
         "SELECT IF(id = 2, NULL, named_struct('id', id, 'price', CAST('1.50' AS decimal(9,2)),"
         " 'at', timestamp_seconds(id), 'raw', X'ff', 'sizes', map('a', id))) order FROM range(3)"
     )
     ddl = "id long, price decimal(9,2), at timestamp, raw binary, sizes map<string,long>"
-    encoded = made.select("order", encode("order", stub.url, "s4").alias("value"))
-    rows = encoded.select("order", "value", decode("value", stub.url, ddl).alias("d")).collect()
+    encoded = made.select("order", encode("order", server.url, "s4").alias("value"))
+    rows = encoded.select("order", "value", decode("value", server.url, ddl).alias("d")).collect()
     assert [row.d.value for row in rows] == [row.order for row in rows]
     assert sum(row.value is None for row in rows) == 1
     with pytest.raises(Exception, match="does not fit its Avro schema"):
-        made.select(encode("order", stub.url, "s3")).collect()
+        made.select(encode("order", server.url, "s3")).collect()
 
 
 def test_a_stream_with_dead_letters(
-    spark: Any, served: str, filled: str, stub: RegistryStub, tmp_path: Any
+    spark: Any, served: str, filled: str, server: SchemaRegistry, tmp_path: Any
 ):
     from fencepost.spark.formats import dead_letters, decode
 
     rows = reading(spark.readStream, served, filled).load()
-    decoded = rows.withColumn("decoded", decode("value", {"url": stub.url}, "id long"))
+    decoded = rows.withColumn("decoded", decode("value", {"url": server.url}, "id long"))
     ids: list[int] = []
 
     def write(batch: Any, _: int) -> None:
@@ -168,13 +167,13 @@ def test_a_stream_with_dead_letters(
 
 
 def test_a_registry_in_trouble_fails_the_query(
-    spark: Any, served: str, filled: str, stub: RegistryStub
+    spark: Any, served: str, filled: str, server: SchemaRegistry
 ):
     from fencepost.spark.formats import decode
 
-    stub.status = 503
+    server.fail(503)
     rows = reading(spark.read, served, filled).load()
-    config = {"url": stub.url, "max.retries": 0}
+    config = {"url": server.url, "max.retries": 0}
     with pytest.raises(Exception, match="503"):
         rows.select(decode("value", config).alias("d")).collect()
 
@@ -184,3 +183,113 @@ def test_properties_that_cannot_travel(spark: Any):
 
     with pytest.raises(ValueError, match="must be a text or a number"):
         decode("value", {"url": "http://x", "callback": print})
+
+
+# -- subjects --------------------------------------------------------------------------------------
+
+OLD = {"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "int"}]}
+MORE = [
+    {"name": "price", "type": ["null", SCHEMA["fields"][1]["type"]], "default": None},
+    {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
+    {
+        "name": "lines",
+        "type": {
+            "type": "array",
+            "items": {
+                "type": "record",
+                "name": "Line",
+                "fields": [
+                    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+                    {"name": "raw", "type": "bytes"},
+                    {"name": "sizes", "type": {"type": "map", "values": "double"}},
+                ],
+            },
+        },
+        "default": [],
+    },
+]
+NEW = {**OLD, "fields": [{"name": "id", "type": "long"}, *MORE]}
+
+
+def test_values_of_several_versions_have_the_newest_ones_type(spark: Any, server: SchemaRegistry):
+    from fencepost.spark.formats import decode, encode, schema_of
+
+    server.register("sales-value", json.dumps(OLD))
+    made = spark.sql("SELECT named_struct('id', CAST(id AS int)) AS sale FROM range(2)")
+    old = made.select(encode("sale", server.url, "sales-value").alias("value")).collect()
+    new = spark.sql(
+        "SELECT named_struct('id', 7L, 'price', CAST('1.50' AS decimal(9,2)), 'day',"
+        " DATE '2026-01-02', 'lines', array(named_struct("
+        "'at', TIMESTAMP '2026-01-02 03:04:05.000006Z', 'raw', X'00ff',"
+        " 'sizes', map('a', 1.5D)))) AS sale"
+    )
+    encoded = new.select(encode("sale", server.url, "sales-value", json.dumps(NEW)).alias("value"))
+    values = [*old, *encoded.collect(), (b"no frame",), (None,)]
+    kind = (
+        "struct<id:bigint,price:decimal(9,2),day:date,"
+        "lines:array<struct<at:timestamp,raw:binary,sizes:map<string,double>>>>"
+    )
+    assert schema_of(server.url, "sales-value").simpleString() == kind
+    assert schema_of(server.url, "sales-value", 1).simpleString() == "struct<id:int>"
+    rows = spark.createDataFrame([tuple(one) for one in values], "value binary")
+    decoded = rows.select(decode("value", server.url, subject="sales-value").alias("d"))
+    assert decoded.schema["d"].dataType["value"].dataType.simpleString() == kind
+    found = [row.d for row in decoded.collect()]
+    assert [one.value and one.value.id for one in found] == [0, 1, 7, None, None]
+    assert found[0].value[1:] == (None, None, [])
+    assert found[2].value == new.first().sale
+    assert [one.schema_id for one in found] == [4, 4, 5, None, None]  # 3 was there before
+    assert [bool(one.error) for one in found] == [False, False, False, True, False]
+    # A schema of one's own goes on from that shape.
+    own = rows.select(decode("value", server.url, "id string", subject="sales-value").alias("d"))
+    assert own.first().d.value.id == "0"
+    with pytest.raises(ValueError, match="no version latest of subject nowhere"):
+        decode("value", server.url, subject="nowhere")
+    server.register("plain", '"int"')
+    with pytest.raises(ValueError, match="its values are int, not records"):
+        decode("value", server.url, subject="plain")
+
+
+def test_a_refused_schema_fails_the_query_in_the_registrys_words(
+    spark: Any, server: SchemaRegistry
+):
+    from fencepost.spark.formats import encode
+
+    server.register("sales-value", json.dumps(OLD))
+    text = json.dumps({**OLD, "fields": [{"name": "id", "type": "string"}]})
+    rows = spark.sql("SELECT named_struct('id', '5') AS sale")
+    with pytest.raises(Exception, match="/id: string does not read int"):
+        rows.select(encode("sale", server.url, "sales-value", text)).collect()
+    properties = {"url": server.url, "auto.register.schemas": "false"}
+    with pytest.raises(Exception, match="Subject 'other' not found"):
+        rows.select(encode("sale", properties, "other", text)).collect()
+    with pytest.raises(ValueError, match="must be true or false"):
+        encode("sale", {**properties, "normalize.schemas": "maybe"}, "other", text)
+    with pytest.raises(ValueError, match="leave the schema out"):
+        encode("sale", {"url": server.url, "use.latest.version": True}, "other", text)
+
+
+def test_a_secured_registry_is_reached_from_tasks(spark: Any, tmp_path: Any):
+    pytest.importorskip("cryptography")
+    from fencepost.spark.formats import decode, encode
+    from fencepost.testing.certificates import CertificateAuthority
+
+    authority = CertificateAuthority()
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(authority.certificate_pem)
+    issued = authority.issue("registry")
+    with SchemaRegistry(credentials="spark:hush", certificate=issued) as secured:
+        properties = {
+            "url": secured.url,
+            "ssl.ca.location": str(trusted),
+            "basic.auth.user.info": "spark:hush",
+        }
+        rows = spark.sql("SELECT named_struct('id', CAST(id AS int)) AS sale FROM range(3)")
+        encoded = rows.select(encode("sale", properties, "s", json.dumps(OLD)).alias("value"))
+        values = spark.createDataFrame(encoded.collect())
+        decoded = values.select(decode("value", properties, subject="s").alias("d"))
+        assert sorted(row.d.value.id for row in decoded.collect()) == [0, 1, 2]
+        stranger = {**properties, "basic.auth.user.info": "spark:wrong", "max.retries": 0}
+        with pytest.raises(Exception, match="401") as failed:
+            values.select(decode("value", stranger)).collect()
+        assert "wrong" not in str(failed.value)

@@ -31,7 +31,7 @@ from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
 from fencepost.spark.columns import COLUMNS, default_schema
 from fencepost.spark.errors import ClusterError, Condition, SinkError, condition_of, spark_error
-from fencepost.spark.exactly_once import Mandate, TaskResult
+from fencepost.spark.grants import Mandate, TaskResult
 from fencepost.spark.options import sink_options
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import BatchReader, RangePartition

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 DATA_LOSS: Final = "KAFKA_DATA_LOSS"
+ARCHIVE: Final = "FENCEPOST_ARCHIVE"
 DAMAGED_RECORDS: Final = "FENCEPOST_DAMAGED_RECORDS"
 INVALID_OFFSET: Final = "FENCEPOST_INVALID_OFFSET"
 NO_SUCH_TIME: Final = "FENCEPOST_NO_RECORD_AT_TIMESTAMP"
@@ -21,6 +22,8 @@ LOST_PARTITIONS: Final = "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAIL
 END_BEHIND_LATEST: Final = (
     "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW"
 )
+INVALID_ARGUMENT: Final = "FENCEPOST_INVALID_ARGUMENT"
+INVALID_TEXT: Final = "FENCEPOST_INVALID_TEXT"
 DATA_LOSS_KINDS: Final = frozenset(
     {
         "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
@@ -35,6 +38,7 @@ DATA_LOSS_KINDS: Final = frozenset(
 )
 READ_CONDITIONS: Final = frozenset(
     {
+        ARCHIVE,
         DAMAGED_RECORDS,
         INVALID_OFFSET,
         NO_SUCH_TIME,
@@ -48,3 +52,6 @@ READ_CONDITIONS: Final = frozenset(
         *(f"{DATA_LOSS}.{kind}" for kind in DATA_LOSS_KINDS),
     }
 )
+"""Those of planning and reading, in Spark too."""
+CALL_CONDITIONS: Final = frozenset({INVALID_ARGUMENT, INVALID_TEXT})
+"""Those of `read`, `scan` and `stream` alone."""

@@ -38,6 +38,11 @@ class OffsetRange:
     leader_epoch: int = -1
     topic_id: str = ""
     from_earliest: bool = False
+    archive_below: int = 0
+    """Offsets below this one are read from the archive, where it has them; brokers have the rest.
+    What they have deleted by then is looked for in the archive, too, if it is below
+    `archive_until`: from there on the archive had other records."""
+    archive_until: int = 0
 
     @property
     def size(self) -> int:

@@ -20,7 +20,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fencepost.arrow.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
@@ -67,6 +67,7 @@ class Surveys(Protocol):
     def states(
         self, stored: StreamOffset, look: Look
     ) -> dict[TopicPartition, PartitionState | None]: ...
+    def placed(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]: ...
 
 
 class StreamPlanner:
@@ -80,6 +81,7 @@ class StreamPlanner:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.hold_s = HOLD_S
         self.options = options
         self.survey = survey
         self._clock = clock
@@ -193,7 +195,7 @@ class StreamPlanner:
             for partition in sorted(limits)
         ]
         return split_ranges(
-            whole,
+            self.survey.placed(whole),
             min_partitions=self.options.min_partitions,
             max_records=self.options.max_records_per_partition,
         )
@@ -267,7 +269,7 @@ class StreamPlanner:
                 return True, seen
             now = self._clock()
             if until is None:
-                until = now + (HOLD_S if is_eager else 0)
+                until = now + (self.hold_s if is_eager else 0)
             if self._target is not None or now >= until:
                 return False, None
             rest = REST_SHARE * (now - begun)

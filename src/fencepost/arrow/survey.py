@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from fencepost.arrow.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.arrow.connections import cluster_for
 from fencepost.arrow.errors import BoundsError
-from fencepost.arrow.java_regex import matcher
 from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
+from fencepost.arrow.planning import OffsetRange
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
@@ -59,8 +59,10 @@ class Look:
 class Survey:
     """Questions of one query; keeps a list of partitions for a second, nothing else."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
+        """Asks through `cluster`, by default through the one that this process keeps."""
         self.options = options
+        self._cluster = cluster
         self._partitions: list[TopicPartition] = []
         self._topic_ids: dict[str, str] = {}
         self._listed_at = float("-inf")
@@ -72,7 +74,7 @@ class Survey:
 
     @property
     def cluster(self) -> Cluster:
-        return cluster_for(self.options.client)
+        return self._cluster or cluster_for(self.options.client)
 
     # -- partitions ------------------------------------------------------------------------------
 
@@ -116,6 +118,8 @@ class Survey:
         chosen = self.options.subscription
         if chosen.pattern is not None:
             if self._matches is None:
+                from fencepost.arrow.java_regex import matcher  # of an extra of its own
+
                 self._matches = matcher(chosen.pattern)
             infos = self.cluster.describe()
             infos = [info for info in infos if not info.is_internal and self._matches(info.name)]
@@ -227,12 +231,11 @@ class Survey:
             assert bound.common_ms is not None
             wanted = dict.fromkeys(look.latest, bound.common_ms)
         offsets = {}
-        for partition, found in list_offsets(self.cluster, wanted).items():
-            if found.offset < 0 and not bound.or_latest:
+        for partition, found in self.since(wanted).items():
+            if found < 0 and not bound.or_latest:
                 raise BoundsError(
                     NO_SUCH_TIME,
-                    f"{partition} has no record at or after timestamp {wanted[partition]}; set "
-                    "startingOffsetsByTimestampStrategy=latest to start at its end",
+                    f"{partition} has no record at or after timestamp {wanted[partition]}",
                     {
                         "topic": partition.topic,
                         "partition": partition.partition,
@@ -240,8 +243,18 @@ class Survey:
                     },
                 )
             end = look.latest[partition].offset
-            offsets[partition] = end if found.offset < 0 else found.offset
+            offsets[partition] = end if found < 0 else found
         return offsets
+
+    def since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offsets whose records are not older than these times, ms since 1970; -1 where
+        there is none."""
+        listed = list_offsets(self.cluster, times)
+        return {partition: found.offset for partition, found in listed.items()}
+
+    def placed(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Ranges of a plan, with where each is to be read; here all of them from brokers."""
+        return list(ranges)
 
     # -- the past --------------------------------------------------------------------------------
 
@@ -306,13 +319,13 @@ def _require_match(
     given: Mapping[TopicPartition, int], look: Look, what: str, *, timestamps: bool = False
 ) -> None:
     """Bounds by partition must name exactly the partitions there are. BoundsError."""
-    option = f"{what}OffsetsByTimestamp" if timestamps else f"{what}Offsets"
     missing = sorted(set(look.latest) - set(given))
     extra = sorted(set(given) - set(look.latest))
     if missing or extra:
         raise BoundsError(
             OTHER_TIMESTAMPS if timestamps else OTHER_OFFSETS,
-            f"{option} must name exactly the partitions of the subscription; "
+            f"{what} {'timestamps' if timestamps else 'offsets'} must name exactly the partitions "
+            "of the subscription; "
             f"missing: {', '.join(map(str, missing)) or 'none'}; "
             f"unknown: {', '.join(map(str, extra)) or 'none'}",
             {

@@ -12,15 +12,14 @@ connector (and loses the detection of rewritten logs when it is started again).
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import logging
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fencepost.arrow.bounds import UNITS_MS, relative, unit_ms
 from fencepost.arrow.java_regex import PatternError, matcher
 from fencepost.arrow.offsets import INT64_MAX, StreamOffset
 from fencepost.arrow.options import (
@@ -38,6 +37,9 @@ from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from fencepost.arrow.archives import Archive
 
 log = logging.getLogger("fencepost.spark")
 
@@ -64,8 +66,13 @@ NAMES = (
     "plainOffsets",
     "topic",
     "commitOffsetsToGroup",
+    "archive",
     "deliveryGuarantee",
     "transactionalIdPrefix",
+    "txnAppId",
+    "txnVersion",
+    "txnRun",
+    "forgottenBatch",
     "keepTimestamps",
     "checkpointLocation",
 )
@@ -88,11 +95,13 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+ARCHIVE_PREFIX = "archive."
 # As Java trims texts.
 BLANKS = "".join(map(chr, range(33)))
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
+APP_ID_CHARS_MAX = 200
 # Of members of a group; any value goes, since nothing is done with it.
 WITHOUT_A_GROUP = {
     "group.id",
@@ -105,6 +114,16 @@ WITHOUT_A_GROUP = {
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedWrite:
+    """A batch write that is done once however often it is repeated."""
+
+    app_id: str
+    version: int
+    run: str = ""
+    """The run of the streaming query that it is a part of, where `in_batch` says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExactlyOnce:
     """How the exactly-once sink is to be known to the cluster."""
 
@@ -112,6 +131,13 @@ class ExactlyOnce:
     """The prefix of its transactional ids; None when nothing says it."""
     timeout_ms: int | None
     """Of its transactions; None for the longest that brokers allow."""
+    write: KeyedWrite | None = None
+    """Which repeated write this may be."""
+    checkpoint: str | None = None
+    """Where the query's checkpoint is, as the option says."""
+    query_name: str = ""
+    writes_forgotten: bool = False
+    """Whether a batch is written that may have been decided before brokers forgot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +160,16 @@ class _Options:
 
     def get(self, name: str) -> str | None:
         return self._given.get(name.lower())
+
+    def starting(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """All options whose names start so, without that."""
+        return tuple(
+            sorted(
+                (key.removeprefix(prefix), value)
+                for key, value in self._given.items()
+                if key.startswith(prefix)
+            )
+        )
 
     def boolean(self, name: str, default: bool) -> bool:
         text = self.get(name)
@@ -167,7 +203,7 @@ class _Options:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
         known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
         for key, value in self._given.items():
-            if key in known or key.startswith(PREFIX):
+            if key in known or key.startswith((PREFIX, ARCHIVE_PREFIX)):
                 continue
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
             if close:
@@ -238,8 +274,26 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         plain_offsets=options.boolean("plainOffsets", False),
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
+        archive=_archive(options),
         max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
     )
+
+
+def _archive(options: _Options) -> Archive | None:
+    directory = options.get("archive")
+    if directory is None:
+        return None
+    if not directory.strip():
+        raise OptionError("archive", directory, "must be the directory of an archive")
+    from fencepost.arrow.errors import ArchiveReadError
+    from fencepost.spark.archive.serving import ServedArchive  # reads without one do without
+
+    archive = ServedArchive(directory, options.starting(ARCHIVE_PREFIX))
+    try:
+        archive.topics()
+    except ArchiveReadError as error:
+        raise OptionError("archive", directory, str(error)) from error
+    return archive
 
 
 def _require_readable(options: _Options, start: Bound) -> None:
@@ -288,8 +342,15 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
     if guarantee.strip().lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(name, guarantee, f"must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
     if guarantee.strip().lower() == AT_LEAST_ONCE:
-        if prefix is not None:
-            raise OptionError("transactionalIdPrefix", prefix, f"needs {name}={EXACTLY_ONCE}")
+        for needing in (
+            "transactionalIdPrefix",
+            "txnAppId",
+            "txnVersion",
+            "txnRun",
+            "forgottenBatch",
+        ):
+            if options.get(needing) is not None:
+                raise OptionError(needing, options.get(needing), f"needs {name}={EXACTLY_ONCE}")
         return None
     if not client.enable_idempotence:
         raise OptionError(PREFIX + "enable.idempotence", "false", f"not with {name}={EXACTLY_ONCE}")
@@ -299,12 +360,38 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
             prefix,
             "must be 1 to 200 letters, digits, dots, dashes and underscores",
         )
-    checkpoint = options.get("checkpointLocation")
-    if prefix is None and checkpoint is not None:
-        digest = hashlib.sha256(checkpoint.rstrip("/").encode()).hexdigest()
-        prefix = f"fencepost-spark-{digest[:20]}"
     is_given = options.get(PREFIX + "transaction.timeout.ms") is not None
-    return ExactlyOnce(prefix, client.transaction_timeout_ms if is_given else None)
+    return ExactlyOnce(
+        prefix,
+        client.transaction_timeout_ms if is_given else None,
+        _keyed_write(options),
+        options.get("checkpointLocation"),
+        options.get("queryName") or "",
+        _writes_forgotten(options),
+    )
+
+
+def _keyed_write(options: _Options) -> KeyedWrite | None:
+    app_id, version = options.get("txnAppId"), options.get("txnVersion")
+    if app_id is None and version is None:
+        return None
+    if app_id is None or version is None:
+        missing = "txnAppId" if app_id is None else "txnVersion"
+        raise OptionError(missing, None, "txnAppId and txnVersion belong together")
+    if not app_id.isprintable() or not 1 <= len(app_id) <= APP_ID_CHARS_MAX:
+        raise OptionError("txnAppId", app_id, f"must be 1 to {APP_ID_CHARS_MAX} printable letters")
+    number = _whole(version)
+    if number is None:
+        raise OptionError("txnVersion", version, f"must be a whole number from 0 to {INT64_MAX}")
+    return KeyedWrite(app_id, number, options.get("txnRun") or "")
+
+
+def _writes_forgotten(options: _Options) -> bool:
+    name = "forgottenBatch"
+    text = (options.get(name) or "fail").strip().lower()
+    if text not in ("fail", "write"):
+        raise OptionError(name, text, "must be fail or write")
+    return text == "write"
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
@@ -403,17 +490,11 @@ def _whole(text: str) -> int | None:
 
 
 def _relative(name: str, text: str) -> AtTimestamps | BeforeEnd:
-    """ "-10 minutes": that long ago by this machine's clock, the end where nothing is so young;
-    "-1000 offsets": so many before the end."""
-    match = re.fullmatch(r"-\s*(\d{1,18})\s*([a-z]+)", text.strip().lower())
-    if match and match[2] in ("offset", "offsets"):
-        return BeforeEnd(int(match[1]))
-    unit = match[2] if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, "must be like -10 minutes, -2h, -1 day or -1000 offsets")
-    ago_ms = int(match[1]) * _UNITS_MS[unit]
-    return AtTimestamps(max(0, time.time_ns() // 1_000_000 - ago_ms), None, or_latest=True)
+    """See `bounds.relative`. OptionError."""
+    try:
+        return relative(text)
+    except ValueError as error:
+        raise OptionError(name, text, str(error)) from error
 
 
 def _or_latest(options: _Options) -> bool:
@@ -447,31 +528,12 @@ def _json_object(name: str, text: str, allowed: str) -> dict[str, Any]:
     return parsed
 
 
-_UNITS_MS = {
-    "ms": 1,
-    "millisecond": 1,
-    "s": 1000,
-    "sec": 1000,
-    "second": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "minute": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "w": 604_800_000,
-    "week": 604_800_000,
-}
-
-
 def _duration_ms(name: str, text: str | None) -> int:
     """Spark's short durations such as 15m; 15 minutes when not given."""
     if text is None:
         return 15 * 60_000
     match = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
-    unit = (match[2] or "ms") if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, f"must be a duration like 30s; units are {list(_UNITS_MS)}")
-    return int(match[1]) * _UNITS_MS[unit]
+    unit = unit_ms(match[2] or "ms") if match else None
+    if match is None or unit is None:
+        raise OptionError(name, text, f"must be a duration like 30s; units are {list(UNITS_MS)}")
+    return int(match[1]) * unit

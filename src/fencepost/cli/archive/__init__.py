@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from fencepost.cli.archive.places import add_place_options
 from fencepost.cli.cluster_options import add_cluster_options
 from fencepost.cli.commands import add_actions
 from fencepost.cli.output import add_json_option
 from fencepost.cli.spark_session import add_spark_options
 
 EXAMPLES = """\
-DIR is a directory that driver and executors see under the same path.
+DIR is a directory that driver and executors see under the same path, or one in an object store or
+HDFS: s3a://BUCKET/DIR, gs://BUCKET/DIR, abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/DIR, hdfs://HOST/DIR.
 
 examples:
   fencepost archive run /data/orders orders -b kafka-1:9092
@@ -22,7 +24,6 @@ examples:
   fencepost archive offsets /data/orders orders-again --csv offsets.csv
   fencepost archive translate /data/orders orders-again --group billing -b kafka-1:9092
 """
-DIRECTORY_HELP = "the archive's directory"
 
 
 def register(subparsers: Any) -> None:
@@ -45,7 +46,7 @@ def register(subparsers: Any) -> None:
 
 def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=text, epilog=EXAMPLES)
-    parser.add_argument("directory", metavar="DIR", help=DIRECTORY_HELP)
+    add_place_options(parser)
     add_json_option(parser)
     return parser
 
@@ -61,6 +62,11 @@ def _add_run(actions: Any) -> None:
     )
     parser.add_argument(
         "--format", default="parquet", help="parquet (default), or a format of Spark such as delta"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="LOCATION",
+        help="where Spark keeps the query's checkpoint (default: in DIR)",
     )
     parser.add_argument(
         "--every", metavar="INTERVAL", help='go on, a batch every so often: "10 seconds"'

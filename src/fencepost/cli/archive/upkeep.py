@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import command, given_properties, open_cluster
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_json, print_result, print_table_of
@@ -34,7 +34,7 @@ def compact(arguments: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from fencepost.spark.archive.compaction import compact as compact_archive
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.running import in_tasks
     from fencepost.spark.archive.state import PARQUET, read_state
     from fencepost.spark.archive.tables import compact_table
@@ -47,7 +47,7 @@ def compact(arguments: argparse.Namespace) -> int:
         rates.total = total
         rates.add(0, done - rates.done, done - rates.done)
 
-    layout = Layout(Path(arguments.directory))
+    layout = layout_of(arguments)
     try:
         layout.require()
         with open_session(arguments, "fencepost archive compact") as spark:
@@ -77,10 +77,10 @@ def compact(arguments: argparse.Namespace) -> int:
 def status(arguments: argparse.Namespace) -> int:
     """Without Spark."""
     from fencepost.spark.archive.checking import status as status_of
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
 
     try:
-        found = status_of(Layout(Path(arguments.directory)))
+        found = status_of(layout_of(arguments))
     except (ArchiveError, OSError) as error:
         raise InputError(str(error)) from error
     _print(arguments, found, None)
@@ -94,10 +94,10 @@ def verify(arguments: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from fencepost.spark.archive.checking import verify as verify_archive
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.running import in_tasks
 
-    layout = Layout(Path(arguments.directory))
+    layout = layout_of(arguments)
     compared: list[Compared] | None = None
     try:
         layout.require()

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from fencepost.spark.archive.layout import ArchiveError, DataFile
 from fencepost.spark.archive.offset_map import runs_of
 from fencepost.spark.archive.reading import records_in_order
-from fencepost.spark.exactly_once import Grant, TaskResult
+from fencepost.spark.grants import Grant, TaskResult
 from fencepost.spark.options import SinkOptions
 from fencepost.spark.task_transaction import Attempt
 from fencepost.spark.write_task import Sent

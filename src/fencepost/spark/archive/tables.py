@@ -20,11 +20,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from fencepost.spark.archive.compaction import Compacted
-from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
+from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.columns import default_schema
 
 DELTA: Final = "delta"
@@ -52,7 +51,7 @@ def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
     ArchiveError where Spark has no such format, or one that is made for another Spark."""
     spark = empty.sparkSession
     writer = writer.format(format).outputMode("append").partitionBy(*PARTITIONED_BY)
-    path = for_spark(layout.directory / TABLE)
+    path = layout.for_spark(TABLE)
     with told_plainly(format, spark.version):
         if format not in PACKAGES:
             return writer.option("path", path).start()
@@ -66,7 +65,7 @@ def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
 
 def iceberg_table(spark: Any, layout: Layout) -> str:
     """The name of an archive's Iceberg table in this session, which gets to know its catalog."""
-    place = for_spark(layout.directory)
+    place = layout.for_spark()
     catalog = f"fencepost_{hashlib.sha256(place.encode()).hexdigest()[:16]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", _CATALOG)
     spark.conf.set(f"spark.sql.catalog.{catalog}.type", "hadoop")
@@ -79,7 +78,7 @@ def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == DELTA:
-        path = for_spark(layout.directory / TABLE)
+        path = layout.for_spark(TABLE)
         if not (layout.directory / TABLE / "_delta_log").is_dir():
             empty.write.format(DELTA).partitionBy(*PARTITIONED_BY).save(path)
         spark.read.format(DELTA).load(path).agg(F.max("offset")).collect()
@@ -94,8 +93,8 @@ def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
 def read_table(spark: Any, layout: Layout, format: str) -> Any:
     """The archive's table, a DataFrame of what is committed now. ArchiveError where there is none,
     or it has not the columns of an archive."""
-    if not (layout.directory / TABLE).is_dir():
-        raise ArchiveError(f"{layout.directory}: there is no {TABLE} yet")
+    if not layout.storage.names(TABLE):
+        raise ArchiveError(f"{layout}: there is no {TABLE} yet")
     schema = default_schema(include_headers=True)
     with told_plainly(format, spark.version):
         if format == ICEBERG:
@@ -103,12 +102,12 @@ def read_table(spark: Any, layout: Layout, format: str) -> Any:
         else:
             # Else Spark takes a topic's name for a number, where it is made of digits.
             reader = spark.read if format == DELTA else spark.read.schema(schema)
-            table = reader.format(format).load(for_spark(layout.directory / TABLE))
-    require_columns(table.schema, layout.directory / TABLE)
+            table = reader.format(format).load(layout.for_spark(TABLE))
+    require_columns(table.schema, layout.place(TABLE))
     return table
 
 
-def require_columns(found: Any, path: Path) -> None:
+def require_columns(found: Any, path: str) -> None:
     """ArchiveError unless a table's schema has the columns of an archive, with their types."""
     types = {one.name: one.dataType.simpleString() for one in found}
     for one in default_schema(include_headers=True):
@@ -122,9 +121,7 @@ def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) ->
     meanwhile. Replaced files stay as long as a snapshot has them. ArchiveError for other formats;
     PySparkException."""
     if format != ICEBERG:
-        raise ArchiveError(
-            f"{layout.directory}: only Parquet and Iceberg are compacted here, not {format}"
-        )
+        raise ArchiveError(f"{layout}: only Parquet and Iceberg are compacted here, not {format}")
     with told_plainly(format, spark.version):
         table = iceberg_table(spark, layout)
         catalog, _, name = table.partition(".")
