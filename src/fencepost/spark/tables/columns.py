@@ -188,8 +188,10 @@ def _decimal(kind: pa.DataType) -> Convert:
                 exact = found.quantize(Decimal(1).scaleb(-kind.scale))
         except (InvalidOperation, ValueError):
             raise ValueError(f"{shown(value)} is no {kind}") from None
-        if not found.is_finite() or exact != found or abs(exact) >= 10 ** (
-            kind.precision - kind.scale
+        if (
+            not found.is_finite()
+            or exact != found
+            or abs(exact) >= 10 ** (kind.precision - kind.scale)
         ):
             raise ValueError(f"{shown(value)} does not fit {kind}")
         return exact
@@ -218,9 +220,7 @@ def _timestamp(kind: pa.DataType) -> Convert:
 
     def convert(value: Any) -> datetime.datetime:
         if not isinstance(value, str):
-            raise ValueError(
-                f"{shown(value)} is no timestamp in ISO 8601; declare numbers as long"
-            )
+            raise ValueError(f"{shown(value)} is no timestamp in ISO 8601; declare numbers as long")
         try:
             found = datetime.datetime.fromisoformat(value)
         except ValueError:

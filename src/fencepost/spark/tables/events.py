@@ -241,9 +241,7 @@ def _upsert(
         found[name] = _converted(name, value, convert)
     # Where the record's key has the columns, it says which row this is, whatever the value says.
     named = {**found, **_converted_key(key, reading)}
-    return Event(
-        UPSERT, identity(named, reading.key), found, tuple(unavailable), position, op
-    )
+    return Event(UPSERT, identity(named, reading.key), found, tuple(unavailable), position, op)
 
 
 def _deleted(

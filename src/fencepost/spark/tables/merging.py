@@ -314,5 +314,7 @@ def _built(
     }
     for field_ in OWN:
         values = own[field_.name]
-        arrays.append(values if isinstance(values, pa.ChunkedArray) else pa.array(values, field_.type))
+        arrays.append(
+            values if isinstance(values, pa.ChunkedArray) else pa.array(values, field_.type)
+        )
     return pa.Table.from_arrays(arrays, schema=rules.stored)
