@@ -22,6 +22,8 @@ EXPRESSED = (
     r"a\Z", r"\ba\b", r"x\b.y", r"a\B.*", "(?i)ORDERS", "(?i:ORDERS)-1", "o(?i)R(?-i)ders",
     "(?s).*",
     "(?im-s)A", "(?u)a", "(?d)a", "()", "(a)(b)?", "a}", "a]", "",
+    "rder", "^ord", "rs$", "^.*-1$", r"^\w+$", r"\.", "[.]eu", "^[a-z]+$", "(?i)^ORD", "s-?1", "^$",
+    "s|z$", r"\Bb", r"s\b", r"\b1$", "^(?:orders|a)$", "^(?i:o)r", "[^a-z]$",
     r"\R", r"\v", r"\t", r"\cA", "É", "[É]", r"\_", r"\.",
 )  # fmt: skip
 """Must give what Java gives."""

@@ -21,15 +21,20 @@ def test_what_cannot_be_expressed_is_refused(pattern: str):
 @pytest.mark.parametrize(
     ("pattern", "matched"),
     [
-        ("orders.*", {"orders", "orders-1", "orders.eu", "orders_eu", "ordersorders"}),
-        ("[a[bz]]", {"a", "b", "z"}),
-        (r"\Qx.y\E", {"x.y"}),
-        ("(?<name>a)b?", {"a", "ab"}),
-        (r"\p{Upper}.*", {"Orders", "A1"}),
-        ("[[:alpha:]]", {"a"}),  # in Java a class in a class, of the letters alph and a colon
+        ("orders", {"orders", "orders-1", "orders.eu", "orders_eu", "ordersorders"}),
+        ("^orders$", {"orders"}),
+        ("rders.", {"orders-1", "orders.eu", "orders_eu", "ordersorders"}),
+        ("eu$", {"orders.eu", "orders_eu"}),
+        ("^[a[bz]]$", {"a", "b", "z"}),
+        (r"\Qx.\E", {"x.y"}),
+        ("(?<name>a)b", {"ab", "abc"}),
+        (r"\p{Upper}", {"Orders", "A1"}),
+        (r"^\p{Upper}", {"Orders", "A1"}),
+        # In Java a class in a class, of the letters alph and a colon.
+        ("^[[:alpha:]]+$", {"a", "aa", "aaa"}),
     ],
 )
-def test_whole_names_match(pattern: str, matched: set[str]):
+def test_names_in_which_it_is_found(pattern: str, matched: set[str]):
     assert {name for name in NAMES if matcher(pattern)(name)} == matched
 
 

@@ -28,7 +28,7 @@ def test_a_file_is_checked(run: Fencepost, tmp_path: Path):
         "listener SSL on 0.0.0.0:9093 is reached from other machines and asks for no login",
         "no authorizer is set",
         f"{config} has secrets and can be read by every user of the machine",
-        f"the certificate of {expired} expired 1 days ago",
+        f"the certificate of {expired} expired 1 day ago",
     ):
         assert f"open: {words}" in checked.out
     kinds = {
@@ -36,6 +36,32 @@ def test_a_file_is_checked(run: Fencepost, tmp_path: Path):
     }
     assert kinds == {"open"}
     assert run("security", "check", "--config", str(tmp_path / "none")).code == 1
+
+
+def test_a_key_store_in_pkcs12_is_opened_with_its_password(run: Fencepost, tmp_path: Path):
+    pytest.importorskip("cryptography")
+    from fencepost.testing.certificates import CertificateAuthority
+
+    authority = CertificateAuthority()
+    expired = authority.issue_expired("broker-1").write_pkcs12(
+        tmp_path, "opens", authority.certificate_pem
+    )
+    config = tmp_path / "server.properties"
+    own = "listener.name.ssl.ssl.keystore"
+    for password, says in (
+        (f"{own}.password=opens\nssl.keystore.password=other\n", "expired 1 day ago"),
+        ("ssl.keystore.password=opens\n", "expired 1 day ago"),
+        ("ssl.keystore.password=other\n", "cannot be read"),
+        ("", "cannot be read"),
+    ):
+        config.write_text(f"listeners=SSL://:9093\n{own}.location={expired}\n{password}")
+        config.chmod(0o600)
+        assert (
+            f"the certificate of {expired} {says}"
+            in run("security", "check", "--config", str(config)).out
+        )
+    expired.write_bytes(b"\x30\x82garbage")
+    assert "cannot be read" in run("security", "check", "--config", str(config)).out
 
 
 def test_a_file_is_told_whether_a_node_starts_with_it(run: Fencepost, tmp_path: Path):

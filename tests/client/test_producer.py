@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.batch.header import read_header
 from fencepost.batch.records import read_records
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.errors import (
@@ -354,3 +355,98 @@ def test_batches_of_many_partitions_that_are_due_at_once(fake: FakeCluster, conn
         batch_.opened_at -= 2_000
     producer.flush()
     assert [delivery.result() for delivery in deliveries] == [1] * 4
+
+
+# -- batches that are too large for the topic -----------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_batches_that_a_topic_does_not_take_go_in_smaller_ones(seed: int, connect: Any):
+    """Once, in order, with the offsets of each, whatever else goes wrong."""
+    rng = random.Random(seed)
+    with FakeCluster(brokers=2) as fake:
+        fake.create_topic("t", 2)
+        limit = rng.randrange(150, 600)
+        left = [40 if seed else 0]
+
+        def fault(broker: int, topic: str, partition: int, header: Any) -> Any:
+            if left[0] and rng.random() < 0.3:
+                left[0] -= 1
+                may_append = header.size_bytes <= limit
+                lost = DROP_AFTER if may_append else DROP
+                return rng.choice([DROP, lost, ErrorCode.NOT_ENOUGH_REPLICAS])
+            return ErrorCode.MESSAGE_TOO_LARGE if header.size_bytes > limit else None
+
+        fake.fault = fault
+        codec = rng.choice(["none", "lz4"])
+        values = [b"%04d" % n + rng.randbytes(rng.randrange(50)) for n in range(600)]
+        config = {"batch_size": rng.choice([400, 3_000]), "compression_type": codec}
+        with Producer(connect(fake, **config)) as producer:
+            sent = [producer.send("t", one, partition=n % 2) for n, one in enumerate(values)]
+        for partition in range(2):
+            assert logged(fake, "t", partition) == values[partition::2], f"seed {seed}"
+            stored = fake.partition("t", partition).batches
+            assert max(map(len, stored)) <= limit
+            assert len({read_header(one).compression for one in stored}) == 1
+        assert [delivery.result() for delivery in sent] == [n // 2 for n in range(600)]
+        assert producer.acknowledged_count == 600
+
+
+def test_what_was_too_large_once_is_not_tried_again(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    refused: list[int] = []
+
+    def fault(broker: int, topic: str, partition: int, header: Any) -> Any:
+        if header.size_bytes <= 1_000:
+            return None
+        refused.append(header.size_bytes)
+        return ErrorCode.MESSAGE_TOO_LARGE
+
+    fake.fault = fault
+    with Producer(connect(fake, batch_size=8_000)) as producer:
+        for number in range(4_000):
+            producer.send("t", b"%d" % number, partition=0)
+    assert logged(fake) == [b"%d" % number for number in range(4_000)]
+    assert len(refused) <= 8
+    assert producer.acknowledged_count == 4_000
+
+
+def test_a_record_that_alone_is_too_large_fails_by_name(fake: FakeCluster, connect: Any):
+    """What is before it in its batch is delivered, and what follows when it is decided."""
+    fake.create_topic("t")
+    fake.fault = lambda *of: ErrorCode.MESSAGE_TOO_LARGE if of[3].size_bytes > 500 else None
+    with Producer(connect(fake, batch_size=10_000)) as producer:
+        sent = [
+            producer.send("t", b"x" * size, key=b"k%d" % size, partition=0)
+            for size in (10, 20, 900, 30, 40)
+        ]
+        with pytest.raises(DeliveryFailed, match=r"a record \(key b'k900'\) alone takes 9"):
+            producer.flush()
+        with pytest.raises(DeliveryFailed, match="key b'k900'"):
+            sent[2].result()
+        assert [one.result() for one in sent[:2]] == [0, 1]
+        behind = [one._batch.fate for one in sent[3:]]
+        assert all(fate is not None and fate.done for fate in behind)
+        producer.send("t", b"later", partition=0)
+    values = logged(fake)
+    assert values[:2] == [b"x" * 10, b"x" * 20]
+    assert values[-1] == b"later"
+    assert b"x" * 900 not in values
+
+
+def test_a_batch_whose_answer_was_lost_is_not_there_twice_for_being_split(
+    fake: FakeCluster, connect: Any
+):
+    """The batch is in the log, of a topic whose limit is lower now: its parts are refused."""
+    fake.create_topic("t")
+    answers: list[Any] = [None, DROP_AFTER, ErrorCode.MESSAGE_TOO_LARGE]
+    fake.fault = lambda *of: answers.pop(0) if answers else None
+    with Producer(connect(fake, batch_size=10_000)) as producer:
+        producer.send("t", b"first", partition=0)
+        producer.flush()
+        producer.send("t", b"a", partition=0)
+        producer.send("t", b"b", partition=0)
+        with pytest.raises(DeliveryFailed) as caught:
+            producer.flush()
+    assert caught.value.in_doubt
+    assert logged(fake) == [b"first", b"a", b"b"]

@@ -50,7 +50,9 @@ def committed(connect: Connect, served: str, part: TopicPartition) -> list[bytes
 
 
 def test_the_blocking_producer(served: str, connect: Connect, part: TopicPartition):
-    producer = Producer(connect(served, transactional_id=part.topic))
+    producer = Producer(
+        connect(served, transactional_id=part.topic, max_request_size=2 * MESSAGE_MAX_BYTES)
+    )
     with pytest.raises(ClientError, match="call init_transactions first"):
         producer.begin_transaction()
     producer.init_transactions()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 pytest.importorskip("cryptography")
+pytest.importorskip("joserfc")
 
 import confluent_kafka
 from aiokafka import AIOKafkaProducer
@@ -28,7 +29,7 @@ from ..waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.clients]
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 KINDS = [(protocol, one) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for one in MECHANISMS]
 LISTENERS: list[tuple[str, str | None]] = [*KINDS, ("SSL", None)]
 REFUSAL_MS = 1_000
@@ -43,7 +44,9 @@ def clusters() -> Iterator[Callable[[str], Cluster]]:
     def of(protocol: str) -> Cluster:
         if protocol not in made:
             cluster = made[protocol] = Cluster(
-                faults=False, security=ClusterSecurity(protocol), auto_create_topics_enable=False
+                faults=False,
+                security=ClusterSecurity(protocol, mechanisms=MECHANISMS),
+                auto_create_topics_enable=False,
             )
             cluster.start()
             with cluster.security.client() as client:

@@ -1,4 +1,4 @@
-"""Names that match patterns of subscribePattern: what Java says is what is said here."""
+"""Names in which patterns of subscribePattern are found: what Java says is what is said here."""
 
 from __future__ import annotations
 

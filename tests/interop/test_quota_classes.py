@@ -84,14 +84,17 @@ class History:
             answer = quota.charge(user, client_id, value, self._now_ms, strict=True)
             self.answers.append(answer)
             return
-        self.answers.append(quota.record(user, client_id, value, self._now_ms))
+        account = quota.account(user, client_id)
+        if account is None:
+            self.answers.append(0)
+        else:
+            self.answers.append(account.record(value, self._now_ms))
         if self.answers[-1] and rng.random() < 0.5:
             self._ask("UNRECORD", user, client_id, value, self._now_ms)
-            quota.add(user, client_id, -value, self._now_ms)
-        burst = quota.burst(user, client_id)
-        if burst is not None:
+            quota.record(user, client_id, -value, self._now_ms)
+        if account is not None:
             self._ask("BURST", user, client_id)
-            self.answers.append(burst)
+            self.answers.append(account.burst)
 
 
 def test_throttle_times_are_kafkas_to_the_millisecond(kafka_jars: JarSet) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
-from fencepost.spark.exactly_once import DEFAULT_MAX_TIMEOUT_MS, SinkDriver
+from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.takeover import DEFAULT_MAX_TIMEOUT_MS
 
 from ..spark.exactly_once_world import Fuse, World
 from ..spark.test_exactly_once import (

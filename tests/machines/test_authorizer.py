@@ -157,6 +157,26 @@ def test_many_addresses_are_looked_at_once_for_a_client(monkeypatch: pytest.Monk
     assert asked == 2 * 2 * many
 
 
+@pytest.mark.parametrize("permission", [ALLOW, DENY])
+def test_whether_some_resource_is_allowed_takes_the_clients_own_acls_alone(
+    monkeypatch: pytest.MonkeyPatch, permission: int
+):
+    """InitProducerId asks that of each producer; a cluster may have ACLs of 10,000 others."""
+    others = [acl(f"t{n}", principal=f"User:{n}", host=HOST) for n in range(300)]
+    own = [acl(f"mine-{n}", WRITE, host=HOST, permission=permission) for n in range(5)]
+    made = authorizer(*others, *own)
+    asked, is_in = 0, ClientHost.is_in
+
+    def counting(self: ClientHost, host: str | Range) -> bool:
+        nonlocal asked
+        asked += 1
+        return is_in(self, host)
+
+    monkeypatch.setattr(ClientHost, "is_in", counting)
+    assert made.decide_any(ALICE, HOST, WRITE, TOPIC).allowed == (permission == ALLOW)
+    assert asked == (1 if permission == ALLOW else 5)
+
+
 def test_removing_an_acl_leaves_what_others_decide():
     """CVE-2024-27309: two ACLs of one resource, of which one is removed."""
     acls = numbered([acl(), acl(principal="User:b"), acl(principal="User:c", permission=DENY)])

@@ -196,9 +196,27 @@ def test_a_throttle_time_may_be_cut() -> None:
 def test_throttle_times_and_bursts_fit_into_a_response() -> None:
     quota = rate_quota({(("user", "u"),): 5e-324, (("user", "v"),): 9e18})
     assert quota.record("u", "a", 1 << 40, 0) == INT_MAX
-    assert quota.burst("v", "a") == INT_MAX
-    assert quota.burst("u", "a") == 0
-    assert quota.burst("w", "a") is None
+    bursts = [one and one.burst for one in map(quota.account, "vuw", "aaa")]
+    assert bursts == [INT_MAX, 0, None]
+
+
+def test_an_account_is_its_clients_meter_also_when_that_was_given_up() -> None:
+    """A client's meter is given up for names that others make up, or after an hour."""
+    quota = rate_quota({(("user", None),): 100.0})
+    account = quota.account("u", "c")
+    assert account is not None
+    assert account.record(1_000, 0) == quota.record("u", "c", 0, 0) == 0
+    assert account.record(100, 0) == quota.record("u", "c", 0, 0) == 1_000
+    account.throttled(1_000)
+    assert [(one.throttled_ms, one.throttles) for one in quota.usages(0)] == [(1_000, 1)]
+    for number in range(METERS_MAX):
+        quota.record(f"made-up-{number}", "c", 1, 0)
+    assert account.record(1_000, 0) == 0, "it begins again, as the client's next meter"
+    assert quota.record("u", "c", 100, 0) == account.record(0, 0) == 1_000
+    later_ms = EXPIRE_MS + 1
+    assert not list(quota.usages(later_ms))
+    assert account.record(1_000, later_ms) == 0
+    assert [one.value > 0 for one in quota.usages(later_ms)] == [True]
 
 
 def test_another_limit_holds_for_what_was_used_before() -> None:
@@ -208,11 +226,11 @@ def test_another_limit_holds_for_what_was_used_before() -> None:
     assert quotas.produced.record("u", "c", 1_000, 0) == 0
     quotas.apply(quotas_of(({"user": None}, {KEY: 50.0})))
     assert quotas.produced.record("u", "c", 0, 0) == 10_000
-    assert quotas.concern("u", "c") and quotas.concern("v", "")
+    assert quotas.accounts("u", "c") and quotas.accounts("v", "")
     quotas.apply(quotas_of(({"user": "u"}, {KEY: 50.0})))
-    assert quotas.concern("u", "c") and not quotas.concern("v", "")
+    assert quotas.accounts("u", "c") and quotas.accounts("v", "") is None
     quotas.apply(quotas_of(({"user": None}, {"controller_mutation_rate": 1.0})))
-    assert not quotas.concern("u", "c")
+    assert quotas.accounts("u", "c") is None
     assert not quotas.is_on, "which is not asked of every request"
     assert quotas.produced.record("u", "c", 1_000, 0) == 0
     assert quotas.mutations and not quotas.produced

@@ -23,7 +23,7 @@ DECISION = Decision(
     number=7,
     query="b5a6",
     batch=3,
-    topic="orders",
+    topics=("orders",),
     maker=Identity(90, 4),
     transactions=(
         OpenTransaction(f"{SINK}-0-a", 91, 5, True),
@@ -99,6 +99,12 @@ def test_its_format(read: Any):
         "maker": [90, 4],
         "transactions": [["0-a", 91, 5, True], ["1-b", 92, 6, False]],
         "spare": ["0-c"],
+        "topics": ["orders"],
+        "application": "",
+        "name": "",
+        "time": 0,
+        "run": "",
+        "memory": [],
     }
 
 
@@ -107,7 +113,7 @@ def test_there_is_none(read: Any):
 
 
 def test_the_last_one_counts_where_topics_changed(read: Any):
-    older = groups_of(replace(DECISION, number=6, topic="before"), SINK)
+    older = groups_of(replace(DECISION, number=6, topics=("before",)), SINK)
     newer = groups_of(DECISION, SINK)
     assert read({SINK: older[SINK] | newer[SINK]}) == DECISION
     assert read({SINK: newer[SINK] | older[SINK]}) == DECISION
@@ -135,7 +141,7 @@ def test_metadata_that_does_not_begin_with_a_number_of_parts(count: str, read: A
         pytest.param(["1:@" + encode(DECISION, SINK)[0][2:]], id="not in base 64"),
         pytest.param(["1:" + base64.b64encode(b"plain").decode()], id="not compressed"),
         pytest.param(packed(content_of(DECISION), cut=4), id="cut short"),
-        pytest.param(packed({**content_of(DECISION), "format": 2}), id="of a later format"),
+        pytest.param(packed({**content_of(DECISION), "format": 3}), id="of a later format"),
         pytest.param(packed({"format": 1}), id="nothing in it"),
         pytest.param(packed({**content_of(DECISION), "transactions": 1}), id="of other types"),
         pytest.param(packed([]), id="a list"),

@@ -16,9 +16,11 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.client.open_transactions import end_all
-from fencepost.spark import decisions, exactly_once
-from fencepost.spark.decisions import read_decision
-from fencepost.spark.exactly_once import REVOKED, SinkDriver, TaskResult
+from fencepost.spark import decisions, exactly_once, takeover
+from fencepost.spark.decisions import REVOKED, read_decision
+from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.forgetting import forget_batch
+from fencepost.spark.grants import TaskResult
 from fencepost.spark.sink_errors import (
     ExactlyOnceError,
     IncompleteBatchError,
@@ -340,10 +342,10 @@ def test_a_commit_that_is_late_decides_nothing_once_an_abort_has_looked(
     [
         ({1: 900_000, 2: 60_000, 3: 120_000}, 60_000),
         ({1: 7_200_000}, 7_200_000),
-        ({1: 1}, exactly_once.LEAST_TIMEOUT_MS),
-        ({1: None}, exactly_once.LEAST_TIMEOUT_MS),
-        ({}, exactly_once.DEFAULT_MAX_TIMEOUT_MS),
-        (None, exactly_once.DEFAULT_MAX_TIMEOUT_MS),
+        ({1: 1}, takeover.LEAST_TIMEOUT_MS),
+        ({1: None}, takeover.LEAST_TIMEOUT_MS),
+        ({}, takeover.DEFAULT_MAX_TIMEOUT_MS),
+        (None, takeover.DEFAULT_MAX_TIMEOUT_MS),
     ],
 )
 def test_the_longest_timeout_that_every_broker_allows(
@@ -363,16 +365,16 @@ def test_the_longest_timeout_that_every_broker_allows(
             other = SimpleNamespace(name="transaction.timeout.ms", value="1")
             return [other, *(SimpleNamespace(name=name, value=text) for name in names)]
 
-    monkeypatch.setattr(exactly_once, "Admin", Settings)
-    monkeypatch.setattr(exactly_once, "_timeouts", {})
+    monkeypatch.setattr(takeover, "Admin", Settings)
+    monkeypatch.setattr(takeover, "_timeouts", {})
     cluster: Any = SimpleNamespace(
         config=SimpleNamespace(bootstrap_servers="here:9092"),
         metadata=SimpleNamespace(nodes=told or ({} if told is not None else {1: None})),
         describe=lambda topics: None,
     )
-    assert SinkDriver(cluster, "s")._longest_timeout_ms() == expected_ms
-    exactly_once._timeouts["here:9092"] = 5_000
-    assert SinkDriver(cluster, "s")._longest_timeout_ms() == 5_000, "what a coordinator took"
+    assert takeover.longest_timeout_ms(cluster) == expected_ms
+    takeover._timeouts["here:9092"] = 5_000
+    assert takeover.longest_timeout_ms(cluster) == 5_000, "what a coordinator took"
 
 
 def test_a_batch_that_is_decided_is_not_given_up(
@@ -494,7 +496,7 @@ def test_some_lost_after_the_decision_is_said_and_never_passed_over(
         for _ in range(2):
             with pytest.raises(IncompleteBatchError, match="1 of its 2 transactions"):
                 world.open(cluster)
-        Admin(cluster).delete_group(world.sink)  # what the message says
+        forget_batch(cluster, world.sink)  # what the message says
     assert world.live()
     assert sorted(set(world.committed())) == world.expected()
 

@@ -6,14 +6,14 @@ import base64
 import io
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from .registry_stub import RegistryStub
+from fencepost.testing.registry import Reference, SchemaRegistry
 
 fastavro = pytest.importorskip("fastavro")
 pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
@@ -118,29 +118,40 @@ def message(file: descriptor_pb2.FileDescriptorProto, name: str, **fields: Any) 
 
 
 @pytest.fixture
-def stub() -> Iterator[RegistryStub]:
-    made = RegistryStub()
-    yield made
-    made.close()
+def server() -> Iterator[SchemaRegistry]:
+    with SchemaRegistry() as made:
+        yield made
+
+
+def put(
+    server: SchemaRegistry,
+    schema_id: int,
+    text: str,
+    kind: str = "AVRO",
+    references: Sequence[tuple[str, str, int]] = (),
+) -> None:
+    """A schema, sound or not, which is version 1 of the subject `s<id>` as well."""
+    named = [Reference(*one) for one in references]
+    server.put_unchecked(schema_id, text, kind, named, subject=f"s{schema_id}")
 
 
 @pytest.fixture
-def registry(stub: RegistryStub) -> Registry:
-    return Registry({"url": stub.url, "max.retries": 0})
+def registry(server: SchemaRegistry) -> Registry:
+    return Registry({"url": server.url, "max.retries": 0})
 
 
 # -- what is decoded -------------------------------------------------------------------------------
 
 
-def test_avro_and_its_logical_types(stub: RegistryStub, registry: Registry):
-    stub.put(7, json.dumps(ORDER))
+def test_avro_and_its_logical_types(server: SchemaRegistry, registry: Registry):
+    put(server, 7, json.dumps(ORDER))
     values = [frame(7, avro(ORDER, VALUE)), None, frame(7, avro(ORDER, VALUE))]
     assert registry.decode_all(values) == [(TEXT, 7, None), (None, None, None), (TEXT, 7, None)]
     registry.decode_all(values)
-    assert stub.asked == {"/schemas/ids/7": 1}
+    assert server.asked == {"/schemas/ids/7": 1}
 
 
-def test_avro_that_names_other_schemas_twice(stub: RegistryStub, registry: Registry):
+def test_avro_that_names_other_schemas_twice(server: SchemaRegistry, registry: Registry):
     money = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
     line = {"type": "record", "name": "Line", "fields": [{"name": "each", "type": "Money"}]}
     bill = {
@@ -148,18 +159,18 @@ def test_avro_that_names_other_schemas_twice(stub: RegistryStub, registry: Regis
         "name": "Bill",
         "fields": [{"name": "sum", "type": "Money"}, {"name": "first", "type": "Line"}],
     }
-    stub.put(1, json.dumps(money))
-    stub.put(2, json.dumps(line), references=[("Money", "s1", 1)])
-    stub.put(3, json.dumps(bill), references=[("Money", "s1", 1), ("Line", "s2", 1)])
+    put(server, 1, json.dumps(money))
+    put(server, 2, json.dumps(line), references=[("Money", "s1", 1)])
+    put(server, 3, json.dumps(bill), references=[("Money", "s1", 1), ("Line", "s2", 1)])
     payload = bytes([2, 4])  # zigzag 1 and 2
     assert registry.decode_all([frame(3, payload)]) == [
         ('{"sum":{"cents":1},"first":{"each":{"cents":2}}}', 3, None)
     ]
 
 
-def test_protobuf_with_maps_enums_and_googles_types(stub: RegistryStub, registry: Registry):
+def test_protobuf_with_maps_enums_and_googles_types(server: SchemaRegistry, registry: Registry):
     file = order_file()
-    stub.put(9, serialized(file), "PROTOBUF")
+    put(server, 9, serialized(file), "PROTOBUF")
     at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
     payload = message(
         file, "shop.Order", id=2**60, raw=b"\xff", tags=["a"], at=at, sizes={"x": 5}, state=1
@@ -179,9 +190,9 @@ def test_protobuf_with_maps_enums_and_googles_types(stub: RegistryStub, registry
     assert text == '{"id":0,"raw":"","tags":[],"at":null,"sizes":{},"state":"NEW"}'
 
 
-def test_protobuf_messages_within_messages(stub: RegistryStub, registry: Registry):
+def test_protobuf_messages_within_messages(server: SchemaRegistry, registry: Registry):
     file = order_file()
-    stub.put(9, serialized(file), "PROTOBUF")
+    put(server, 9, serialized(file), "PROTOBUF")
     inner = message(file, "shop.Outer.Inner", n=3)
     indexes = bytes([4, 2, 0])  # zigzag: two indexes, 1 and 0
     assert registry.decode_all([frame(9, indexes + inner)]) == [('{"n":3}', 9, None)]
@@ -189,7 +200,7 @@ def test_protobuf_messages_within_messages(stub: RegistryStub, registry: Registr
     assert (text, error) == (None, "its schema has no message at the indexes [3]")
 
 
-def test_protobuf_that_imports_another_schema(stub: RegistryStub, registry: Registry):
+def test_protobuf_that_imports_another_schema(server: SchemaRegistry, registry: Registry):
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="box.proto", package="shop", syntax="proto3")
     file.dependency.extend(["order.proto", "google/protobuf/timestamp.proto"])
@@ -198,17 +209,17 @@ def test_protobuf_that_imports_another_schema(stub: RegistryStub, registry: Regi
         name="order", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL,
         type_name=".shop.Order",
     )  # fmt: skip
-    stub.put(1, serialized(order_file()), "PROTOBUF")
-    stub.put(2, serialized(file), "PROTOBUF", [("order.proto", "s1", 1)])
+    put(server, 1, serialized(order_file()), "PROTOBUF")
+    put(server, 2, serialized(file), "PROTOBUF", [("order.proto", "s1", 1)])
     assert registry.decode_all([frame(2, b"\0")]) == [('{"order":null}', 2, None)]
-    stub.put(3, serialized(file), "PROTOBUF")
+    put(server, 3, serialized(file), "PROTOBUF")
     ((_, _, error),) = registry.decode_all([frame(3, b"\0")])
     assert error is not None
     assert "imports order.proto, which is not among its references" in error
 
 
-def test_json_is_checked_to_be_json(stub: RegistryStub, registry: Registry):
-    stub.put(4, '{"type": "object"}', "JSON")
+def test_json_is_checked_to_be_json(server: SchemaRegistry, registry: Registry):
+    put(server, 4, '{"type": "object"}', "JSON")
     good, bad = registry.decode_all([frame(4, b'{"a": 1}'), frame(4, b"{")])
     assert good == ('{"a": 1}', 4, None)
     assert bad[:2] == (None, 4)
@@ -219,19 +230,19 @@ def test_json_is_checked_to_be_json(stub: RegistryStub, registry: Registry):
 # -- what is encoded -------------------------------------------------------------------------------
 
 
-def test_encoded_avro_comes_back(stub: RegistryStub, registry: Registry):
-    stub.put(7, json.dumps(ORDER))
+def test_encoded_avro_comes_back(server: SchemaRegistry, registry: Registry):
+    put(server, 7, json.dumps(ORDER))
     encoded = registry.encode_all("s7", [VALUE, None, VALUE])
     assert encoded == [frame(7, avro(ORDER, VALUE)), None, frame(7, avro(ORDER, VALUE))]
     assert registry.encode_all("s7", []) == []
     short = {name: value for name, value in VALUE.items() if name != "note"}  # it has a default
     assert registry.encode_all("s7", [short]) == encoded[:1]
-    assert stub.asked == {"/subjects/s7/versions/latest": 1}
+    assert server.asked == {"/subjects/s7/versions/latest": 1}
 
 
-def test_encoded_json_and_protobuf_come_back(stub: RegistryStub, registry: Registry):
-    stub.put(1, "{}", "JSON")
-    stub.put(9, serialized(order_file()), "PROTOBUF")
+def test_encoded_json_and_protobuf_come_back(server: SchemaRegistry, registry: Registry):
+    put(server, 1, "{}", "JSON")
+    put(server, 9, serialized(order_file()), "PROTOBUF")
     (text,) = registry.encode_all("s1", [VALUE])
     assert text == frame(1, TEXT.encode())
     value = {"id": 2**60, "raw": b"\xff", "tags": ["a"], "at": VALUE["at"], "sizes": {"x": 5},
@@ -263,14 +274,14 @@ def test_encoded_json_and_protobuf_come_back(stub: RegistryStub, registry: Regis
     ],
 )
 def test_what_cannot_be_encoded(
-    stub: RegistryStub, registry: Registry, subject: str, value: Any, text: str
+    server: SchemaRegistry, registry: Registry, subject: str, value: Any, text: str
 ):
-    stub.put(7, json.dumps(ORDER))
-    stub.put(9, serialized(order_file()), "PROTOBUF")
-    stub.put(1, "{}", "JSON")
-    stub.put(3, '{"type": "record"}')
-    stub.put(4, serialized(descriptor_pb2.FileDescriptorProto(name="empty.proto")), "PROTOBUF")
-    stub.put(5, "<a/>", "XML")
+    put(server, 7, json.dumps(ORDER))
+    put(server, 9, serialized(order_file()), "PROTOBUF")
+    put(server, 1, "{}", "JSON")
+    put(server, 3, '{"type": "record"}')
+    put(server, 4, serialized(descriptor_pb2.FileDescriptorProto(name="empty.proto")), "PROTOBUF")
+    put(server, 5, "<a/>", "XML")
     with pytest.raises(EncodeError, match=text):
         registry.encode_all(subject, [value])
 
@@ -292,25 +303,25 @@ def test_values_without_a_frame(registry: Registry):
     assert split_frame(bytes(5)) == (0, b"")
 
 
-def test_a_schema_that_is_registered_later(stub: RegistryStub, registry: Registry):
+def test_a_schema_that_is_registered_later(server: SchemaRegistry, registry: Registry):
     value = frame(7, avro(ORDER, VALUE))
     found = registry.decode_all([value, value])
     assert found == 2 * [(None, 7, "schema 7: the registry does not have it, or a schema it names")]
-    assert stub.asked == {"/schemas/ids/7": 1}  # not once per record
-    stub.put(7, json.dumps(ORDER))
+    assert server.asked == {"/schemas/ids/7": 1}  # not once per record
+    put(server, 7, json.dumps(ORDER))
     assert registry.decode_all([value]) == [(TEXT, 7, None)]
 
 
-def test_a_registry_in_trouble_makes_no_dead_letters(stub: RegistryStub, registry: Registry):
-    stub.put(7, json.dumps(ORDER))
-    stub.status = 500
+def test_a_registry_in_trouble_makes_no_dead_letters(server: SchemaRegistry, registry: Registry):
+    put(server, 7, json.dumps(ORDER))
+    server.fail(500)
     with pytest.raises(Exception, match="500"):
         registry.decode_all([frame(7, avro(ORDER, VALUE))])
-    stub.status = 200
-    stub.credentials = "user:secret"
+    server.heal()
+    server.credentials = "user:secret"
     with pytest.raises(Exception, match="401"):
         registry.decode_all([frame(7, avro(ORDER, VALUE))])
-    known = Registry({"url": stub.url, "basic.auth.user.info": "user:secret"})
+    known = Registry({"url": server.url, "basic.auth.user.info": "user:secret"})
     assert known.decode_all([frame(7, avro(ORDER, VALUE))])[0][0] == TEXT
 
 
@@ -343,9 +354,9 @@ def test_a_registry_in_trouble_makes_no_dead_letters(stub: RegistryStub, registr
     ],
 )
 def test_schemas_that_cannot_be_used_are_the_records_error(
-    stub: RegistryStub, registry: Registry, kind: str, text: str
+    server: SchemaRegistry, registry: Registry, kind: str, text: str
 ):
-    stub.put(5, text, kind)
+    put(server, 5, text, kind)
     ((value, schema_id, error),) = registry.decode_all([frame(5, bytes([8, 0]))])
     assert (value, schema_id) == (None, 5)
     assert error is not None
@@ -353,18 +364,18 @@ def test_schemas_that_cannot_be_used_are_the_records_error(
     assert len(error) < 600
 
 
-def test_schemas_that_name_themselves(stub: RegistryStub, registry: Registry):
-    stub.put(5, '"A"', references=[("A", "s5", 1)])
+def test_schemas_that_name_themselves(server: SchemaRegistry, registry: Registry):
+    put(server, 5, '"A"', references=[("A", "s5", 1)])
     ((_, _, error),) = registry.decode_all([frame(5, b"")])
     assert error == "schema 5: it names too many schemas, or itself"
 
 
 def test_every_cut_and_changed_value_is_decoded_or_has_an_error(
-    stub: RegistryStub, registry: Registry
+    server: SchemaRegistry, registry: Registry
 ):
     file = order_file()
-    stub.put(1, json.dumps(ORDER))
-    stub.put(2, serialized(file), "PROTOBUF")
+    put(server, 1, json.dumps(ORDER))
+    put(server, 2, serialized(file), "PROTOBUF")
     whole = (
         frame(1, avro(ORDER, VALUE)),
         frame(2, b"\0" + message(file, "shop.Order", id=5, tags=["abc"], sizes={"x": 5})),

@@ -11,8 +11,7 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
-
-from .registry_stub import RegistryStub
+from fencepost.testing.registry import SchemaRegistry
 
 fastavro = pytest.importorskip("fastavro")
 pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
@@ -35,11 +34,10 @@ SCHEMA: dict[str, Any] = {
 
 
 @pytest.fixture
-def stub() -> Iterator[RegistryStub]:
-    made = RegistryStub()
-    made.put(3, json.dumps(SCHEMA))
-    yield made
-    made.close()
+def server() -> Iterator[SchemaRegistry]:
+    with SchemaRegistry() as made:
+        made.put_unchecked(3, json.dumps(SCHEMA), subject="s3")
+        yield made
 
 
 def order(number: int) -> bytes:
@@ -73,12 +71,12 @@ def reading(source: Any, served: str, topic: str) -> Any:
     )
 
 
-def test_decoded_columns(spark: Any, served: str, filled: str, stub: RegistryStub):
+def test_decoded_columns(spark: Any, served: str, filled: str, server: SchemaRegistry):
     from fencepost.spark.formats import decode
 
     rows = reading(spark.read, served, filled).load()
     ddl = "id long, price decimal(9,2), at timestamp, raw binary"
-    found = rows.select("offset", decode("value", stub.url, ddl).alias("d")).orderBy("offset")
+    found = rows.select("offset", decode("value", server.url, ddl).alias("d")).orderBy("offset")
     assert found.schema["d"].dataType.simpleString() == (
         "struct<value:struct<id:bigint,price:decimal(9,2),at:timestamp,raw:binary>,json:string,"
         "schema_id:int,error:string>"
@@ -96,37 +94,38 @@ def test_decoded_columns(spark: Any, served: str, filled: str, stub: RegistryStu
     assert tuple(gone) == (None, None, None, None)
     assert (cut.value, cut.schema_id) == (None, 3)
     assert "does not fit its Avro schema" in cut.error
-    unfit = rows.limit(1).select(decode("value", stub.url, "raw int").alias("d")).first().d
+    unfit = rows.limit(1).select(decode("value", server.url, "raw int").alias("d")).first().d
     assert unfit.value is None
     assert unfit.error == "does not fit the schema that was asked for"
 
 
-def test_encoded_columns_are_read_back(spark: Any, stub: RegistryStub):
+def test_encoded_columns_are_read_back(spark: Any, server: SchemaRegistry):
     """Types of Spark as they come to the encoder; what does not fit fails the task."""
     from fencepost.spark.formats import decode, encode
 
     counts = [{"name": "sizes", "type": {"type": "map", "values": "long"}, "default": {}}]
-    stub.put(4, json.dumps({**SCHEMA, "fields": SCHEMA["fields"] + counts}))
+    text = json.dumps({**SCHEMA, "fields": SCHEMA["fields"] + counts})
+    server.put_unchecked(4, text, subject="s4")
     made = spark.sql(
         "SELECT IF(id = 2, NULL, named_struct('id', id, 'price', CAST('1.50' AS decimal(9,2)),"
         " 'at', timestamp_seconds(id), 'raw', X'ff', 'sizes', map('a', id))) order FROM range(3)"
     )
     ddl = "id long, price decimal(9,2), at timestamp, raw binary, sizes map<string,long>"
-    encoded = made.select("order", encode("order", stub.url, "s4").alias("value"))
-    rows = encoded.select("order", "value", decode("value", stub.url, ddl).alias("d")).collect()
+    encoded = made.select("order", encode("order", server.url, "s4").alias("value"))
+    rows = encoded.select("order", "value", decode("value", server.url, ddl).alias("d")).collect()
     assert [row.d.value for row in rows] == [row.order for row in rows]
     assert sum(row.value is None for row in rows) == 1
     with pytest.raises(Exception, match="does not fit its Avro schema"):
-        made.select(encode("order", stub.url, "s3")).collect()
+        made.select(encode("order", server.url, "s3")).collect()
 
 
 def test_a_stream_with_dead_letters(
-    spark: Any, served: str, filled: str, stub: RegistryStub, tmp_path: Any
+    spark: Any, served: str, filled: str, server: SchemaRegistry, tmp_path: Any
 ):
     from fencepost.spark.formats import dead_letters, decode
 
     rows = reading(spark.readStream, served, filled).load()
-    decoded = rows.withColumn("decoded", decode("value", {"url": stub.url}, "id long"))
+    decoded = rows.withColumn("decoded", decode("value", {"url": server.url}, "id long"))
     ids: list[int] = []
 
     def write(batch: Any, _: int) -> None:
@@ -168,13 +167,13 @@ def test_a_stream_with_dead_letters(
 
 
 def test_a_registry_in_trouble_fails_the_query(
-    spark: Any, served: str, filled: str, stub: RegistryStub
+    spark: Any, served: str, filled: str, server: SchemaRegistry
 ):
     from fencepost.spark.formats import decode
 
-    stub.status = 503
+    server.fail(503)
     rows = reading(spark.read, served, filled).load()
-    config = {"url": stub.url, "max.retries": 0}
+    config = {"url": server.url, "max.retries": 0}
     with pytest.raises(Exception, match="503"):
         rows.select(decode("value", config).alias("d")).collect()
 

@@ -55,6 +55,8 @@ def test_subscriptions():
         ({"subscribe": None, "subscribePattern": "("}, "subscribePattern"),
         ({"subscribe": None, "subscribePattern": ""}, "subscribePattern"),
         ({"startingOffsets": "latest"}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"0":5,"1":-1},"u":{"0":-2}}'}, "startingOffsets"),
         ({"startingOffsets": "soon"}, "startingOffsets"),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets"),
         ({"startingOffsets": '{"t":{"x":1}}'}, "startingOffsets"),
@@ -91,7 +93,7 @@ def test_subscriptions():
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
         ({"includeHeaders": "1"}, "includeHeaders"),
         ({"kafka.bootstrap.servers": None}, "kafka.bootstrap.servers"),
-        ({"kafka.fetch.max.bytes": "0"}, "kafka.fetch.max.bytes"),
+        ({"kafka.fetch.max.bytes": "-1"}, "kafka.fetch.max.bytes"),
         ({"kafka.no.such.thing": "0"}, "kafka.no.such.thing"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset"),
         ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer"),
@@ -138,7 +140,7 @@ def test_relative_starts():
 
 
 def test_offsets_by_partition():
-    found = source(startingOffsets='{"t":{"0":23,"1":-1,"2":-2}}').start
+    found = source(streaming=True, startingOffsets='{"t":{"0":23,"1":-1,"2":-2}}').start
     assert found == AtOffsets(
         {TopicPartition("t", 0): 23, TopicPartition("t", 1): -1, TopicPartition("t", 2): -2}
     )

@@ -18,7 +18,8 @@ from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import Outcome, end_all
 from fencepost.spark import decisions
 from fencepost.spark.errors import condition_of
-from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
+from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.grants import Grant, TaskResult
 from fencepost.spark.options import ExactlyOnce
 from fencepost.spark.sink_errors import DecisionError, TransactionsLostError
 from fencepost.spark.sinks import Sink, find_sink, finish, finish_unnamed, known_sinks

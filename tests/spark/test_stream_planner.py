@@ -354,8 +354,28 @@ def test_assigned_partitions_only(fake: FakeCluster, options: Any):
 def test_topics_and_partitions_that_are_not_there(options: Any):
     with pytest.raises(UnknownTopic, match="nope: no such topic"):
         Query(options(subscribe="t,nope")).planner.initial()
-    with pytest.raises(UnknownTopic, match="t-5: no such partition"):
-        Query(options(subscribe=None, assign='{"t":[0,5]}')).planner.initial()
+    with pytest.raises(UnknownTopic, match="nope: no such topic"):
+        Query(options(subscribe=None, assign='{"t":[0],"nope":[0]}')).planner.initial()
+
+
+def test_assigned_partitions_that_are_not_there_are_said_and_the_others_read(
+    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
+):
+    fill(fake, 3)
+    fill(fake, 4, 1)
+    query = Query(options(subscribe=None, assign='{"t":[1,2,5]}', startingOffsets="earliest"))
+    query.trigger()
+    assert query.read == [(1, 0, 4)]
+    assert "assign names partitions that do not exist, and are not read: t-2, t-5" in caplog.text
+    fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
+    fill(fake, 2, 2)
+    query.time += 10
+    query.restart()
+    query.trigger()
+    assert query.read[1:] == [(2, 0, 2)]
+    none = Query(options(subscribe=None, assign='{"t":[7]}', startingOffsets="earliest"))
+    none.trigger()
+    assert none.committed == {}
 
 
 @pytest.mark.parametrize("told", [{"logOffset": 3}, {"t": {"0": 2**63}}, [], 17, {"t": {"00": 1}}])

@@ -12,15 +12,18 @@ import pyarrow as pa
 import pytest
 
 from fencepost.client.produce_queue import Identity
+from fencepost.spark.decisions import REVOKED
 from fencepost.spark.errors import condition_of
-from fencepost.spark.exactly_once import REVOKED, Grant, Mandate
+from fencepost.spark.grants import Grant, Mandate
+from fencepost.spark.memory import NOTHING
 from fencepost.spark.options import sink_options
 from fencepost.spark.sink_errors import ExactlyOnceError
 from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
 from fencepost.spark.writer import write_in_transaction
 
 MANDATE = Mandate("sink", Identity(90, 4), True, 7, 60_000, 0.0)
-GRANT = Grant(MANDATE, "0a1b2c3d", "query", 5, ("sink-spare-0", "sink-spare-1"))
+KNOWN = NOTHING.with_key("query", 5, 20_000)
+GRANT = Grant(MANDATE, "0a1b2c3d", "query", 5, ("sink-spare-0", "sink-spare-1"), KNOWN)
 ATTEMPT = Attempt("query", 5, 0, 31, is_first=True)
 
 
@@ -34,18 +37,23 @@ ATTEMPT = Attempt("query", 5, 0, 31, is_first=True)
             GRANT, replace(ATTEMPT, query="other", batch=0), False, id="before it, of another query"
         ),
         pytest.param(
-            replace(GRANT, query="", batch=0),
+            replace(GRANT, query="", batch=0, memory=NOTHING),
             replace(ATTEMPT, query="", batch=0),
             False,
             id="a batch write after a batch write",
         ),
         pytest.param(
-            replace(GRANT, query="", batch=REVOKED),
+            replace(GRANT, query="", batch=REVOKED, memory=NOTHING),
             replace(ATTEMPT, batch=0),
             False,
             id="nothing decided yet",
         ),
-        pytest.param(replace(GRANT, batch=REVOKED), replace(ATTEMPT, batch=0), False, id="revoked"),
+        pytest.param(
+            replace(GRANT, batch=REVOKED, memory=NOTHING),
+            replace(ATTEMPT, batch=0),
+            False,
+            id="revoked",
+        ),
     ],
 )
 def test_whether_a_batch_was_decided(grant: Grant, attempt: Attempt, expected: bool):

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fencepost.arrow import connections
+from fencepost.arrow import connections, ranges
 from fencepost.arrow.batch_planner import plan_batch
 from fencepost.arrow.connections import CLUSTERS_MAX, cluster_for, drop
 from fencepost.arrow.errors import DamagedRecordsError, DataLossError, TimestampError
@@ -19,6 +19,7 @@ from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.survey import Survey
 from fencepost.batch.columns import SCHEMA as DECODED
+from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import read_header
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
@@ -30,7 +31,7 @@ from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
 from fencepost.spark.columns import COLUMNS, default_schema
 from fencepost.spark.errors import ClusterError, Condition, SinkError, condition_of, spark_error
-from fencepost.spark.exactly_once import Mandate, TaskResult
+from fencepost.spark.grants import Mandate, TaskResult
 from fencepost.spark.options import sink_options
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import BatchReader, RangePartition
@@ -328,6 +329,74 @@ def test_records_deleted_before_the_task_came(
     with pytest.raises(DataLossError, match="t-0: aged out, offsets 2 to 8"):
         offsets(options(), wanted)
     assert offsets(options(failOnDataLoss="false"), wanted) == []
+
+
+def reading_while(options: SourceOptions, wanted: OffsetRange, change: Callable[[], None]) -> Any:
+    """Offsets of a range of whose log `change` is made once its first record is read."""
+    found: list[int] = []
+    for rows in read_range(options, Projection(OFFSETS), wanted):
+        if not found:
+            change()
+        found += rows.column(0).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("deleted_to", [9, 40])
+def test_a_read_from_earliest_has_no_hole_in_its_middle(
+    fake: FakeCluster, options: Any, deleted_to: int
+):
+    """Before the first record nothing is missing; behind one, everything that was there is."""
+    fill(fake, 40)
+    log = fake.partition("t")
+    log.delete_before(2)
+    wanted = OffsetRange(P0, 0, 40, leader_epoch=0, from_earliest=True)
+    small = {"kafka.max.partition.fetch.bytes": "1"}  # a batch of one record at a time
+    # The next one may be on its way already.
+    with pytest.raises(DataLossError, match=f"t-0: aged out, offsets [34] to {deleted_to}:"):
+        reading_while(options(**small), wanted, lambda: log.delete_before(deleted_to))
+    assert offsets(options(**small), wanted) == list(range(deleted_to, 40))
+
+
+def test_a_later_piece_of_a_read_from_earliest_has_no_excuse(fake: FakeCluster, options: Any):
+    fill(fake, 40)
+    chosen = options(streaming=False, minPartitions="4", assign='{"t":[0]}', subscribe=None)
+    first, *later = plan_batch(chosen, Survey(chosen), Narrowing())
+    fake.partition("t").delete_before(15)
+    assert offsets(chosen, first) == []
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 10 to 15"):
+        offsets(chosen, later[0])
+    assert [offsets(chosen, one) for one in later[1:]] == [[*range(20, 30)], [*range(30, 40)]]
+
+
+def test_offsets_without_records_are_no_middle(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """Of markers and aborted transactions nothing was read, so what follows is still the first."""
+    fill(fake, 12)
+    log = fake.partition("t")
+    for offset in range(4):
+        marker = build_end_txn_marker(
+            committed=True,
+            coordinator_epoch=0,
+            producer_id=1,
+            producer_epoch=0,
+            timestamp_ms=1000,
+            base_offset=offset,
+            leader_epoch=0,
+        )
+        log.batches[offset] = bytes(marker)
+    decode = ranges.decode_columns
+    decoded: list[int] = []
+
+    def deleting(blob: Any, **how: Any) -> Any:
+        decoded.append(read_header(blob).base_offset)
+        log.delete_before(9)
+        return decode(blob, **how)
+
+    monkeypatch.setattr(ranges, "decode_columns", deleting)
+    small = options(**{"kafka.max.partition.fetch.bytes": "1"})
+    assert offsets(small, OffsetRange(P0, 0, 12, from_earliest=True)) == [9, 10, 11]
+    assert decoded[0] == 0
 
 
 def test_a_log_that_became_shorter(fake: FakeCluster, options: Any):

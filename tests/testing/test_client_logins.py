@@ -65,3 +65,14 @@ def test_other_clients_take_their_configurations(mechanism: str, tmp_path: Path)
     arguments = login.kafka_python()
     assert arguments["sasl_mechanism"] == mechanism
     assert arguments["ssl_context"].get_ca_certs()[0]["subject"]
+
+
+def test_an_access_token_is_read_from_its_file_by_clients_that_read_properties(tmp_path: Path):
+    path = tmp_path / "ada.jwt"
+    path.write_text("a.b.c")
+    login = ClientLogin("h:1", "SASL_SSL", "OAUTHBEARER", token="a.b.c", token_file=path)
+    tokens = ClientConfig.from_props(login.properties()).security.tokens
+    assert tokens is not None and tokens.endpoint_url == path.as_uri()
+    assert "a.b.c" not in repr(login)
+    with pytest.raises(ValueError, match="a file or an endpoint"):
+        ClientLogin("h:1", "SASL_SSL", "OAUTHBEARER", token="a.b.c").properties()

@@ -16,6 +16,7 @@ from fencepost.client.acls import AclBinding
 from fencepost.client.errors import AuthenticationFailed, BrokerError
 from fencepost.machines.image.acls import AclOperation, ResourceType
 from fencepost.testing import Cluster, ClusterError, ClusterSecurity
+from fencepost.testing.access_tokens import AccessTokenIssuer
 from fencepost.testing.client_logins import ClientLogin
 from fencepost.wire.errors import ErrorCode
 
@@ -188,3 +189,27 @@ def test_what_cannot_be_secured_is_refused():
     with pytest.raises(ClusterError, match="asks for no login"):
         _ = cluster.security
     cluster.close()
+
+
+def test_access_tokens_of_the_kits_issuer_log_in_and_others_do_not():
+    pytest.importorskip("joserfc")
+    security = ClusterSecurity("SASL_PLAINTEXT", mechanisms=("OAUTHBEARER",), users={"ada": None})
+    with Cluster(security=security, faults=False):
+        path = security.login("ada").token_file
+        assert path is not None and path.stat().st_mode & 0o077 == 0
+
+        def topics_of(**how: str) -> list[str]:
+            config = ClientConfig.from_props(security.login("ada", **how).properties())
+            with Client(config=config) as client:
+                return [one.name for one in Admin(client).list_topics()]
+
+        assert topics_of() == []
+        for refused in (
+            AccessTokenIssuer().token(sub="ada"),
+            security.issuer.token(sub="ada", aud="another"),
+            security.issuer.token(sub="ada", exp=1),
+        ):
+            with pytest.raises(ClientError):
+                topics_of(password=refused)
+        with pytest.raises(KeyError):
+            security.login("stranger")

@@ -95,6 +95,15 @@ def test_missing_quotas_old_certificates_and_files_that_others_read():
     assert finding_of_certificate("h:1", -2)[0].kind == OPEN
     assert "expires in 29 days" in finding_of_certificate("h:1", 29.2)[0].sentence
     assert finding_of_certificate("h:1", 31) == []
+    for days, kind, words in (
+        (-0.4, OPEN, "expired less than a day ago"),
+        (-1e-6, OPEN, "expired less than a day ago"),
+        (-1.2, OPEN, "expired 1 day ago"),
+        (0.4, NOTE, "expires in less than a day"),
+        (1.6, NOTE, "expires in 2 days"),
+    ):
+        [found] = finding_of_certificate("h:1", days)
+        assert found.kind == kind and words in found.sentence
     assert finding_of_mode("f", 0o644)[0].kind == OPEN
     assert finding_of_mode("f", 0o640)[0].kind == NOTE
     assert finding_of_mode("f", 0o600) == []

@@ -1,6 +1,6 @@
 """What planning and reading raise beside the client's errors: a condition, a text, parameters.
 
-`fencepost.spark.errors` has a PySpark exception for each class here.
+`fencepost.spark.errors` has a PySpark exception for each class that can be raised in Spark.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.arrow.conditions import (
+    CALL_CONDITIONS,
     DAMAGED_RECORDS,
     DATA_LOSS,
+    INVALID_ARGUMENT,
     INVALID_OFFSET,
+    INVALID_TEXT,
     MALFORMED_TIMESTAMP,
     READ_CONDITIONS,
 )
@@ -25,11 +28,11 @@ VALUE_SHOWN_MAX: Final = 300
 
 
 class ReadError(Exception):
-    """Base of all errors here. `condition` is one of `conditions.READ_CONDITIONS`; `parameters`
+    """Base of all errors here. `condition` is a name of `conditions`; `parameters`
     has what the text speaks of, by name."""
 
     def __init__(self, condition: str, message: str, parameters: Mapping[str, object]) -> None:
-        assert condition in READ_CONDITIONS, condition
+        assert condition in READ_CONDITIONS | CALL_CONDITIONS, condition
         super().__init__(message)
         self.condition = condition
         self.message = message
@@ -43,6 +46,37 @@ def _again(kind: type[ReadError], args: tuple[Any, ...], attributes: dict[str, A
     error = kind.__new__(kind, *args)
     error.__dict__.update(attributes)
     return error
+
+
+class ArgumentError(ReadError, ValueError):
+    """A call's argument is wrong; the text names it and says what is allowed."""
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        shown = repr(value)
+        if len(shown) > VALUE_SHOWN_MAX:
+            shown = f"{shown[:VALUE_SHOWN_MAX]}..."
+        super().__init__(
+            INVALID_ARGUMENT,
+            f"{argument}={shown}: {allowed}",
+            {"argument": argument, "value": shown, "allowed": allowed},
+        )
+
+
+class TextError(ReadError, ValueError):
+    """A key or value that was to be read as text is not UTF-8."""
+
+    def __init__(self, where: TopicPartition, offset: int, column: str) -> None:
+        super().__init__(
+            INVALID_TEXT,
+            f"the {column} of the record at offset {offset} of {where} is not UTF-8; leave "
+            f"{column!r} out of `text` to read bytes",
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "offset": offset,
+                "column": column,
+            },
+        )
 
 
 class OffsetError(ReadError, ValueError):

@@ -1,9 +1,11 @@
 """Java's regular expressions for `subscribePattern`, as far as RE2 can express them.
 
-Spark's connector matches whole names of topics with java.util.regex. Here such a pattern is
-translated to RE2, which matches in time linear in the name, whatever the pattern. What RE2 cannot
-express (back-references, looking around, possessive and atomic groups, intersections of classes) or
-what would mean something else (nested negated classes, comments mode) is refused by name.
+Spark's connector takes a topic if java.util.regex finds the pattern anywhere in its name
+(SubscribePatternStrategy; only where offsets are fetched in the deprecated way, by a consumer, must
+the whole name match). Here such a pattern is translated to RE2, which matches in time linear in the
+name, whatever the pattern. What RE2 cannot express (back-references, looking around, possessive and
+atomic groups, intersections of classes) or what would mean something else (nested negated classes,
+comments mode) is refused by name.
 
 Names of topics consist of ASCII letters, digits, `.`, `_` and `-`; so rules about line ends, and
 which letters beyond ASCII belong together, need no translation: no name has any.
@@ -57,7 +59,7 @@ class PatternError(ValueError):
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole name matches, as Java's `Pattern.matches`. PatternError."""
+    """Whether a pattern is found anywhere in a name, as by Java's `Matcher.find`. PatternError."""
     options = re2.Options()
     options.log_errors = False
     translated = translate(pattern)
@@ -67,11 +69,11 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         said = error.args[0] if error.args else error
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         raise PatternError(f"is no regular expression that can be matched: {text}") from None
-    return lambda name: compiled.fullmatch(name) is not None
+    return lambda name: compiled.search(name) is not None
 
 
 def translate(pattern: str) -> str:
-    """The RE2 expression that matches the same names. PatternError."""
+    """The RE2 expression that is found in the same names. PatternError."""
     if len(pattern) > PATTERN_MAX:
         raise PatternError(f"is longer than {PATTERN_MAX} characters")
     return _Translation(pattern).whole()

@@ -25,7 +25,9 @@ class OffsetRange:
 
     `leader_epoch` was seen to reach `end` (-1: unknown), `topic_id` is empty where unknown.
     `from_earliest` marks a range of a batch read whose start the user gave as "the beginning":
-    should retention move the beginning before the task runs, nothing is lost that was asked for.
+    should retention move the beginning before the range's first record is read, nothing is lost
+    that was asked for. Of a range that is split only the first piece has it: what is missing in a
+    later one, or behind a record that was read, is a hole in the middle of the result.
     Streams never set it: what a checkpoint says was read must have been read.
     """
 
@@ -98,6 +100,14 @@ def _pieces(item: OffsetRange, parts: int) -> list[OffsetRange]:
         size = remaining // (parts - part)
         remaining -= size
         if size:
-            pieces.append(replace(item, start=start, end=start + size))
+            is_first = start == item.start
+            pieces.append(
+                replace(
+                    item,
+                    start=start,
+                    end=start + size,
+                    from_earliest=item.from_earliest and is_first,
+                )
+            )
         start += size
     return pieces

@@ -25,13 +25,14 @@ from fencepost.batch.records import first_offset, read_records
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import (
     ClientError,
+    DeadlineExceeded,
     LogTruncated,
     OffsetOutOfRange,
     UnknownTopic,
 )
 from fencepost.client.fetch_core import Fetched
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
+from fencepost.client.offsets import EARLIEST, LATEST, list_offsets, offsets_for_leader_epochs
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -71,13 +72,20 @@ class _Reading:
             try:
                 for fetched in self._fetch(left, last_epoch):
                     self._check_beginning(replace(left, start=position), fetched)
-                    yield from self._decode(left, fetched)
+                    for rows in self._decode(left, fetched):
+                        # From the first record on there is a middle, which may have no hole.
+                        if left.from_earliest and rows.num_rows:
+                            left = replace(left, from_earliest=False)
+                        yield rows
                     position, last_epoch = fetched.next_offset, fetched.last_epoch
                 return
             except (OffsetOutOfRange, LogTruncated, UnknownTopic) as error:
                 left = self._after_loss(replace(left, start=position), error)
                 if left is None or left.start != position or isinstance(error, LogTruncated):
                     last_epoch = -1  # what comes next does not follow on what was read
+            except DeadlineExceeded as error:
+                self._require_cut(replace(left, start=position), error)
+                return
 
     def _fetch(self, left: OffsetRange, last_epoch: int) -> Iterator[Fetched]:
         topic = left.partition.topic
@@ -179,6 +187,26 @@ class _Reading:
         detail = f"the log ends at offset {latest} now"
         self._report(Loss("truncated", where, latest, left.end, detail), error)
         return replace(left, start=left.end)
+
+    def _require_cut(self, left: OffsetRange, error: DeadlineExceeded) -> None:
+        """Report that nothing came because the log was cut before the range's end: a leader says
+        that the epoch in which that was reached ends earlier. Else `error` is raised."""
+        where = left.partition
+        if left.leader_epoch < 0:
+            raise error
+        try:
+            found = offsets_for_leader_epochs(self.cluster, {where: left.leader_epoch})[where]
+        except ClientError:
+            raise error from None
+        if not 0 <= found.end_offset < left.end:
+            raise error
+        detail = (
+            f"offset {left.end} was reached in leader epoch {left.leader_epoch}, but epoch "
+            f"{found.leader_epoch} ends at {found.end_offset}: a leader was elected that lacked "
+            "these records"
+        )
+        lost_from = max(left.start, found.end_offset)
+        self._report(Loss("truncated", where, lost_from, left.end, detail), error)
 
     def _report_aged_out(
         self, left: OffsetRange, lost_to: int, detail: str, cause: ClientError | None = None

@@ -71,6 +71,7 @@ class StreamPlanner:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.hold_s = HOLD_S
         self.options = options
         self.survey = survey
         self._clock = clock
@@ -242,7 +243,7 @@ class StreamPlanner:
         if start_json != self._verified:
             return True
         is_eager = self._clock() - self._nothing_at < EAGER_S
-        until = self._clock() + (HOLD_S if is_eager else 0)
+        until = self._clock() + (self.hold_s if is_eager else 0)
         pause = HOLD_PAUSE_S
         while True:
             try:

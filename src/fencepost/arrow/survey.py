@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from fencepost.arrow.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.arrow.connections import cluster_for
 from fencepost.arrow.errors import BoundsError
-from fencepost.arrow.java_regex import matcher
 from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
@@ -55,18 +54,21 @@ class Look:
 class Survey:
     """Questions of one query; keeps a list of partitions for a second, nothing else."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
+        """Asks through `cluster`, by default through the one that this process keeps."""
         self.options = options
+        self._cluster = cluster
         self._partitions: list[TopicPartition] = []
         self._topic_ids: dict[str, str] = {}
         self._listed_at = float("-inf")
+        self._existing: set[str] = set()
         self._missing: set[str] = set()
         self._asks_epochs = True
         self._matches: Callable[[str], bool] | None = None
 
     @property
     def cluster(self) -> Cluster:
-        return cluster_for(self.options.client)
+        return self._cluster or cluster_for(self.options.client)
 
     # -- partitions ------------------------------------------------------------------------------
 
@@ -77,6 +79,7 @@ class Survey:
             self._topic_ids = {
                 info.name: str(info.topic_id) for info in infos if info.topic_id != Uuid.ZERO
             }
+            self._existing = {info.name for info in infos}
             existing = [
                 TopicPartition(info.name, number) for info in infos for number in info.partition_ids
             ]
@@ -88,25 +91,29 @@ class Survey:
         return self._partitions
 
     def require_partitions(self) -> list[TopicPartition]:
-        """As `partitions`, for a new query: UnknownTopic for a topic or partition named in the
-        options that does not exist. A pattern may match nothing yet."""
+        """As `partitions`, for a new query: UnknownTopic for a topic named in the options that does
+        not exist. A pattern may match nothing yet, and of partitions that are assigned those that
+        do not exist are left out with a warning, as by Spark's connector."""
         found = self.partitions()
         chosen = self.options.subscription
-        topics = {partition.topic for partition in found}
-        for name in chosen.topics or ():
-            if name not in topics:
+        assigned = chosen.assigned or ()
+        for name in chosen.topics or dict.fromkeys(partition.topic for partition in assigned):
+            if name not in self._existing:
                 raise UnknownTopic("no such topic", topic=name)
-        for partition in chosen.assigned or ():
-            if partition not in found:
-                raise UnknownTopic(
-                    "no such partition", topic=partition.topic, partition=partition.partition
-                )
+        missing = [partition for partition in assigned if partition not in set(found)]
+        if missing:
+            log.warning(
+                "assign names partitions that do not exist, and are not read: %s",
+                ", ".join(map(str, missing)),
+            )
         return found
 
     def _topics(self) -> list[TopicInfo]:
         chosen = self.options.subscription
         if chosen.pattern is not None:
             if self._matches is None:
+                from fencepost.arrow.java_regex import matcher  # of an extra of its own
+
                 self._matches = matcher(chosen.pattern)
             infos = self.cluster.describe()
             infos = [info for info in infos if not info.is_internal and self._matches(info.name)]
@@ -204,8 +211,7 @@ class Survey:
             if found.offset < 0 and not bound.or_latest:
                 raise BoundsError(
                     NO_SUCH_TIME,
-                    f"{partition} has no record at or after timestamp {wanted[partition]}; set "
-                    "startingOffsetsByTimestampStrategy=latest to start at its end",
+                    f"{partition} has no record at or after timestamp {wanted[partition]}",
                     {
                         "topic": partition.topic,
                         "partition": partition.partition,
@@ -279,13 +285,13 @@ def _require_match(
     given: Mapping[TopicPartition, int], look: Look, what: str, *, timestamps: bool = False
 ) -> None:
     """Bounds by partition must name exactly the partitions there are. BoundsError."""
-    option = f"{what}OffsetsByTimestamp" if timestamps else f"{what}Offsets"
     missing = sorted(set(look.latest) - set(given))
     extra = sorted(set(given) - set(look.latest))
     if missing or extra:
         raise BoundsError(
             OTHER_TIMESTAMPS if timestamps else OTHER_OFFSETS,
-            f"{option} must name exactly the partitions of the subscription; "
+            f"{what} {'timestamps' if timestamps else 'offsets'} must name exactly the partitions "
+            "of the subscription; "
             f"missing: {', '.join(map(str, missing)) or 'none'}; "
             f"unknown: {', '.join(map(str, extra)) or 'none'}",
             {

@@ -14,6 +14,8 @@ from fencepost.batch.header import HEADER_BYTES
 
 RECORD_OVERHEAD_MAX: Final = 21
 """Bytes of a record beside key, value and headers: length and deltas at their longest."""
+SHOWN_BYTES: Final = 40
+"""Of a key in an error."""
 _FIRST_RECORD_BYTES: Final = 3
 """Attributes and the deltas of the first record of a batch."""
 
@@ -42,3 +44,9 @@ def varint_size(number: int) -> int:
 
 def _nullable(content: bytes | None) -> int:
     return 1 if content is None else varint_size(len(content)) + len(content)
+
+
+def shown_bytes(content: bytes) -> str:
+    """The beginning of a key, for texts."""
+    more = "..." if len(content) > SHOWN_BYTES else ""
+    return f"{content[:SHOWN_BYTES]!r}{more}"

@@ -21,6 +21,8 @@ from fencepost.cli.security_words import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fencepost.client.cluster import Cluster
     from fencepost.views.security_findings import Finding
 
@@ -151,12 +153,14 @@ def _of_file(path: Path) -> list[Finding]:
         found += finding_of_mode(str(path), mode)
     for key, value in configs.items():
         if key.endswith(STORES) and value:
-            found += _of_store(Path(value))
+            password_key = key.removesuffix("location") + "password"
+            password = configs.get(password_key) or configs.get("ssl.keystore.password")
+            found += _of_store(Path(value), password)
     return found
 
 
-def _of_store(path: Path) -> list[Finding]:
-    """Of a file with a key, and the certificate in it, if it is PEM."""
+def _of_store(path: Path, password: str | None) -> list[Finding]:
+    """Of a file with a key, PEM or PKCS#12, and of the certificate in it."""
     from fencepost.views.security_findings import NOTE, Finding, finding_of_mode
 
     try:
@@ -164,29 +168,49 @@ def _of_store(path: Path) -> list[Finding]:
         data = path.read_bytes()
     except OSError as error:
         return [Finding(NOTE, str(path), f"{path} cannot be read from here: {error.strerror}")]
-    return [*finding_of_mode(str(path), mode), *_of_certificates(str(path), data)]
+    return [*finding_of_mode(str(path), mode), *_of_certificate(str(path), data, password)]
 
 
-def _of_certificates(subject: str, pem: bytes) -> list[Finding]:
-    """How long the first certificate of a PEM text is good."""
+def _of_certificate(subject: str, data: bytes, password: str | None = None) -> list[Finding]:
+    """How long the certificate is good that is first in a PEM text, or that goes with the key of a
+    PKCS#12 file."""
     from datetime import UTC, datetime
 
     from fencepost.views.security_findings import NOTE, Finding, finding_of_certificate
 
-    begin = pem.find(b"-----BEGIN CERTIFICATE-----")
-    if begin < 0:
+    is_pem = b"-----BEGIN" in data
+    if is_pem and b"-----BEGIN CERTIFICATE-----" not in data:
         return []
     try:
-        from cryptography import x509
+        until = _end_of_pem(data) if is_pem else _end_of_pkcs12(data, password)
     except ImportError:
         text = f"until when the certificate of {subject} is good is not known without cryptography"
         return [Finding(NOTE, subject, f"{text}: pip install 'fencepost[security]'")]
-    try:
-        first = x509.load_pem_x509_certificates(pem[begin:])[0]
     except ValueError as error:
         return [Finding(NOTE, subject, f"the certificate of {subject} cannot be read: {error}")]
-    left = first.not_valid_after_utc - datetime.now(UTC)
+    left = until - datetime.now(UTC)
     return finding_of_certificate(subject, left.total_seconds() / 86_400)
+
+
+def _end_of_pem(data: bytes) -> datetime:
+    """When the first certificate expires. ValueError."""
+    import ssl
+
+    from fencepost.broker.security.certificate import read_subject
+
+    begin, end = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
+    first = data[data.index(begin) :].partition(end)
+    return read_subject(ssl.PEM_cert_to_DER_cert((first[0] + first[1]).decode())).good_until
+
+
+def _end_of_pkcs12(data: bytes, password: str | None) -> datetime:
+    """When the certificate of the key expires. ValueError; ImportError without cryptography."""
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    found = pkcs12.load_key_and_certificates(data, (password or "").encode())[1]
+    if found is None:
+        raise ValueError("no certificate goes with the key")
+    return found.not_valid_after_utc
 
 
 def _of_cluster(arguments: argparse.Namespace) -> list[Finding]:
@@ -234,7 +258,7 @@ def _of_presented(cluster: Cluster) -> list[Finding]:
     except OSError as error:
         text = f"the certificate of {host}:{port} cannot be seen without one of the client: {error}"
         return [Finding(NOTE, f"{host}:{port}", text)]
-    return _of_certificates(f"{host}:{port}", pem.encode())
+    return _of_certificate(f"{host}:{port}", pem.encode())
 
 
 def _configs_of_cluster(cluster: Cluster) -> tuple[dict[str, str | None], str | None]:

@@ -15,21 +15,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from fencepost.batch.partitioner import partition_for_key
-from fencepost.batch.record_size import RECORD_OVERHEAD_MAX, size_bound
+from fencepost.batch.record_size import RECORD_OVERHEAD_MAX, shown_bytes, size_bound
 from fencepost.batch.records import BatchBuilder, Header
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ClientError, UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.produce_queue import Delivery
 from fencepost.wire.errors import ErrorCode
-
-SHOWN_BYTES: Final = 40
-"""Of a key in an error."""
 
 
 class OpenBatch:
@@ -59,7 +56,7 @@ class OpenBatch:
         """The batch will not be sent."""
         self.builder = self.append = None
         self.fate = Delivery(self.partition, self.count)
-        self.fate.error, self.fate.done = cause, True
+        self.fate.fail(cause)
 
 
 class RecordDelivery(Struct, eq=False, gc=False):
@@ -83,8 +80,7 @@ class RecordDelivery(Struct, eq=False, gc=False):
         fate = self._batch.fate
         if fate is None:
             raise ClientError("the record is not sent yet; flush the producer first")
-        base_offset = fate.result()
-        return base_offset + self._index if base_offset >= 0 else -1
+        return fate.offset_of(self._index)
 
 
 class RecordAccumulator:
@@ -236,9 +232,3 @@ class RecordAccumulator:
         oldest = next(iter(self._open.values()), None)
         self._due_at = float("inf") if oldest is None else oldest.opened_at + self._linger_s
         return batch
-
-
-def shown_bytes(content: bytes) -> str:
-    """The beginning of a key, for texts."""
-    more = "..." if len(content) > SHOWN_BYTES else ""
-    return f"{content[:SHOWN_BYTES]!r}{more}"

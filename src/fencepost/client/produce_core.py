@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from fencepost.batch.header import read_header, stamp_producer
+from fencepost.batch.record_size import shown_bytes
+from fencepost.batch.records import read_records
+from fencepost.batch.splitting import split_batch
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import BrokerError, ClientError, DeliveryFailed, UnsupportedApi
 from fencepost.client.metadata import Metadata, TopicPartition
@@ -103,10 +106,15 @@ class ProduceCore:
         where = batch.delivery.partition
         if self.transaction is not None:
             self.transaction.add_partition(where)
-        self._queue(where).unsent.append(batch)
+        queue = self._queue(where)
+        queue.unsent.append(batch)
+        self._note_queued(batch)
+        self._maybe_split_unsent(queue, batch)
+        return batch.delivery
+
+    def _note_queued(self, batch: QueuedBatch) -> None:
         self.queued_bytes += len(batch.data)
         self._queued.add(id(batch.data))
-        return batch.delivery
 
     def _queue(self, where: TopicPartition) -> PartitionQueue:
         queue = self.queues.get(where)
@@ -247,7 +255,57 @@ class ProduceCore:
                 queue.last_error = error
             self._refuse(queue, batch, error, in_doubt=_may_be_appended(code))
             return
+        if code == ErrorCode.MESSAGE_TOO_LARGE:
+            if batch.count > 1:
+                self._split_refused(queue, batch)
+                return
+            error.message = f"{error.message}; {_described(batch)}"
         self.fail(queue, batch, error, in_doubt=batch.in_doubt or _may_be_appended(code))
+
+    # -- batches that are too large --------------------------------------------------------------
+
+    def _split_refused(self, queue: PartitionQueue, batch: QueuedBatch) -> None:
+        """Send the records of a batch that the topic takes none of the size of in smaller ones, as
+        Kafka's producer does; and those that wait behind it, which would be refused as well.
+
+        Should the batch be in the log, by a request whose answer got lost before the limit was
+        lowered, its parts do not follow on what is there, and the broker refuses them."""
+        most_bytes = len(batch.data) // 2
+        known = queue.most_bytes
+        queue.most_bytes = most_bytes if known is None else min(known, most_bytes)
+        log.info(
+            "%s takes no batches of %d bytes; they are split", queue.partition, len(batch.data)
+        )
+        for part in self._split(queue, batch, most_bytes):
+            if queue.idempotent:
+                producer_id, epoch = part.identity
+                stamp_producer(
+                    part.data, producer_id, epoch, part.sequence, transactional=queue.transactional
+                )
+        for waiting in list(queue.unsent):
+            self._maybe_split_unsent(queue, waiting)
+
+    def _maybe_split_unsent(self, queue: PartitionQueue, batch: QueuedBatch) -> None:
+        if queue.most_bytes is not None and len(batch.data) > queue.most_bytes and batch.count > 1:
+            self._split(queue, batch, queue.most_bytes)
+
+    def _split(
+        self, queue: PartitionQueue, batch: QueuedBatch, most_bytes: int
+    ) -> list[QueuedBatch]:
+        self._forget(batch)
+        pieces = split_batch(batch.data, most_bytes, level=self.config.compression_level)
+        counts = [read_header(piece).records_count for piece in pieces]
+        parts = [
+            QueuedBatch(piece, delivery.count, delivery, batch.deadline, in_doubt=batch.in_doubt)
+            for piece, delivery in zip(pieces, batch.delivery.split(counts), strict=True)
+        ]
+        for part in parts:
+            self._note_queued(part)
+        queue.replace(batch, parts)
+        for part in parts:
+            if part.delivery.done:  # given up, because an earlier one failed
+                self._count_failure(part)
+        return parts
 
     def lose(self, lost: Sent, error: ClientError) -> None:
         """These batches were written to a broker, or could not be, and nobody will answer."""
@@ -335,6 +393,13 @@ class ProduceCore:
             for batch in (*queue.again, *queue.unsent):
                 if not batch.delivery.done:
                     self.fail(queue, batch, cause, in_doubt=batch.in_doubt)
+
+
+def _described(batch: QueuedBatch) -> str:
+    """A batch of one record, for the error that it is too large."""
+    record = next(iter(read_records(batch.data)))
+    key = "no key" if record.key is None else f"key {shown_bytes(record.key)}"
+    return f"a record ({key}) alone takes {len(batch.data)} bytes"
 
 
 _MAYBE_APPENDED: Final = frozenset(

@@ -14,6 +14,7 @@ transactional producer: its transaction is aborted, and `adopt` begins the next.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
@@ -43,10 +44,15 @@ NO_IDENTITY = Identity(-1, -1)
 class Delivery:
     """The fate of one batch: `done` when known, then `base_offset` or `error` is set.
 
-    `base_offset` is -1 when the broker did not tell (acks=0, or a duplicate of an old batch).
+    `base_offset` is -1 when the broker did not tell (acks=0, or a duplicate of an old batch). A
+    batch that had to be split is done when all of its `parts` are; it has the first one's offset,
+    and the error of the first that failed.
     """
 
-    __slots__ = ("base_offset", "count", "done", "error", "log_append_time_ms", "partition")
+    __slots__ = (
+        *("base_offset", "count", "done", "error", "log_append_time_ms", "partition", "parts"),
+        "_whole",
+    )
 
     def __init__(self, partition: TopicPartition, count: int) -> None:
         self.partition = partition
@@ -55,6 +61,8 @@ class Delivery:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.error: ClientError | None = None
+        self.parts: list[Delivery] = []
+        self._whole: Delivery | None = None
 
     def result(self) -> int:
         """The base offset; raises what the delivery failed with, or that it is not yet known."""
@@ -63,6 +71,53 @@ class Delivery:
         if not self.done:
             raise ClientError("the delivery is not decided yet; flush the producer first")
         return self.base_offset
+
+    def offset_of(self, index: int) -> int:
+        """The offset of the batch's record of that number, -1 if it is not known; raises what its
+        delivery failed with, or that it is not yet known."""
+        for part in self.parts:
+            if index < part.count:
+                return part.offset_of(index)
+            index -= part.count
+        base_offset = self.result()
+        return base_offset + index if base_offset >= 0 else -1
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """First offset and number of records of each batch that became of this one, when all are
+        acknowledged; raises as `result`."""
+        if self.parts:
+            return [one for part in self.parts for one in part.offsets()]
+        return [(self.result(), self.count)]
+
+    def split(self, counts: Sequence[int]) -> list[Delivery]:
+        """The deliveries of the parts, of so many records, in which the batch goes on."""
+        assert not self.parts and sum(counts) == self.count
+        self.parts = [Delivery(self.partition, count) for count in counts]
+        for part in self.parts:
+            part._whole = self
+        return self.parts
+
+    def acknowledge(self, base_offset: int, log_append_time_ms: int) -> None:
+        """The batch is in the log."""
+        self.base_offset, self.log_append_time_ms = base_offset, log_append_time_ms
+        self._decided()
+
+    def fail(self, error: ClientError) -> None:
+        """The batch will not be delivered."""
+        self.error = error
+        self._decided()
+
+    def _decided(self) -> None:
+        self.done = True
+        whole = self._whole
+        if whole is None or not all(part.done for part in whole.parts):
+            return
+        errors = [part.error for part in whole.parts if part.error is not None]
+        if errors:
+            whole.fail(errors[0])
+        else:
+            first = whole.parts[0]
+            whole.acknowledge(first.base_offset, first.log_append_time_ms)
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +151,8 @@ class PartitionQueue:
     retry_at: float = 0.0  # monotonic seconds before which nothing is sent
     last_error: ClientError | None = None  # why retrying was needed; for error texts
     unknown_topic_attempts: int = 0
+    most_bytes: int | None = None
+    """Of a batch of several records, since a larger one was refused for its size."""
     _next_sequence: int = 0
     _next_order: int = 0
     _acknowledged_at: float = float("-inf")
@@ -119,16 +176,16 @@ class PartitionQueue:
         if len(self.in_flight) >= self._window(now):
             return None
         if self.again:
-            return self.again[0]
-        if self._failure is not None or not self.unsent or self._reaches_too_far():
+            return None if self._reaches_too_far(self.again[0].order) else self.again[0]
+        if self._failure is not None or not self.unsent or self._reaches_too_far(self._next_order):
             return None
         return self.unsent[0]
 
-    def _reaches_too_far(self) -> bool:
+    def _reaches_too_far(self, order: int) -> bool:
         """Whether one more batch would push the oldest undecided one, which may be in the log
         already, out of what the broker remembers; sent again, it would not be recognised."""
-        oldest = min((batch.order for batch in self.in_flight), default=self._next_order)
-        return self._next_order - oldest >= WINDOW
+        oldest = min((batch.order for batch in self.in_flight), default=order)
+        return order - oldest >= WINDOW
 
     def _window(self, now: float) -> int:
         # Without sequences only one at a time keeps the order when a batch is sent again.
@@ -163,9 +220,7 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         self._acknowledged_at = now
         self.backoff.reset()
-        batch.delivery.base_offset = base_offset
-        batch.delivery.log_append_time_ms = log_append_time_ms
-        batch.delivery.done = True
+        batch.delivery.acknowledge(base_offset, log_append_time_ms)
         self._maybe_settle()
 
     def is_oldest(self, batch: QueuedBatch) -> bool:
@@ -186,6 +241,34 @@ class PartitionQueue:
             self.retry_at = now + self.backoff.next_ms() / 1000
         self._maybe_settle()
 
+    def replace(self, batch: QueuedBatch, parts: Sequence[QueuedBatch]) -> None:
+        """`batch`, which a broker refused for its size, goes on as these, in its place and with its
+        sequences, which parts of a batch that was sent have to be stamped with."""
+        if batch.order < 0:
+            at = self.unsent.index(batch)
+            del self.unsent[at]
+            for part in reversed(parts):
+                self.unsent.insert(at, part)
+            return
+        self.in_flight.remove(batch)
+        more = len(parts) - 1
+        for later in (*self.in_flight, *self.again):
+            later.order += more * (later.order > batch.order)
+        self._next_order += more
+        self._failed_order += more * (self._failed_order > batch.order)
+        sequence = batch.sequence
+        for index, part in enumerate(parts):
+            part.order, part.identity = batch.order + index, batch.identity
+            part.sequence = sequence
+            sequence = (sequence + part.count) % SEQUENCES if self.idempotent else sequence
+        if self._failure is not None and batch.order > self._failed_order:
+            for part in parts:
+                self._give_up(part, self._failure)
+        else:
+            self.again = sorted([*self.again, *parts], key=lambda one: one.order)
+            self._draining = bool(self.in_flight)
+        self._maybe_settle()
+
     def fail(self, batch: QueuedBatch, error: DeliveryFailed) -> None:
         """`batch` will not be delivered; nor will those that were sent behind it."""
         was_sent = batch.order >= 0
@@ -195,7 +278,7 @@ class PartitionQueue:
             self.again.remove(batch)
         else:
             self.unsent.remove(batch)
-        _decide(batch, error)
+        batch.delivery.fail(error)
         if was_sent:
             if self._failure is None or batch.order < self._failed_order:
                 self._failure, self._failed_order = error, batch.order
@@ -225,8 +308,7 @@ class PartitionQueue:
         self._acknowledged_at = float("-inf")
 
     def _give_up(self, batch: QueuedBatch, cause: DeliveryFailed) -> None:
-        _decide(
-            batch,
+        batch.delivery.fail(
             DeliveryFailed(
                 f"an earlier batch of the partition failed: {cause.message}",
                 topic=self.partition.topic,
@@ -250,8 +332,3 @@ class PartitionQueue:
             self.identity = Identity(producer_id, epoch + 1) if epoch < EPOCH_MAX else None
             self._next_sequence = 0
             self._acknowledged_at = float("-inf")
-
-
-def _decide(batch: QueuedBatch, error: ClientError) -> None:
-    batch.delivery.error = error
-    batch.delivery.done = True

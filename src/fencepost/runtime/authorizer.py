@@ -63,6 +63,8 @@ class NodeAuthorizer:
         """How many questions were answered yes."""
         self.denied = 0
         """How many were answered no."""
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Called when there are decisions about all clients: the ACLs are loaded."""
         self.on_changed: Callable[[], None] = lambda: None
         """Called when the ACLs have changed, so that clients may do something else than before."""
         self._clocks = clocks
@@ -77,6 +79,12 @@ class NodeAuthorizer:
         if self.machine.version is not self.version:
             self.version = self.machine.version
             self.on_changed()
+
+    def loaded(self) -> None:
+        """What `learn` was told is all that is committed: all clients may be served."""
+        if not self.machine.is_ready:
+            self.machine.loaded()
+            self.on_loaded()
 
     def allows(self, client: Client, permission: Permission, name: str, *, quiet: bool) -> bool:
         """See `runtime.requests.access.Authorizer`. Raises AuthorizerNotReadyError."""

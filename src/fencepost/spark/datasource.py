@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from fencepost.spark.columns import default_schema
 
 if TYPE_CHECKING:
+    from fencepost.spark.options import SinkOptions
     from fencepost.spark.reader import BatchReader
     from fencepost.spark.stream import StreamReader
     from fencepost.spark.writer import BatchWriter, StreamWriter
@@ -72,16 +73,18 @@ class FencepostDataSource(DataSource):
                 'topics cannot be overwritten; use df.write.format("fencepost").mode("append")',
                 mode="overwrite",
             )
-        return BatchWriter(self._sink(schema).options)
+        return BatchWriter(self._sink_options(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """For `df.writeStream`; output mode complete appends the whole result every time."""
-        return self._sink(schema)
+        from fencepost.spark.writer import StreamWriter
 
-    def _sink(self, schema: StructType) -> StreamWriter:
+        return StreamWriter(self._sink_options(schema))
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
         from fencepost.spark.options import sink_options
-        from fencepost.spark.writer import StreamWriter, check_schema
+        from fencepost.spark.writer import check_schema
 
         options = sink_options(self.options)
         check_schema(schema, options.topic, keep_timestamps=options.keep_timestamps)
-        return StreamWriter(options)
+        return options

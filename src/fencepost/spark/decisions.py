@@ -1,10 +1,12 @@
 """Where the exactly-once sink keeps its decisions: in the offsets of a consumer group.
 
-A decision says: this batch is written, and these are its transactions. It is the commit metadata of
+A decision says: this batch is written, and these are its transactions; and up to which version the
+sink had decided every other key before (`memory`). It is the commit metadata of
 one offset of the group that is named like the sink, committed by TxnOffsetCommit in a transaction
 of the sink's driver. So it is as durable as any committed offset, appears as a whole or not at all,
 and a driver that was fenced can make none. The offset itself is the decision's number, which grows
-by one; the partition it is "of" is 0 of one of the batch's topics, because there must be one.
+by one; the partitions it is "of" are 0 of the batch's topics, because there must be one. It is
+there once for each topic, up to TOPICS_MAX, because the offsets of a topic end with it.
 
 Brokers limit metadata (`offset.metadata.max.bytes`, 4096 by default), so a long decision is spread
 over several groups, NAME, NAME.1, NAME.2 and so on, all in the same transaction. Each part begins
@@ -19,22 +21,45 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ProducerFenced
 from fencepost.client.groups import GroupAdmin
 from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
-from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError
+from fencepost.client.transactional import TransactionDriver
+from fencepost.spark.memory import DAY_MS, NOTHING, Memory, is_keyed
+from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError, SinkFencedError
 
-FORMAT: Final = 1
+FORMATS: Final = (1, 2)
+REVOKED: Final = -1
+TOPICS_MAX: Final = 8
+LABEL_CHARS_MAX: Final = 100
 PART_CHARS: Final = 3_500
 PARTS_MAX: Final = 1_000
 _NOT_JSON: Final = (ValueError, TypeError, RecursionError)
 DECISION_BYTES_MAX: Final = 16 * 1024 * 1024
 """What a decision may be decompressed to: some 200,000 tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What people call the writer of a batch."""
+
+    application: str = ""
+    """The Spark application's name."""
+    query: str = ""
+    """The query's name, if it has one."""
+
+    def shortened(self) -> Label:
+        """Bounded, for what is kept."""
+        return Label(self.application[:LABEL_CHARS_MAX], self.query[:LABEL_CHARS_MAX])
+
+
+NO_LABEL: Final = Label()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +69,58 @@ class Decision:
     number: int
     """Grows by one from decision to decision of a sink."""
     query: str
-    """The query's id; empty for a batch write."""
+    """The key (`memory`): a query's id, a batch write's key, or empty for one without."""
     batch: int
-    """The batch's id in its query; -1 when the query's last batch was revoked."""
-    topic: str
-    """One of the batch's topics."""
+    """The batch's id in its query, or the key's version; REVOKED when that was taken back."""
+    topics: tuple[str, ...]
+    """Those of the batch, up to TOPICS_MAX; at least one."""
     maker: Identity
     """Producer id and epoch of the driver that made it."""
     transactions: tuple[OpenTransaction, ...]
     """Those of the batch; each is to be committed."""
     spare: tuple[str, ...] = ()
     """Transactional ids of the decision before, which are free to be used again."""
+    label: Label = NO_LABEL
+    time_ms: int = 0
+    """When it was made, by the driver's clock; 0 where a version made it that did not say."""
+    run: str = ""
+    """The run of the streaming query that wrote it (`memory.run_digest`)."""
+    memory: Memory = NOTHING
+    """What was decided before, of this and other keys."""
+
+    def decided(self, key: str) -> int | None:
+        """The last version of a key that is decided; None if none is known."""
+        found = self.known().find(key) if key else None
+        return None if found is None else found.version
+
+    def known(self) -> Memory:
+        """What the decision after this one has to remember."""
+        if not self.query or self.batch == REVOKED:
+            return self.memory
+        return self.memory.with_key(self.query, self.batch, self.time_ms // DAY_MS, self.run)
 
 
 def encode(decision: Decision, sink: str) -> list[str]:
     """A decision as commit metadata, in parts."""
+    is_alone = not is_keyed(decision.query) and not decision.memory.knows_others(decision.query)
     content = {
-        "format": FORMAT,
+        "format": FORMATS[0] if is_alone else FORMATS[1],
         "number": decision.number,
         "query": decision.query,
         "batch": decision.batch,
-        "topic": decision.topic,
+        "topic": decision.topics[0],
         "maker": list(decision.maker),
         "transactions": [
             [_tail(one.transactional_id, sink), one.producer_id, one.producer_epoch, one.is_tv2]
             for one in decision.transactions
         ],
         "spare": [_tail(name, sink) for name in decision.spare],
+        "topics": list(decision.topics),
+        "application": decision.label.application,
+        "name": decision.label.query,
+        "time": decision.time_ms,
+        "run": decision.run,
+        "memory": decision.memory.as_json(),
     }
     packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
     text = base64.b64encode(packed).decode()
@@ -95,19 +145,23 @@ def decode(parts: list[str], sink: str) -> Decision:
         if not unpacker.eof:
             raise ValueError("it is cut short, or too long")
         content = json.loads(text)
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r}, known is {FORMAT}")
+        if content["format"] not in FORMATS:
+            raise ValueError(f"its format is {content['format']!r}, known are {FORMATS}")
         return Decision(
             number=int(content["number"]),
             query=str(content["query"]),
             batch=int(content["batch"]),
-            topic=str(content["topic"]),
+            topics=tuple(map(str, content.get("topics") or [content["topic"]])),
             maker=Identity(*map(int, content["maker"])),
             transactions=tuple(
                 OpenTransaction(f"{sink}-{tail}", int(number), int(epoch), bool(is_tv2))
                 for tail, number, epoch, is_tv2 in content["transactions"]
             ),
             spare=tuple(f"{sink}-{tail}" for tail in content["spare"]),
+            label=Label(str(content.get("application", "")), str(content.get("name", ""))),
+            time_ms=int(content.get("time", 0)),
+            run=str(content.get("run", "")),
+            memory=Memory.from_json(content.get("memory", ())),
         )
     except (binascii.Error, zlib.error, ArithmeticError, LookupError, *_NOT_JSON) as error:
         raise DecisionError(sink, str(error)) from error
@@ -119,11 +173,35 @@ def _tail(transactional_id: str, sink: str) -> str:
 
 def groups_of(decision: Decision, sink: str) -> dict[str, dict[TopicPartition, CommittedOffset]]:
     """What each group commits to make `decision` known."""
-    where = TopicPartition(decision.topic, 0)
     return {
-        _group(sink, number): {where: CommittedOffset(decision.number, -1, part)}
+        _group(sink, number): {
+            TopicPartition(topic, 0): CommittedOffset(decision.number, -1, part)
+            for topic in decision.topics[:TOPICS_MAX]
+        }
         for number, part in enumerate(encode(decision, sink))
     }
+
+
+def record_decision(
+    cluster: Cluster, sink: str, driver: TransactionDriver, decision: Decision
+) -> None:
+    """Make a decision durable, in a transaction of the driver. SinkFencedError, ClientError."""
+    try:
+        driver.begin()
+        for group, offsets in groups_of(decision, sink).items():
+            cluster.run(driver.send_offsets(offsets, group))
+        cluster.run(driver.end(commit=True))
+    except ProducerFenced as error:
+        raise SinkFencedError(
+            sink,
+            f"another driver has taken over the sink {sink}; what this one wrote is not "
+            f"committed: {error}",
+        ) from error
+
+
+def revoked_after(decision: Decision) -> Decision:
+    """The decision after one whose batch is to be written again."""
+    return replace(decision, number=decision.number + 1, batch=REVOKED, transactions=(), spare=())
 
 
 def read_decision(cluster: Cluster, sink: str) -> Decision | None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 
 from fencepost.arrow import errors as read_errors
-from fencepost.arrow.conditions import DATA_LOSS, MALFORMED_TIMESTAMP
+from fencepost.arrow.conditions import DATA_LOSS, MALFORMED_TIMESTAMP, NO_SUCH_TIME
 from fencepost.arrow.errors import VALUE_SHOWN_MAX
 from fencepost.arrow.loss import Loss
 from fencepost.client.errors import ClientError
@@ -147,17 +147,19 @@ _CLASSES: Final[dict[type[read_errors.ReadError], type[SparkError]]] = {
     read_errors.TimestampError: TimestampError,
     read_errors.DataLossError: DataLossError,
 }
-_HINTS: Final[dict[type[SparkError], str]] = {
-    TimestampError: ". Name the columns you need without `timestamp` (.schema) to read the record "
-    "without it",
-    DataLossError: ". Set failOnDataLoss=false to go on with a warning.",
+_HINTS: Final[dict[str, str]] = {
+    NO_SUCH_TIME: "; set startingOffsetsByTimestampStrategy=latest to start at its end",
+    MALFORMED_TIMESTAMP: ". Name the columns you need without `timestamp` (.schema) to read the "
+    "record without it",
+    DATA_LOSS: ". Set failOnDataLoss=false to go on with a warning.",
 }
 
 
 def spark_error(error: read_errors.ReadError) -> SparkError:
     """PySpark's exception for one of `fencepost.arrow`, with what users of Spark can do."""
     kind = _CLASSES[type(error)]
-    made = kind(error.condition, error.message + _HINTS.get(kind, ""), error.parameters)
+    hint = _HINTS.get(error.condition.partition(".")[0], "")
+    made = kind(error.condition, error.message + hint, error.parameters)
     if isinstance(made, DataLossError) and isinstance(error, read_errors.DataLossError):
         made.losses = error.losses
     return made

@@ -12,15 +12,14 @@ connector (and loses the detection of rewritten logs when it is started again).
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import logging
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.arrow.bounds import UNITS_MS, relative, unit_ms
 from fencepost.arrow.java_regex import PatternError, matcher
 from fencepost.arrow.offsets import INT64_MAX, StreamOffset
 from fencepost.arrow.options import (
@@ -36,7 +35,7 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ConfigError
 from fencepost.client.java_properties import name_once
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST
+from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
 
 log = logging.getLogger("fencepost.spark")
@@ -65,6 +64,10 @@ NAMES = (
     "commitOffsetsToGroup",
     "deliveryGuarantee",
     "transactionalIdPrefix",
+    "txnAppId",
+    "txnVersion",
+    "txnRun",
+    "forgottenBatch",
     "keepTimestamps",
     "checkpointLocation",
 )
@@ -87,9 +90,12 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+# As Java trims texts.
+BLANKS = "".join(map(chr, range(33)))
 TOPIC_CHARS_MAX = 249
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
+APP_ID_CHARS_MAX = 200
 # Of members of a group; any value goes, since nothing is done with it.
 WITHOUT_A_GROUP = {
     "group.id",
@@ -102,6 +108,16 @@ WITHOUT_A_GROUP = {
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedWrite:
+    """A batch write that is done once however often it is repeated."""
+
+    app_id: str
+    version: int
+    run: str = ""
+    """The run of the streaming query that it is a part of, where `in_batch` says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExactlyOnce:
     """How the exactly-once sink is to be known to the cluster."""
 
@@ -109,6 +125,13 @@ class ExactlyOnce:
     """The prefix of its transactional ids; None when nothing says it."""
     timeout_ms: int | None
     """Of its transactions; None for the longest that brokers allow."""
+    write: KeyedWrite | None = None
+    """Which repeated write this may be."""
+    checkpoint: str | None = None
+    """Where the query's checkpoint is, as the option says."""
+    query_name: str = ""
+    writes_forgotten: bool = False
+    """Whether a batch is written that may have been decided before brokers forgot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +221,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     elif options.get("maxOffsetsPerTrigger") is not None:
         log.warning("maxOffsetsPerTrigger has no effect on a batch read")
     start = _bound(options, "starting", Point.LATEST if streaming else Point.EARLIEST)
-    if start is Point.LATEST and not streaming:
-        raise OptionError("startingOffsets", "latest", "a batch read would read nothing")
+    if not streaming:
+        _require_readable(options, start)
     end = _bound(options, "ending", Point.LATEST)
     if end is Point.EARLIEST or (isinstance(end, AtOffsets) and EARLIEST in end.offsets.values()):
         raise OptionError("endingOffsets", options.get("endingOffsets"), "must not be earliest")
@@ -223,6 +246,21 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
     )
+
+
+def _require_readable(options: _Options, start: Bound) -> None:
+    """A batch read that begins at the end is a mistake, of one partition as well."""
+    text = options.get("startingOffsets")
+    if start is Point.LATEST:
+        raise OptionError("startingOffsets", text, "a batch read would read nothing")
+    offsets = start.offsets if isinstance(start, AtOffsets) else {}
+    at_end = [partition for partition, offset in offsets.items() if offset == LATEST]
+    if at_end:
+        raise OptionError(
+            "startingOffsets",
+            text,
+            f"a batch read cannot begin at the end (-1), as of {', '.join(map(str, at_end[:5]))}",
+        )
 
 
 def _commit_group(options: _Options) -> str | None:
@@ -256,8 +294,15 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
     if guarantee.strip().lower() not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise OptionError(name, guarantee, f"must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}")
     if guarantee.strip().lower() == AT_LEAST_ONCE:
-        if prefix is not None:
-            raise OptionError("transactionalIdPrefix", prefix, f"needs {name}={EXACTLY_ONCE}")
+        for needing in (
+            "transactionalIdPrefix",
+            "txnAppId",
+            "txnVersion",
+            "txnRun",
+            "forgottenBatch",
+        ):
+            if options.get(needing) is not None:
+                raise OptionError(needing, options.get(needing), f"needs {name}={EXACTLY_ONCE}")
         return None
     if not client.enable_idempotence:
         raise OptionError(PREFIX + "enable.idempotence", "false", f"not with {name}={EXACTLY_ONCE}")
@@ -267,12 +312,38 @@ def _exactly_once(options: _Options, client: ClientConfig) -> ExactlyOnce | None
             prefix,
             "must be 1 to 200 letters, digits, dots, dashes and underscores",
         )
-    checkpoint = options.get("checkpointLocation")
-    if prefix is None and checkpoint is not None:
-        digest = hashlib.sha256(checkpoint.rstrip("/").encode()).hexdigest()
-        prefix = f"fencepost-spark-{digest[:20]}"
     is_given = options.get(PREFIX + "transaction.timeout.ms") is not None
-    return ExactlyOnce(prefix, client.transaction_timeout_ms if is_given else None)
+    return ExactlyOnce(
+        prefix,
+        client.transaction_timeout_ms if is_given else None,
+        _keyed_write(options),
+        options.get("checkpointLocation"),
+        options.get("queryName") or "",
+        _writes_forgotten(options),
+    )
+
+
+def _keyed_write(options: _Options) -> KeyedWrite | None:
+    app_id, version = options.get("txnAppId"), options.get("txnVersion")
+    if app_id is None and version is None:
+        return None
+    if app_id is None or version is None:
+        missing = "txnAppId" if app_id is None else "txnVersion"
+        raise OptionError(missing, None, "txnAppId and txnVersion belong together")
+    if not app_id.isprintable() or not 1 <= len(app_id) <= APP_ID_CHARS_MAX:
+        raise OptionError("txnAppId", app_id, f"must be 1 to {APP_ID_CHARS_MAX} printable letters")
+    number = _whole(version)
+    if number is None:
+        raise OptionError("txnVersion", version, f"must be a whole number from 0 to {INT64_MAX}")
+    return KeyedWrite(app_id, number, options.get("txnRun") or "")
+
+
+def _writes_forgotten(options: _Options) -> bool:
+    name = "forgottenBatch"
+    text = (options.get(name) or "fail").strip().lower()
+    if text not in ("fail", "write"):
+        raise OptionError(name, text, "must be fail or write")
+    return text == "write"
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
@@ -299,7 +370,8 @@ def _subscription(options: _Options) -> Subscription:
         if any(len(topic) > TOPIC_CHARS_MAX for topic in topics):
             raise OptionError(name, text, f"topics have at most {TOPIC_CHARS_MAX} characters")
         return Subscription(topics=topics)
-    if not text.strip():
+    text = text.strip(BLANKS)
+    if not text:
         raise OptionError(name, text, "must not be empty")
     try:
         matcher(text)
@@ -370,17 +442,11 @@ def _whole(text: str) -> int | None:
 
 
 def _relative(name: str, text: str) -> AtTimestamps | BeforeEnd:
-    """ "-10 minutes": that long ago by this machine's clock, the end where nothing is so young;
-    "-1000 offsets": so many before the end."""
-    match = re.fullmatch(r"-\s*(\d{1,18})\s*([a-z]+)", text.strip().lower())
-    if match and match[2] in ("offset", "offsets"):
-        return BeforeEnd(int(match[1]))
-    unit = match[2] if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, "must be like -10 minutes, -2h, -1 day or -1000 offsets")
-    ago_ms = int(match[1]) * _UNITS_MS[unit]
-    return AtTimestamps(max(0, time.time_ns() // 1_000_000 - ago_ms), None, or_latest=True)
+    """See `bounds.relative`. OptionError."""
+    try:
+        return relative(text)
+    except ValueError as error:
+        raise OptionError(name, text, str(error)) from error
 
 
 def _or_latest(options: _Options) -> bool:
@@ -414,31 +480,12 @@ def _json_object(name: str, text: str, allowed: str) -> dict[str, Any]:
     return parsed
 
 
-_UNITS_MS = {
-    "ms": 1,
-    "millisecond": 1,
-    "s": 1000,
-    "sec": 1000,
-    "second": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "minute": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "w": 604_800_000,
-    "week": 604_800_000,
-}
-
-
 def _duration_ms(name: str, text: str | None) -> int:
     """Spark's short durations such as 15m; 15 minutes when not given."""
     if text is None:
         return 15 * 60_000
     match = re.fullmatch(r"\s*(\d{1,18})\s*([a-z]*)\s*", text.lower())
-    unit = (match[2] or "ms") if match else ""
-    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
-    if match is None or unit not in _UNITS_MS:
-        raise OptionError(name, text, f"must be a duration like 30s; units are {list(_UNITS_MS)}")
-    return int(match[1]) * _UNITS_MS[unit]
+    unit = unit_ms(match[2] or "ms") if match else None
+    if match is None or unit is None:
+        raise OptionError(name, text, f"must be a duration like 30s; units are {list(UNITS_MS)}")
+    return int(match[1]) * unit

@@ -46,7 +46,7 @@ class IncompleteBatchError(ExactlyOnceError):
             f"batch {batch} of {sink} was decided, {count - len(lost)} of its {count} transactions "
             f"were committed, and {len(lost)} timed out before the driver came back ({names}). To "
             "have the batch written again as a whole, with the rows of the committed ones twice, "
-            f"delete the consumer group {sink} and start again",
+            f"call `fencepost spark forget {sink}` and start again",
             {
                 "sink": sink,
                 "batch": batch,
@@ -78,6 +78,54 @@ class DecisionError(ExactlyOnceError, ValueError):
             "INVALID_DECISION",
             f"the offsets of consumer group {sink} hold no decision of this sink: {reason}",
             {"sink": sink, "reason": reason},
+        )
+
+
+class DecisionLostError(ExactlyOnceError):
+    """The sink has decided batches, and what it remembered of them is gone: whether the next batch
+    is in its topics already is not known."""
+
+    def __init__(self, sink: str, ago_ms: int) -> None:
+        super().__init__(
+            "DECISION_LOST",
+            f"the driver of {sink} committed a decision {ago_ms // 1000} s ago, and consumer group "
+            f"{sink} does not have it: the group was deleted, or all topics that it wrote to were. "
+            "Whether the next batch was written before is not known. See what is in the topics; "
+            f"`fencepost spark forget {sink}` then lets the sink begin again",
+            {"sink": sink, "decidedAgoMs": ago_ms},
+        )
+
+
+class BatchForgottenError(ExactlyOnceError):
+    """A batch that may have been decided longer ago than brokers keep decisions."""
+
+    def __init__(self, sink: str, query: str, batch: int, age_ms: int, retention_ms: int) -> None:
+        super().__init__(
+            "BATCH_FORGOTTEN",
+            f"batch {batch} of query {query} was first tried {age_ms // 1000} s ago, and {sink} "
+            f"knows of no batch of that query: what it decided is kept for {retention_ms // 1000} "
+            "s (offsets.retention.minutes). Whether this batch was written then is not known. See "
+            "what is in the topics; forgottenBatch=write then writes it",
+            {
+                "sink": sink,
+                "query": query,
+                "batch": batch,
+                "ageMs": age_ms,
+                "retentionMs": retention_ms,
+            },
+        )
+
+
+class TooManyKeysError(ExactlyOnceError):
+    """A sink remembers as many keys as it can, and takes no new one."""
+
+    def __init__(self, sink: str, count: int) -> None:
+        super().__init__(
+            "TOO_MANY_KEYS",
+            f"{sink} remembers {count} queries and txnAppIds, and no more. Use a txnAppId again, "
+            "with higher versions, or another transactionalIdPrefix; `fencepost spark forget "
+            f"{sink} --keys-older-than DAYS` forgets old ones",
+            {"sink": sink, "keys": count},
         )
 
 

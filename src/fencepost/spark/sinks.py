@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
@@ -21,15 +20,10 @@ from fencepost.client.groups import GroupAdmin
 from fencepost.client.open_transactions import OpenTransaction, Outcome, end_all, outcomes
 from fencepost.spark.decisions import Decision, read_decision
 from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError
+from fencepost.spark.sink_names import TASK_ID, UNNAMED
+from fencepost.spark.undecided import LISTING_TIMEOUT_MS
 
 log = logging.getLogger("fencepost.spark")
-
-TASK_ID: Final = "-[0-9a-f]{8}-[0-9]+-[0-9]+-[0-9]+"
-"""What follows a sink's name in the transactional ids of its tasks."""
-UNNAMED: Final = "fencepost-spark-[0-9a-f]{32}"
-"""Names that batch writes without the option transactionalIdPrefix get."""
-LISTING_TIMEOUT_MS: Final = 5_000
-"""Looking for abandoned transactions must not hold a batch up while a broker is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,35 +12,50 @@ from pyspark import TaskContext
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
-from fencepost.spark.exactly_once import Grant, TaskResult
-from fencepost.spark.sink_errors import ExactlyOnceError
+from fencepost.spark.decisions import NO_LABEL, Label
+from fencepost.spark.grants import Grant, TaskResult
+from fencepost.spark.memory import is_keyed, run_digest
+from fencepost.spark.sink_errors import BatchForgottenError, ExactlyOnceError
 
 BATCH_PROPERTY = "streaming.sql.batchId"
 QUERY_PROPERTY = "sql.streaming.queryId"
+APPLICATION_PROPERTY = "spark.app.name"
+DESCRIPTION_PROPERTY = "spark.job.description"
+"""Of a streaming query its name, if it has one, then lines with its ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which attempt of which task of which batch; a batch write has no query, and batch 0."""
+    """Which attempt of which task of which batch."""
 
     query: str
+    """The key of the batch (`memory`): a query's id, or that of a batch write; empty for a batch
+    write without."""
     batch: int
+    """The batch's id in its query, or the version of the key; 0 for a batch write without."""
     partition: int
     task_attempt: int
     """Of all attempts of all tasks in the Spark application another."""
     is_first: bool
+    label: Label = NO_LABEL
+    run: str = ""
+    """The run of a streaming query in whose foreachBatch this is, as `memory.run_digest` has it."""
 
     @classmethod
-    def running(cls, *, streaming: bool) -> Attempt:
-        """The attempt that this Python worker works for."""
+    def running(
+        cls, *, streaming: bool, key: str = "", version: int = 0, run_id: str = ""
+    ) -> Attempt:
+        """The attempt that this Python worker works for, of a streaming query or of a batch write
+        with that key and version, in that run of a query."""
         context = TaskContext.get()
         if context is None:
             raise ExactlyOnceError(
                 "NOT_IN_A_TASK", "exactly-once writes run in Spark's tasks only", {}
             )
-        query, batch = "", "0"
+        query, batch = key, str(version)
+        streaming_query = context.getLocalProperty(QUERY_PROPERTY) or ""
         if streaming:
-            query = context.getLocalProperty(QUERY_PROPERTY) or ""
+            query = streaming_query
             batch = context.getLocalProperty(BATCH_PROPERTY) or ""
             if not query or not re.fullmatch("[0-9]+", batch):
                 raise ExactlyOnceError(
@@ -55,31 +70,76 @@ class Attempt:
             context.partitionId(),
             context.taskAttemptId(),
             context.attemptNumber() == 0,
+            _label(context, bool(streaming_query)),
+            run_digest(run_id),
         )
+
+
+def _label(context: TaskContext, is_query: bool) -> Label:
+    name = ""
+    if is_query:  # else it is a text of the program's
+        name = (context.getLocalProperty(DESCRIPTION_PROPERTY) or "").partition("\n")[0]
+        name = "" if name.startswith("id = ") else name
+    return Label(context.getLocalProperty(APPLICATION_PROPERTY) or "", name).shortened()
 
 
 def is_decided(grant: Grant, attempt: Attempt) -> bool:
     """Whether the batch was decided before, so that nothing is to be written.
 
-    ExactlyOnceError for a batch before the one that was decided last: its checkpoint went back.
+    ExactlyOnceError for a batch before the one that was decided last, since its checkpoint went
+    back or its version is an older one; for a second write with one key in one batch of a query;
+    and where the batch may have been decided before brokers forgot.
     """
-    if not attempt.query or grant.query != attempt.query or attempt.batch > grant.batch:
+    if not attempt.query:
         return False
-    if attempt.batch < grant.batch:
-        sink = grant.mandate.sink
+    known = grant.memory.find(attempt.query)
+    if known is None:
+        if grant.forgotten is not None:
+            age = grant.forgotten
+            raise BatchForgottenError(
+                grant.mandate.sink, attempt.query, attempt.batch, age.age_ms, age.retention_ms
+            )
+        return False
+    if attempt.batch > known.version:
+        return False
+    if attempt.batch < known.version:
+        raise _older(grant.mandate.sink, attempt, known.version)
+    if is_keyed(attempt.query) and attempt.run and attempt.run == known.run:
         raise ExactlyOnceError(
-            "CHECKPOINT_WENT_BACK",
-            f"batch {attempt.batch} is to be written, but {sink} has batch {grant.batch} of this "
-            "query already: the checkpoint is older than what was written. With another "
-            "transactionalIdPrefix it is written again",
-            {
-                "sink": sink,
-                "query": attempt.query,
-                "batch": attempt.batch,
-                "decidedBatch": grant.batch,
-            },
+            "SAME_KEY_TWICE",
+            f"version {attempt.batch} of {attempt.query} was written by this run of the query "
+            "already, so this is another write with the same txnAppId, which would be left out. "
+            "Give each write of a batch its own: in_batch(frame, batch_id, 'NAME')",
+            {"sink": grant.mandate.sink, "key": attempt.query, "version": attempt.batch},
         )
     return True
+
+
+def _older(sink: str, attempt: Attempt, decided: int) -> ExactlyOnceError:
+    if is_keyed(attempt.query):
+        return ExactlyOnceError(
+            "OLDER_VERSION",
+            f"version {attempt.batch} of {attempt.query} is to be written, but {sink} has version "
+            f"{decided} of it already. Versions must grow; with another txnAppId it is written",
+            {
+                "sink": sink,
+                "key": attempt.query,
+                "version": attempt.batch,
+                "decidedVersion": decided,
+            },
+        )
+    return ExactlyOnceError(
+        "CHECKPOINT_WENT_BACK",
+        f"batch {attempt.batch} is to be written, but {sink} has batch {decided} of this "
+        "query already: the checkpoint is older than what was written, because it was set back, or "
+        "is a copy of one that went on. With another transactionalIdPrefix it is written again",
+        {
+            "sink": sink,
+            "query": attempt.query,
+            "batch": attempt.batch,
+            "decidedBatch": decided,
+        },
+    )
 
 
 class TaskTransaction:
@@ -132,6 +192,8 @@ class TaskTransaction:
             query=self.attempt.query,
             transaction=producer.leave_open() if producer is not None else None,
             topics=topics,
+            label=self.attempt.label,
+            run=self.attempt.run,
         )
 
     def abort(self) -> None:

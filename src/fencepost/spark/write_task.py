@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from fencepost.batch.columns import EncodedBatch, encode_columns, partition_columns
 from fencepost.batch.errors import RowTooLargeError
 from fencepost.batch.header import HEADER_BYTES
-from fencepost.client.accumulator import shown_bytes
+from fencepost.batch.record_size import shown_bytes
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.produce_queue import Delivery

@@ -15,7 +15,6 @@ ends them (`exactly_once`).
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -39,14 +38,28 @@ from pyspark.sql.types import (
 from fencepost.arrow.connections import cluster_for, drop, producer_for
 from fencepost.client.cluster import Cluster
 from fencepost.spark.collector import freeze_loaded
-from fencepost.spark.errors import SinkError, cluster_errors
-from fencepost.spark.exactly_once import Grant, SinkDriver, TaskResult
-from fencepost.spark.options import SinkOptions
+from fencepost.spark.errors import OptionError, SinkError, cluster_errors
+from fencepost.spark.exactly_once import SinkDriver
+from fencepost.spark.grants import Grant, TaskResult
+from fencepost.spark.memory import key_of
+from fencepost.spark.options import ExactlyOnce, SinkOptions
+from fencepost.spark.query_checkpoint import planned_since_ms
+from fencepost.spark.sink_names import (
+    name_of_checkpoint,
+    name_of_key,
+    name_of_query,
+    name_of_write,
+)
 from fencepost.spark.sinks import finish_unnamed
 from fencepost.spark.task_transaction import Attempt, TaskTransaction, is_decided
 from fencepost.spark.write_task import OnSent, WriteTask
 
 log = logging.getLogger("fencepost.spark")
+
+OPENED_MAX = 1_000
+# Sinks of which this process has begun a batch: that one may have been begun before, by a run that
+# was killed; those after it are new.
+_opened: set[str] = set()
 
 
 @dataclass
@@ -160,10 +173,22 @@ class _Writer:
         ships only those of planning: so this is where a batch of the exactly-once sink begins."""
         if self.options.exactly_once is not None and self.grant is None:
             with cluster_errors():
-                if self.options.exactly_once.name is None:
-                    finish_unnamed(cluster_for(self.options.client))
-                self.grant = self._driver(self._sink_name()).open()
+                self.grant = self._open(self.options.exactly_once)
         return self.__dict__
+
+    def _open(self, wanted: ExactlyOnce) -> Grant:
+        if wanted.name is None and not self.is_streaming and wanted.write is None:
+            finish_unnamed(cluster_for(self.options.client))
+        driver = self._driver(self._sink_name(wanted))
+        since_ms = None
+        if self.is_streaming and wanted.checkpoint is not None and not wanted.writes_forgotten:
+            is_first = driver.sink not in _opened
+            since_ms = planned_since_ms(wanted.checkpoint) if is_first else None
+        grant = driver.open(since_ms)
+        if len(_opened) >= OPENED_MAX:
+            _opened.clear()
+        _opened.add(driver.sink)
+        return grant
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """A task's rows."""
@@ -171,7 +196,10 @@ class _Writer:
         with cluster_errors():
             if self.grant is None:
                 return write_rows(self.options, iterator)
-            attempt = Attempt.running(streaming=self.is_streaming)
+            key, version, run_id = self._key()
+            attempt = Attempt.running(
+                streaming=self.is_streaming, key=key, version=version, run_id=run_id
+            )
             return write_in_transaction(self.options, self.grant, attempt, iterator)
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
@@ -200,20 +228,35 @@ class _Writer:
         assert wanted is not None
         return SinkDriver(cluster_for(self.options.client), sink, wanted.timeout_ms)
 
-    def _sink_name(self) -> str:
+    def _key(self) -> tuple[str, int, str]:
+        """Of a batch write, its version, and the run of the query that it is a part of."""
         wanted = self.options.exactly_once
-        assert wanted is not None
+        if wanted is None or wanted.write is None:
+            return "", 0, ""
+        write = wanted.write
+        return key_of(write.app_id, self.options.topic), write.version, write.run
+
+    def _sink_name(self, wanted: ExactlyOnce) -> str:
+        topic = self.options.topic
         if wanted.name is not None:
             return wanted.name
-        if self.is_streaming:
-            raise SinkError(
-                "exactly-once needs a name that stays: the option transactionalIdPrefix, or "
-                "checkpointLocation as an option of the query",
-                option="transactionalIdPrefix",
-            )
-        name = f"fencepost-spark-{uuid.uuid4().hex}"
-        log.info("this write has transactionalIdPrefix %s", name)
-        return name
+        if wanted.write is not None:
+            return name_of_key(wanted.write.app_id, topic)
+        if not self.is_streaming:
+            name = name_of_write(topic)
+            log.info("this write has transactionalIdPrefix %s", name)
+            return name
+        if wanted.checkpoint is not None:
+            cluster = cluster_for(self.options.client)
+            return name_of_checkpoint(cluster, wanted.checkpoint, wanted.query_name, topic)
+        if wanted.query_name:
+            return name_of_query(wanted.query_name, topic)
+        raise SinkError(
+            "exactly-once needs a name that stays: the option transactionalIdPrefix, or "
+            "checkpointLocation as an option of the query, or with "
+            "spark.sql.streaming.checkpointLocation a queryName",
+            option="transactionalIdPrefix",
+        )
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -223,7 +266,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """At least once, everything is acknowledged already."""
-        self._commit(messages, batch=0)
+        _, version, _ = self._key()
+        self._commit(messages, batch=version)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Take back what is in transactions; other records cannot be."""
@@ -234,6 +278,15 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     is_streaming = True
+
+    def __init__(self, options: SinkOptions) -> None:
+        super().__init__(options)
+        if options.exactly_once is not None and options.exactly_once.write is not None:
+            raise OptionError(
+                "txnAppId",
+                options.exactly_once.write.app_id,
+                "is for batch writes; a stream's batches are known by the query's id",
+            )
 
     def commit(
         self,

@@ -1,7 +1,8 @@
 """Real brokers inside a test, with faults on demand.
 
 `Cluster` starts them, the pytest fixture `fencepost_cluster` has one, and `Proxy` brings the same
-faults to a cluster that is there already.
+faults to a cluster that is there already. `SchemaRegistry` is a schema registry for the clients
+beside it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fencepost.testing.faults.rules import Fault, FaultError
     from fencepost.testing.node_process import ClusterError
     from fencepost.testing.proxy import Proxy
+    from fencepost.testing.registry import SchemaRegistry
     from fencepost.testing.truncation import Truncation
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Fault",
     "FaultError",
     "Proxy",
+    "SchemaRegistry",
     "Truncation",
 ]
 
@@ -34,6 +37,7 @@ _MODULES = {
     "Fault": "faults.rules",
     "FaultError": "faults.rules",
     "Proxy": "proxy",
+    "SchemaRegistry": "registry",
     "Truncation": "truncation",
 }
 

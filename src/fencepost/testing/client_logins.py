@@ -14,6 +14,7 @@ from typing import Any, Final
 from fencepost.client.jaas import jaas_line
 
 OAUTHBEARER: Final = "OAUTHBEARER"
+_MODULES: Final = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class ClientLogin:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     """The access token that OAUTHBEARER shows."""
+    token_file: Path | None = None
+    """A file with the token, for clients that read it from there. Java's take a file that the
+    property `org.apache.kafka.sasl.oauthbearer.allowed.urls` of their JVM names."""
     is_delegation_token: bool = False
     """Whether the user name and password are a delegation token's id and HMAC."""
     ca_file: Path | None = None
@@ -56,6 +60,8 @@ class ClientLogin:
         if self.uses_sasl and self.mechanism is not None:
             props["sasl.mechanism"] = self.mechanism
             props["sasl.jaas.config"] = self._jaas()
+            if self.mechanism == OAUTHBEARER and self.token_file is not None:
+                props["sasl.oauthbearer.token.endpoint.url"] = self.token_file.absolute().as_uri()
         return props
 
     def properties_text(self) -> str:
@@ -88,12 +94,34 @@ class ClientLogin:
         return chosen
 
     def aiokafka(self) -> dict[str, Any]:
-        """Keyword arguments of aiokafka's clients; of an access token without its provider."""
-        return self._python_arguments()
+        """Keyword arguments of aiokafka's clients."""
+        chosen = self._python_arguments()
+        if self.token is not None:
+            from aiokafka.abc import AbstractTokenProvider
+
+            token = self.token
+
+            class Provider(AbstractTokenProvider):
+                async def token(self) -> str:
+                    return token
+
+            chosen["sasl_oauth_token_provider"] = Provider()
+        return chosen
 
     def kafka_python(self) -> dict[str, Any]:
-        """Keyword arguments of kafka-python's clients; of an access token without its provider."""
-        return self._python_arguments()
+        """Keyword arguments of kafka-python's clients."""
+        chosen = self._python_arguments()
+        if self.token is not None:
+            from kafka.net.sasl.oauth import AbstractTokenProvider
+
+            text = self.token
+
+            class Provider(AbstractTokenProvider):
+                def token(self) -> str:
+                    return text
+
+            chosen["sasl_oauth_token_provider"] = Provider()
+        return chosen
 
     def _python_arguments(self) -> dict[str, Any]:
         chosen: dict[str, Any] = {
@@ -118,9 +146,11 @@ class ClientLogin:
 
     def _jaas(self) -> str:
         if self.mechanism == OAUTHBEARER:
-            raise ValueError("an access token is given to Java by a file or an endpoint")
+            if self.token_file is None:
+                raise ValueError("an access token is given to Java by a file or an endpoint")
+            return jaas_line(f"{_MODULES}.oauthbearer.OAuthBearerLoginModule", {})
         options = {"username": self.username or "", "password": self.password or ""}
         if self.is_delegation_token:
             options["tokenauth"] = "true"
         package = "plain.Plain" if self.mechanism == "PLAIN" else "scram.Scram"
-        return jaas_line(f"org.apache.kafka.common.security.{package}LoginModule", options)
+        return jaas_line(f"{_MODULES}.{package}LoginModule", options)

@@ -14,6 +14,7 @@ properties, for its owner alone.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -32,8 +33,9 @@ from fencepost.client.scram_users import (
 from fencepost.client.security import PROTOCOLS, Security
 from fencepost.machines.image.acls import WILDCARD, AclOperation, ResourceType
 from fencepost.machines.image.scram import ScramMechanism
+from fencepost.testing.access_tokens import AUDIENCE, ISSUER, AccessTokenIssuer
 from fencepost.testing.certificates import LOCAL_HOSTS, Certificate, CertificateAuthority
-from fencepost.testing.client_logins import ClientLogin
+from fencepost.testing.client_logins import OAUTHBEARER, ClientLogin
 from fencepost.testing.login_files import ADMIN, CLIENT_LISTENER, DIRECTORY, security_in
 
 APP: Final = "app"
@@ -59,8 +61,12 @@ class ClusterSecurity:
     """How a cluster is secured, and what clients need for it; see the module.
 
     `protocol` is that of all listeners: SASL_SSL, SASL_PLAINTEXT, or SSL, where clients show
-    certificates. Passwords of `users` may be None: random ones. Needs the extra `security`.
+    certificates. Passwords of `users` may be None: random ones. With OAUTHBEARER among the
+    `mechanisms` there is an issuer of access tokens. Needs the extra `security`.
     """
+
+    issuer: AccessTokenIssuer
+    """Signs access tokens of users, where OAUTHBEARER is among the mechanisms."""
 
     def __init__(
         self,
@@ -87,6 +93,8 @@ class ClusterSecurity:
         self._passwords = {
             name: given.get(name) or secrets.token_urlsafe(18) for name in (*USERS, NODE, *given)
         }
+        if OAUTHBEARER in self.mechanisms:
+            self.issuer = AccessTokenIssuer()
         self._token_key = secrets.token_urlsafe(24)
         self._directory = Path()
         self._cluster: HasServers | None = None
@@ -99,12 +107,15 @@ class ClusterSecurity:
         self, user: str = APP, mechanism: str | None = None, *, password: str | None = None
     ) -> ClientLogin:
         """What a client of the cluster needs to log in as this user; by SASL unless the protocol
-        is SSL. A `password` is shown instead of the user's own, for instance a wrong one.
+        is SSL. A `password` is shown instead of the user's own, for instance a wrong one; by
+        OAUTHBEARER instead of an access token.
 
         KeyError for a user that there is not, where no password is given.
         """
         chosen: dict[str, Any] = {}
-        if self._uses_sasl:
+        if self._uses_sasl and (mechanism or self.mechanisms[0]) == OAUTHBEARER:
+            chosen = {"mechanism": OAUTHBEARER, **self._access_token(user, password)}
+        elif self._uses_sasl:
             chosen = {
                 "mechanism": mechanism or self.mechanisms[0],
                 "username": user,
@@ -118,6 +129,15 @@ class ClusterSecurity:
             ca_file=self.ca_file if self._uses_tls else None,
             **chosen,
         )
+
+    def _access_token(self, user: str, token: str | None) -> dict[str, Any]:
+        if token is None:
+            self._passwords[user]  # the user is there
+            token = self.issuer.token(sub=user)
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        path = self._directory / f"{user}-{digest[:8]}.jwt"
+        _write_private(path, token)
+        return {"token": token, "token_file": path}
 
     def stranger(self) -> ClientLogin:
         """What a client has that no one let in: a certificate of another authority, or a name and
@@ -205,6 +225,8 @@ class ClusterSecurity:
         self._directory = directory / DIRECTORY
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.authority.write(self._directory)
+        if OAUTHBEARER in self.mechanisms:
+            self._key_set_file.write_bytes(self.issuer.key_set())
 
     def attach(self, cluster: HasServers) -> None:
         """The cluster is set up: its addresses are known. Write the users' client properties."""
@@ -263,9 +285,19 @@ class ClusterSecurity:
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "sasl.mechanism.controller.protocol": "PLAIN",
         }
+        if OAUTHBEARER in enabled:
+            keys = self._key_set_file.absolute().as_uri()
+            entries |= {
+                "sasl.oauthbearer.jwks.endpoint.url": keys,
+                "fencepost.sasl.oauthbearer.allowed.urls": keys,
+                "sasl.oauthbearer.expected.audience": AUDIENCE,
+                "sasl.oauthbearer.expected.issuer": ISSUER,
+            }
         for listener in names:
             prefix = f"listener.name.{listener.lower()}"
             for mechanism in enabled:
+                if mechanism == OAUTHBEARER:
+                    continue
                 text = jaas_line(f"{_MODULES}.scram.ScramLoginModule", own)
                 if mechanism == "PLAIN":
                     text = jaas_line(f"{_MODULES}.plain.PlainLoginModule", {**own, **known})
@@ -293,6 +325,10 @@ class ClusterSecurity:
 
     def _node_file(self, node_id: int) -> Path:
         return self._directory / f"node-{node_id}.pem"
+
+    @property
+    def _key_set_file(self) -> Path:
+        return self._directory / "jwks.json"
 
     def _certificate_file(self, user: str) -> Path:
         path = self._directory / f"{user}.pem"

@@ -1,9 +1,10 @@
-"""pytest plugin: the fixture `fencepost_cluster`, one cluster for the whole test session.
+"""pytest plugin: the fixtures `fencepost_cluster`, one cluster for the whole test session, and
+`fencepost_registry`, an empty schema registry for each test.
 
-It has one broker, or as many as `fencepost_brokers` says in pytest's configuration. Tests share it,
-so they should use topics of their own. What a test does to it is undone when the test has ended:
-faults are lifted, links healed, nodes resumed and started (`Cluster.reset`). A test that configures
-the broker should make a `Cluster` of its own instead.
+The cluster has one broker, or as many as `fencepost_brokers` says in pytest's configuration. Tests
+share it, so they should use topics of their own. What a test does to it is undone when the test has
+ended: faults are lifted, links healed, nodes resumed and started (`Cluster.reset`). A test that
+configures the broker should make a `Cluster` of its own instead.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from fencepost.testing.cluster import Cluster
+    from fencepost.testing.registry import SchemaRegistry
 
 BROKERS = "fencepost_brokers"
 _CLUSTER = pytest.StashKey["Cluster"]()
@@ -35,6 +37,16 @@ def fencepost_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
         pytestconfig.stash[_CLUSTER] = cluster
         yield cluster
         del pytestconfig.stash[_CLUSTER]
+
+
+@pytest.fixture
+def fencepost_registry() -> Iterator[SchemaRegistry]:
+    """A schema registry without schemas; `fencepost_registry.url` is its address. Needs the extra
+    `registry`."""
+    from fencepost.testing.registry import SchemaRegistry
+
+    with SchemaRegistry() as registry:
+        yield registry
 
 
 @pytest.hookimpl(wrapper=True)

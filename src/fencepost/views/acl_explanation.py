@@ -96,7 +96,8 @@ def explain(
     rules; without a host, at an address that no rule names."""
     rules = list(bindings)
     kind, name = resource
-    index = AclIndex().updated((Uuid.random(), None, _acl(one)) for one in rules)
+    index = AclIndex()
+    index.update((Uuid.random(), None, _acl(one)) for one in rules)
     asker = Asker.of(Principal.parse(principal), client_host(host if host is not None else NO_HOST))
     decision = decide(index, policy or Policy(), asker, operation, kind, name)
     return AclExplanation(

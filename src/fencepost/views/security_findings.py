@@ -154,12 +154,18 @@ def finding_of_quotas(entities: Iterable[Mapping[str, str | None]]) -> list[Find
 def finding_of_certificate(subject: str, days_left: float) -> list[Finding]:
     """Of a certificate that is good for so many days more."""
     if days_left < 0:
-        text = f"the certificate of {subject} expired {-days_left:.0f} days ago: clients refuse it"
+        text = f"the certificate of {subject} expired {_days(-days_left)} ago: clients refuse it"
         return [Finding(OPEN, subject, text)]
     if days_left < EXPIRES_SOON_DAYS:
-        text = f"the certificate of {subject} expires in {days_left:.0f} days"
+        text = f"the certificate of {subject} expires in {_days(days_left)}"
         return [Finding(NOTE, subject, text)]
     return []
+
+
+def _days(days: float) -> str:
+    if days < 1:
+        return "less than a day"
+    return f"{days:.0f} day{'s' * (days >= 1.5)}"
 
 
 def finding_of_mode(path: str, mode: int) -> list[Finding]:

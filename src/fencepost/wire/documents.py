@@ -60,6 +60,12 @@ def read_header(frame: Buffer, pos: int = LENGTH_BYTES) -> tuple[RequestHeader, 
     Raises DecodeError, also for an unknown API or version, since what comes before the
     body depends on them.
     """
+    request_class_of(frame, pos)
+    return read_request_header(frame, pos)
+
+
+def request_class_of(frame: Buffer, pos: int = LENGTH_BYTES) -> type[Message]:
+    """Of which class a request is, as its header begins. Raises DecodeError as `read_header`."""
     if len(frame) - pos < 8:
         raise DecodeError("a request header takes 8 bytes or more", "header", pos)
     key = int.from_bytes(frame[pos : pos + 2], "big", signed=True)
@@ -73,7 +79,15 @@ def read_header(frame: Buffer, pos: int = LENGTH_BYTES) -> tuple[RequestHeader, 
             "header.request_api_version",
             pos + 2,
         )
-    return read_request_header(frame, pos)
+    return cls
+
+
+def request_class_or_none(frame: Buffer) -> type[Message] | None:
+    """The same; None for bytes that are no request that there is."""
+    try:
+        return request_class_of(frame)
+    except DecodeError:
+        return None
 
 
 def decode_request(frame: Buffer) -> Decoded:

@@ -200,3 +200,14 @@ def test_a_file_that_does_not_say_is_not_overridden(logged):
     world.share("2")
     world.look()
     assert logged() == []
+
+
+def test_a_controller_that_does_not_know_how_brokers_listen_asks_none_and_says_so_once(caplog):
+    caplog.set_level(logging.INFO, "fencepost.broker.cluster.topic_defaults")
+    protocols = {"listener_security_protocol_map": "CONTROLLER:PLAINTEXT"}
+    world = World("controller", **protocols, inter_broker_listener_name="BROKERS")
+    world.leader_id = NODE
+    world.register(8)
+    assert (world.look(), world.look()) == ([], [])
+    [line] = [one.getMessage() for one in caplog.records]
+    assert "listener.security.protocol.map has no BROKERS" in line

@@ -127,6 +127,29 @@ def test_the_most_specific_value_holds():
     assert config.for_listener("A").get("connections.max.idle.ms") == 600_000
 
 
+def test_a_mechanisms_value_holds_before_its_listeners():
+    texts = {
+        "listeners": "A://127.0.0.1:0,B://127.0.0.1:0",
+        MAP: "A:SASL_PLAINTEXT,B:SASL_PLAINTEXT",
+        "connections.max.reauth.ms": "1",
+        "listener.name.a.connections.max.reauth.ms": "2",
+        "listener.name.a.plain.connections.max.reauth.ms": "3",
+        "listener.name.b.scram-sha-256.connections.max.reauth.ms": "4",
+    }
+    config, key = of(texts), "connections.max.reauth.ms"
+    for listener, mechanism, value in (
+        ("A", "PLAIN", 3),
+        ("A", "SCRAM-SHA-256", 2),
+        ("A", None, 2),
+        ("B", "PLAIN", 1),
+        ("B", "SCRAM-SHA-256", 4),
+        ("B", None, 1),
+    ):
+        found = config.for_listener(listener, mechanism)
+        assert found.get(key) == value
+        assert texts[found.name_of(key)] == str(value)
+
+
 def test_values_that_change_while_the_node_runs():
     config = of({"max.connections": "7", "listener.name.plaintext.max.connections": "5"})
     settings = Settings(config)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.client.protocol.sasl import ScramExchange
 from fencepost.runtime.requests.audit import AuditEvent, LoginEvent
@@ -362,6 +364,57 @@ def test_every_login_is_told_to_the_audit_sink(
     assert all((one.host, one.listener) == ("127.0.0.1", "LOGIN") for one in sink.logins)
     assert all(bool(one.reason) is not one.succeeded for one in sink.logins)
     assert "planted-secret" not in repr(sink.logins)
+
+
+# -- the deadline --------------------------------------------------------------------------
+
+
+def in_a_hurry(node: RunningNode, monkeypatch: pytest.MonkeyPatch, timeout_ms: int) -> None:
+    """New connections have so long to log in."""
+    assert node.node.broker is not None
+    securities = node.node.broker.listener.securities
+    quick = replace(securities["LOGIN"], login_timeout_ms=timeout_ms)
+    monkeypatch.setitem(securities, "LOGIN", quick)
+
+
+def login_of(node: RunningNode, client: Client) -> Any:
+    assert node.node.broker is not None
+    port = client.sock.getsockname()[1]
+    found = [one for one in node.node.broker.listener.connections if one.client_port == port]
+    return found[0].login
+
+
+def test_a_client_that_does_not_log_in_is_disconnected_at_its_deadline(
+    login_node: RunningNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    assert login_node.node.broker is not None
+    sink = Sink()
+    monkeypatch.setattr(login_node.node.broker.listener.logins, "sink", sink)
+    caplog.set_level(logging.INFO, "fencepost")
+    in_a_hurry(login_node, monkeypatch, 100)
+    before = counts(login_node).failed["LOGIN", "unknown"]
+    with login_node.connect() as silent:
+        assert silent.is_disconnected()
+    assert counts(login_node).failed["LOGIN", "unknown"] == before + 1
+    assert [(one.mechanism, one.succeeded) for one in sink.logins] == [("unknown", False)]
+    assert "no login within 100 ms (fencepost.sasl.login.timeout.ms)" in caplog.text
+
+
+def test_half_a_login_is_none(login_node: RunningNode, login: Client):
+    shake(login)
+    before = counts(login_node).failed["LOGIN", "PLAIN"]
+    login_node._thread.call(login_of(login_node, login)._time_over)
+    assert login.is_disconnected()
+    assert counts(login_node).failed["LOGIN", "PLAIN"] == before + 1
+
+
+def test_a_client_that_has_logged_in_has_no_deadline(login_node: RunningNode, login: Client):
+    login.ask(VERSIONS, 3)
+    assert login_of(login_node, login)._deadline is not None
+    log_in(login)
+    assert login_of(login_node, login)._deadline is None, "or it would end a session in use"
+    log_in(login)
+    assert login_of(login_node, login)._deadline is None
 
 
 def test_a_client_that_leaves_in_the_delay_is_forgotten(login: Client, login_node: RunningNode):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fencepost.broker.net import client_quotas
 from fencepost.broker.net.client_quotas import FETCH_KEY, PRODUCE_KEY, Meter, QuotaGate
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.quota import ClientQuotas
@@ -24,10 +25,27 @@ class Request:
     client_id: str | None = "c"
     principal: Principal = Principal("User", "u")  # noqa: RUF009 it is frozen
     throttles_ms: list[int] = field(default_factory=list)
-    meter: Meter | None = field(default_factory=lambda: Meter(("u", "c")))
+    meter: Meter | None = None
+    is_before_login: bool = False
 
     def throttle(self, throttle_time_ms: int) -> None:
         self.throttles_ms.append(throttle_time_ms)
+
+
+class BegunGate(QuotaGate):
+    """Every request that is charged has begun."""
+
+    def charge(self, request: Request) -> None:
+        self._begin(request)
+        super().charge(request)
+
+    def charge_fetch(self, request: Request, size_bytes: int) -> bool:
+        self._begin(request)
+        return super().charge_fetch(request, size_bytes)
+
+    def _begin(self, request: Request) -> None:
+        if request.meter is None and not request.throttles_ms:
+            self.begun(request)
 
 
 @pytest.fixture
@@ -35,7 +53,7 @@ def gate() -> QuotaGate:
     quotas = ClientQuotas()
     limits = {"producer_byte_rate": 100.0, "consumer_byte_rate": 100.0}
     quotas.apply(PersistentMap().update({(("user", "u"),): limits}))
-    gate = QuotaGate(lambda: 0)
+    gate = BegunGate(lambda: 0)
     gate.apply(quotas)
     return gate
 
@@ -74,3 +92,26 @@ def test_a_run_costs_the_longer_of_the_two_throttle_times(gate: QuotaGate) -> No
     client = Request(PRODUCE_KEY)
     assert gate.charge_run(client, "c", 2 * BURST_BYTES, 0.0, acks=True) == 10_000
     assert gate.charge_run(client, "c", 0, 0.0, acks=False) == 10_000, "it is in debt"
+
+
+def test_what_a_request_takes_after_its_charge_is_charged_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(client_quotas, "perf_counter", lambda: clock[0])
+    quotas = ClientQuotas()
+    quotas.apply(PersistentMap().update({(("user", "u"),): {"request_percentage": 10.0}}))
+    gate = QuotaGate(lambda: 0)
+    gate.apply(quotas)
+
+    def used_by_a_request(before_s: float, after_s: float) -> list[int]:
+        request = Request(METADATA_KEY)
+        gate.begun(request)
+        clock[0] += before_s
+        gate.charge(request)
+        clock[0] += after_s
+        gate.returned(request)
+        return request.throttles_ms
+
+    assert used_by_a_request(0.5, 1.5) == []
+    assert used_by_a_request(0.0, 0.0) == [1_000], "2 s in all: 20 % of 10 s"

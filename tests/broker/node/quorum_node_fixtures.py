@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,17 @@ class Nodes:
         static_voters: bool = False,
         config: Mapping[str, Any] = CONFIG,
         overrides: Mapping[int, dict[str, str]] | None = None,
+        started: Iterable[int] | None = None,
     ) -> None:
-        """`config` is for all nodes, `overrides` for some, by id."""
+        """`config` is for all nodes, `overrides` for some, by id; `started` are the nodes that the
+        cluster begins with: all, unless given."""
         self.plan = QuorumCluster(
             controllers, brokers, directory=directory, static_voters=static_voters, config=config
         )
         self._overrides = overrides or {}
         self._thread = LoopThread()
         self.nodes: dict[int, Node] = {}
-        self.call(self._start_all)
+        self.call(self._start_all, self.plan.nodes if started is None else started)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in the loop, a coroutine function to its end."""
@@ -56,8 +58,8 @@ class Nodes:
         loop = self._thread.loop
         return asyncio.run_coroutine_threadsafe(run(), loop).result(DEADLINE_S)
 
-    async def _start_all(self) -> None:
-        await asyncio.gather(*[self.start(id_) for id_ in self.plan.nodes])
+    async def _start_all(self, ids: Iterable[int]) -> None:
+        await asyncio.gather(*[self.start(id_) for id_ in ids])
 
     async def start(self, id_: int) -> None:
         """Start a node that is stopped."""

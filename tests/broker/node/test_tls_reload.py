@@ -1,6 +1,7 @@
 """Brokers' own listener keeps its subject when its certificate changes, unless it may change."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.listener_security import ListenerSecurity, session_rules
 from fencepost.broker.node.tls_reload import TlsReload
-from fencepost.broker.security.server_tls import server_tls
+from fencepost.broker.security.server_tls import check_own_trust, server_tls
 from fencepost.log.configdef import ConfigError
 from fencepost.testing.certificates import CertificateAuthority
 
@@ -35,8 +36,8 @@ class Core:
         return ListenerSecurity(name, rules, {}, server_tls(config, protocol))
 
 
-def begin(tmp_path, **keys):
-    path = CA.issue("one", hosts=HOSTS).write(tmp_path)
+def begin(tmp_path, certificate=None, **keys):
+    path = (certificate or CA.issue("one", hosts=HOSTS)).write(tmp_path)
     more = {name.replace("_", "."): text for name, text in keys.items()}
     own = {"listener.name.ssl.ssl.keystore.type": "PEM", LOCATION: str(path), **more}
     core = Core(own)
@@ -79,3 +80,88 @@ def test_what_cannot_be_read_changes_nothing(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         core.settings.check_listeners([LOCATION], {LOCATION: "/no/such"})
     core.settings.check_listeners(["max.connections"], {"max.connections": 1})
+
+
+# -- trust between nodes ---------------------------------------------------------------------------
+
+OTHER = CertificateAuthority("another authority")
+TRUST = "listener.name.ssl.ssl.truststore.location"
+OF_SEVERAL = {
+    "process.roles": "broker",
+    "node.id": "2",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT",
+}
+
+
+def begin_with_trust(tmp_path, *authorities, certificate=None, **keys):
+    """A node of several, that trusts these."""
+    trust = tmp_path / "trusted.pem"
+    trust.write_text("".join(one.certificate_pem for one in authorities))
+    several = {name.replace(".", "_"): text for name, text in OF_SEVERAL.items()}
+    of_trust = {"listener_name_ssl_ssl_truststore_type": "PEM", TRUST.replace(".", "_"): str(trust)}
+    return trust, *begin(tmp_path, certificate, **several, **of_trust, **keys)
+
+
+def expired(authority, name="one"):
+    start = datetime.now(UTC) - timedelta(days=3)
+    return authority.issue(name, hosts=HOSTS, valid_from=start, valid_for=timedelta(days=1))
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+@pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3", "TLSv1.2,TLSv1.3"])
+def test_a_certificate_that_other_nodes_would_refuse_is_not_taken(tmp_path, client_auth, protocols):
+    settings = {"ssl_client_auth": client_auth, "ssl_enabled_protocols": protocols}
+    _, path, core, listener, reload = begin_with_trust(tmp_path, CA, **settings)
+    before = listener.securities["SSL"]
+    for refused in (OTHER.issue("one", hosts=HOSTS), expired(CA)):
+        refused.write(tmp_path)
+        reload.reload()
+        assert listener.securities["SSL"] is before
+        with pytest.raises(ConfigError, match=r"keystore\.location.*trust store verifies"):
+            core.settings.check_listeners([LOCATION], {LOCATION: str(path)})
+    CA.issue("one", hosts=HOSTS).write(tmp_path)
+    reload.reload()
+    assert listener.securities["SSL"] is not before
+
+
+def test_an_authority_is_replaced_in_three_steps(tmp_path):
+    trust, _, _, listener, reload = begin_with_trust(tmp_path, CA)
+
+    def is_taken():
+        before = listener.securities["SSL"]
+        reload.reload()
+        return listener.securities["SSL"] is not before
+
+    trust.write_text(OTHER.certificate_pem)
+    assert not is_taken(), "nodes with the certificate in use would be refused"
+    trust.write_text(CA.certificate_pem + OTHER.certificate_pem)
+    assert is_taken()
+    OTHER.issue("one", hosts=HOSTS).write(tmp_path)
+    assert is_taken()
+    trust.write_text(OTHER.certificate_pem)
+    assert is_taken()
+
+
+def test_an_expired_certificate_can_be_replaced(tmp_path):
+    _, _, _, listener, reload = begin_with_trust(tmp_path, CA, certificate=expired(CA))
+    before = listener.securities["SSL"]
+    CA.issue("one", hosts=HOSTS).write(tmp_path)
+    reload.reload()
+    assert listener.securities["SSL"] is not before
+
+
+def test_a_certificate_that_the_own_trust_store_does_not_verify_is_refused_at_the_start(tmp_path):
+    for certificate, is_refused in (
+        (OTHER.issue("one", hosts=HOSTS), True),
+        (CA.issue("one", hosts=HOSTS), False),
+        (expired(CA), False),
+    ):
+        _, _, core, listener, _ = begin_with_trust(tmp_path, CA, certificate=certificate)
+        config, made = core.settings.for_listener("SSL"), listener.securities["SSL"].tls
+        if is_refused:
+            with pytest.raises(ConfigError, match=r"keystore\.location.*self|issuer"):
+                check_own_trust(config, made)
+        else:
+            check_own_trust(config, made)

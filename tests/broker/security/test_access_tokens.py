@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("joserfc")
+
 from fencepost.broker.security.access_tokens import TokenValidator
 from fencepost.broker.security.jwks import (
     SET_BYTES_MAX,
@@ -24,13 +26,13 @@ from fencepost.broker.security.jwks import (
     read_key_set,
 )
 from fencepost.machines.sasl import AcceptedToken, ClaimRules, RejectedToken
+from fencepost.testing.access_tokens import AUDIENCE, ISSUER, AccessTokenIssuer
 
 from ...http_servers import serving
-from .issuer import AUDIENCE, ISSUER, Issuer
 
 RULES = JwksRules("file:///keys", refresh_ms=60_000, retry_ms=100, retry_max_ms=10_000)
 CLAIMS = ClaimRules((AUDIENCE,), ISSUER)
-FIRST, OTHER = Issuer(), Issuer("other")
+FIRST, OTHER = AccessTokenIssuer(), AccessTokenIssuer("other")
 
 
 class Source:
@@ -60,7 +62,7 @@ def b64(content: Any) -> str:
 
 @pytest.mark.parametrize("kind", ["EC", "RSA", "OKP"])
 def test_a_signed_token_is_accepted(kind: str):
-    issuer = Issuer(kind=kind)
+    issuer = AccessTokenIssuer(kind=kind)
     accepted = validator(issuer.key_set()).validate(issuer.token(exp=4_000_000_000))
     assert accepted == AcceptedToken("ada", 4_000_000_000_000)
 
@@ -90,14 +92,14 @@ def test_a_public_key_is_no_secret_to_sign_with():
 
 
 def test_a_wrong_key_is_found_out():
-    forged = Issuer("first")  # another key of the same name
+    forged = AccessTokenIssuer("first")  # another key of the same name
     assert "verified" in reason(forged.token())
     assert "not in the key set" in reason(OTHER.token())
 
 
 def test_why_a_token_is_rejected_has_nothing_of_the_token():
     """A token whose signature is wrong here may be good elsewhere."""
-    forged = Issuer().token()
+    forged = AccessTokenIssuer().token()
     assert "signature" in reason(forged)
     for token in (forged, FIRST.token()[:-8], FIRST.token(exp=1), f"{forged}.x", "planted-secret"):
         said = reason(token)
@@ -105,7 +107,7 @@ def test_why_a_token_is_rejected_has_nothing_of_the_token():
 
 
 def test_keys_that_a_token_brings_along_are_not_looked_at():
-    forged = Issuer("first")
+    forged = AccessTokenIssuer("first")
     jwk = forged.key.as_dict(private=False)
     header = {"jwk": jwk, "jku": "http://127.0.0.1:1/", "x5u": "http://127.0.0.1:1/"}
     assert "verified" in reason(forged.token(header))
@@ -115,7 +117,7 @@ def test_a_key_is_for_its_algorithm():
     keys = json.loads(FIRST.key_set())
     keys["keys"][0]["alg"] = "ES384"
     assert "another algorithm" in reason(FIRST.token(), json.dumps(keys).encode())
-    rsa = Issuer("first", "RSA")
+    rsa = AccessTokenIssuer("first", "RSA")
     assert "verified" in reason(rsa.token())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import stat
 import threading
 import tracemalloc
@@ -233,6 +234,30 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path):
     with pytest.raises(OSError):
         opened(tmp_path / "audit.log")
     assert target.read_text() == "kept"
+
+
+def test_a_line_of_which_only_a_part_was_written_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "audit.log"
+    file = RotatedFile(path, 1 << 20, 2)
+    file.append([b"first\n"])
+    write, written = os.write, []
+
+    def fills_up(handle: int, data: bytes) -> int:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(write(handle, data[:3]))
+        return written[0]
+
+    monkeypatch.setattr(os, "write", fills_up)
+    with pytest.raises(OSError, match="No space left"):
+        file.append([b"second\n"])
+    assert (written, path.read_bytes()) == ([3], b"first\n")
+    monkeypatch.setattr(os, "write", write)
+    file.append([b"third\n"])
+    file.close()
+    assert path.read_bytes() == b"first\nthird\n"
 
 
 class FullDisk(RotatedFile):

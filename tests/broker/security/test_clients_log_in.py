@@ -11,26 +11,26 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("joserfc")
+
 from fencepost.client import Admin, ClientConfig, Cluster
 from fencepost.client.errors import AuthenticationFailed
+from fencepost.testing.access_tokens import AUDIENCE, ISSUER, AccessTokenIssuer
 from fencepost.testing.client_logins import ClientLogin
 
 from ...waiting import eventually
 from ..conftest import RunningNode
-from .issuer import AUDIENCE, ISSUER, Issuer
 from .scram_users import add_users
 
 aiokafka = pytest.importorskip("aiokafka")
 confluent_kafka = pytest.importorskip("confluent_kafka")
 kafka_python = pytest.importorskip("kafka")
 AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
-AiokafkaProvider = pytest.importorskip("aiokafka.abc").AbstractTokenProvider
-KafkaPythonProvider = pytest.importorskip("kafka.net.sasl.oauth").AbstractTokenProvider
 
 pytestmark = pytest.mark.clients
 
 MODULES = "org.apache.kafka.common.security"
-TRUSTED, STRANGER = Issuer("k"), Issuer("k")
+TRUSTED, STRANGER = AccessTokenIssuer("k"), AccessTokenIssuer("k")
 USER, PASSWORD = "ada", "pass,word=1"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 TIMEOUT_S = 20
@@ -108,13 +108,8 @@ def librdkafka(one: ClientLogin, tmp_path: Path) -> bool:
 
 
 def of_aiokafka(one: ClientLogin, tmp_path: Path) -> bool:
-    class Provider(AiokafkaProvider):  # type: ignore[misc]
-        async def token(self) -> str:
-            return str(one.token)
-
     async def connect() -> bool:
-        more = {"sasl_oauth_token_provider": Provider()} if not one.username else {}
-        producer = aiokafka.AIOKafkaProducer(**one.aiokafka(), **more)
+        producer = aiokafka.AIOKafkaProducer(**one.aiokafka())
         try:
             await producer.start()
             return bool(await producer.client.fetch_all_metadata())
@@ -127,14 +122,9 @@ def of_aiokafka(one: ClientLogin, tmp_path: Path) -> bool:
 
 
 def of_kafka_python(one: ClientLogin, tmp_path: Path) -> bool:
-    class Provider(KafkaPythonProvider):  # type: ignore[misc]
-        def token(self) -> str:
-            return str(one.token)
-
-    more = {"sasl_oauth_token_provider": Provider()} if not one.username else {}
     try:
         admin = kafka_python.KafkaAdminClient(
-            **one.kafka_python(), **more, bootstrap_timeout_ms=PATIENCE_MS
+            **one.kafka_python(), bootstrap_timeout_ms=PATIENCE_MS
         )
     except (kafka_python.errors.SaslAuthenticationFailedError, kafka_python.errors.KafkaError):
         return False

@@ -174,6 +174,23 @@ def test_a_login_of_its_own_that_cannot_be(texts: dict[str, str], said: str):
     assert "planted-secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "option", ["unsecuredLoginStringClaim_sub", "unsecuredLoginPrincipalClaimName"]
+)
+def test_a_node_logs_in_by_signed_tokens_alone(option: str):
+    """Though it has a source of tokens, too: which of both counts is not for us to choose."""
+    key = "listener.name.in.oauthbearer.sasl.jaas.config"
+    module = f'{PACKAGE}.oauthbearer.OAuthBearerLoginModule required {option}="planted-secret";'
+    source = {
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "file:///tmp/token",
+    }
+    assert own_login(**source).mechanism == "OAUTHBEARER"
+    with pytest.raises(ConfigError, match="a source of signed tokens") as caught:
+        own_login(**source, **{key: module})
+    assert "planted-secret" not in str(caught.value)
+
+
 def test_what_peers_log_in_by_is_enabled():
     texts = {
         "sasl.enabled.mechanisms": "PLAIN",

@@ -115,6 +115,18 @@ def test_our_client_with_a_certificate_and_without(served):
     assert eventually(lambda: served.logged("peer did not return a certificate"))
 
 
+def test_logins_by_certificate_are_in_the_audit_log_and_no_others(served):
+    def logins() -> set[tuple[str, str, str]]:
+        lines = [json.loads(line) for line in served.audit_log.read_bytes().splitlines()]
+        told = [one for one in lines if one["event"] == "login" and one["succeeded"]]
+        return {(one["principal"], one["listener"], one["mechanism"]) for one in told}
+
+    assert ask(served.tls, Security("SSL", ca_pem=CA.certificate_pem)) == [1]
+    assert ask(served.mutual, alice()) == [1]
+    eventually(logins, "the login is told")
+    assert logins() == {("User:ALICE", "MUTUAL", "TLS")}
+
+
 def test_certificates_that_do_not_count(served):
     expired = CA.issue_expired("alice", hosts=())
     foreign = STRANGER.issue("alice", hosts=())

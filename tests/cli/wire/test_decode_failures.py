@@ -86,7 +86,7 @@ BAD_FRAME = b"\0\0\0\x01x"
 
 def test_a_bad_frame_does_not_end_it(wire: Wire):
     data = asked() + BAD_FRAME + produced() + BAD_FRAME
-    ran = wire("decode", "--request", "--frames", stdin=data)
+    ran = wire("decode", "--request", "--frames", "--show-secrets", stdin=data)
     assert ran.code == 1
     assert [one.get("request") for one in ran.lines] == ["ApiVersions", None, "Produce", None]
     error = "header: a request header takes 8 bytes or more (at byte 4 of the frame)"

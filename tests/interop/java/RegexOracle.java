@@ -6,7 +6,7 @@ import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 
 /**
- * Whether whole names match patterns: one line {@code true}, {@code false} or {@code error} for each
+ * Whether patterns are found in names: one line {@code true}, {@code false} or {@code error} for each
  * line of input, which has a pattern and a name, parted by a tab.
  */
 public final class RegexOracle {
@@ -19,7 +19,7 @@ public final class RegexOracle {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t", -1);
             try {
-                out.println(Pattern.compile(words[0]).matcher(words[1]).matches());
+                out.println(Pattern.compile(words[0]).matcher(words[1]).find());
             } catch (PatternSyntaxException error) {
                 out.println("error");
             }

@@ -43,6 +43,7 @@ from fencepost.broker.cluster.peer_connection import (
 )
 from fencepost.client.errors import ClientError
 from fencepost.client.protocol.versions import KeyedApi, VersionRange
+from fencepost.log.configdef import ConfigError
 from fencepost.machines.backoff import backoff_ms
 from fencepost.wire.message import Message
 
@@ -301,8 +302,10 @@ class _Peer:
                 )
         except TimeoutError:
             self._note_failure(f"no connection within {CONNECT_TIMEOUT_S:.0f} s")
+        except ConfigError as error:
+            self._note_failure(str(error), "is not connected to, by this node's own configuration")
         except (OSError, ValueError, ClientError) as error:
-            # ValueError: a host name that cannot be one, or a configuration.
+            # ValueError: a host name that cannot be one.
             self._note_failure(str(error), is_refused=isinstance(error, ConnectionRefusedError))
 
     async def _log_in_again(self, connection: PeerConnection) -> None:
@@ -321,15 +324,17 @@ class _Peer:
 
         return await self.owner.loop.run_in_executor(None, access_token, security)
 
-    def _note_failure(self, reason: str, *, is_refused: bool = False) -> None:
+    def _note_failure(
+        self, reason: str, what: str = "cannot be reached", *, is_refused: bool = False
+    ) -> None:
         """The peer cannot be reached: whoever waits is told, and it is not tried for a while."""
         if self.owner.closed:
             return
         if not self._failures:
-            log.info("%s cannot be reached: %s", self, reason)
+            log.info("%s %s: %s", self, what, reason)
         self._back_off(self._failures)
         self._failures += 1
-        told = f"{self} cannot be reached: {reason}"
+        told = f"{self} {what}: {reason}"
         self._last_failure = ConnectionRefused(told) if is_refused else told
         self._fail_waiting(self._last_failure)
 

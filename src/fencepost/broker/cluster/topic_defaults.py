@@ -16,6 +16,9 @@ A broker asks the active controller for its values (DescribeConfigs), and the ac
 each broker, once per controller and per registration, in `look`. Each logs a WARNING that names
 what differs and what counts. Nothing is changed by it. A node that does not answer is asked again
 at the next `look`.
+
+A controller may have no way to brokers: it needs none for its work. Where its configuration does
+not say how brokers' listener is secured it asks none of them, and says so once.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Final
 
 from fencepost.broker.cluster.controller_channel import LeaderView, PeerSender
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.security_protocols import PROTOCOLS_KEY
 from fencepost.broker.config.view import ConfigSource
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
 from fencepost.runtime.requests.leader_hints import endpoint_of
@@ -73,6 +77,7 @@ class TopicDefaults:
         self._compared: set[tuple[int, int]] = set()
         """Nodes that have answered, or are being asked, with their broker epochs."""
         self._overridden: str | None = None
+        self._has_told_of_no_way = False
 
     def look(self) -> None:
         """Ask the nodes that have not answered yet, and see what the shared config overrides."""
@@ -102,6 +107,18 @@ class TopicDefaults:
 
     def _ask_brokers(self) -> None:
         listener = self._config.inter_broker_listener
+        try:
+            self._config.protocol_of(listener)
+        except KeyError:
+            if not self._has_told_of_no_way:
+                self._has_told_of_no_way = True
+                log.info(
+                    "not comparing %s with brokers' files: %s has no %s, the listener of brokers",
+                    ", ".join(KEYS),
+                    PROTOCOLS_KEY,
+                    listener,
+                )
+            return
         wanted = [
             ((one.broker_id, one.epoch), (endpoint.host, endpoint.port))
             for one in self._image().brokers.values()

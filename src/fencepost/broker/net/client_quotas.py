@@ -7,8 +7,8 @@ request costs one look at it. While one is, every request of a client with a quo
 the time that it takes on the event loop, and is charged once, when its answer is known and before
 it is encoded:
 
-* its time, up to then, to the client's `request_percentage`. What it takes later is counted without
-  being waited for;
+* its time, up to then, to the client's `request_percentage`. What it takes later is charged with
+  the client's next request;
 * the bytes of a Produce, as its frame has them, to `producer_byte_rate`;
 * the bytes of a consumer's answer to `consumer_byte_rate` (`charge_fetch`). If they are too many
   they are taken back, and the client is sent nothing but the time for which it is throttled.
@@ -32,7 +32,7 @@ from fencepost.machines.session import Principal
 from fencepost.runtime.requests.context import Pieces
 
 if TYPE_CHECKING:
-    from fencepost.machines.quota import ClientQuotas
+    from fencepost.machines.quota import Account, ClientAccounts, ClientQuotas
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
@@ -82,11 +82,11 @@ class Metered(QuotaClient, Protocol):
 class Meter:
     """How long one request of a client has kept the event loop busy, in seconds."""
 
-    __slots__ = ("_began_s", "_used_s", "client", "is_charged")
+    __slots__ = ("_began_s", "_used_s", "accounts", "is_charged")
 
-    def __init__(self, client: tuple[str, str]) -> None:
-        self.client = client
-        """The user and the client id that quotas are set for."""
+    def __init__(self, accounts: ClientAccounts) -> None:
+        self.accounts = accounts
+        """What its client is charged to."""
         self._began_s = perf_counter()
         self._used_s = 0.0
         self.is_charged = False
@@ -142,9 +142,9 @@ class QuotaGate:
         """The request has come, and its work begins."""
         if request.api_key in _LOGINS and request.is_before_login:
             return
-        client = request.principal.name, request.client_id or ""
-        if self.quotas.concern(*client):
-            request.meter = Meter(client)
+        accounts = self.quotas.accounts(request.principal.name, request.client_id or "")
+        if accounts is not None:
+            request.meter = Meter(accounts)
 
     def charge(self, request: Metered) -> None:
         """The answer to the request is known, if there is one."""
@@ -154,11 +154,10 @@ class QuotaGate:
         if self._is_exempt(request):
             request.meter = None
             return
-        produced_ms, now_ms = 0, self._now_ms()
-        if request.api_key == PRODUCE_KEY:
-            produced_ms = self._charge_produced(request, meter, now_ms)
-        requested_ms = self._charge_time(meter, now_ms)
-        self._throttle(request, meter, requested_ms, produced_ms, self.quotas.produced.throttled)
+        produced_ms, now_ms, produced = 0, self._now_ms(), meter.accounts.produced
+        if request.api_key == PRODUCE_KEY and produced is not None:
+            produced_ms = produced.record(request.frame_size_bytes, now_ms)
+        self._throttle(request, meter, self._charge_time(meter, now_ms), produced_ms, produced)
 
     def charge_unanswered(self, request: Metered) -> None:
         """There is no answer to the request, a Produce."""
@@ -166,16 +165,17 @@ class QuotaGate:
         if meter is None or meter.is_charged:
             return
         request.meter = None  # its time is not charged
-        produced_ms = self._charge_produced(request, meter, self._now_ms())
-        self._throttle(request, meter, 0, produced_ms, self.quotas.produced.throttled)
+        produced = meter.accounts.produced
+        if produced is not None:
+            produced_ms = produced.record(request.frame_size_bytes, self._now_ms())
+            self._throttle(request, meter, 0, produced_ms, produced)
 
     def fetch_bytes_max(self, request: Metered) -> int:
         """The most that an answer may have of records, so that waiting helps its client."""
         meter = request.meter
-        if meter is None:
+        if meter is None or meter.accounts.fetched is None:
             return INT_MAX
-        most = self.quotas.fetched.burst(*meter.client)
-        return INT_MAX if most is None else most
+        return meter.accounts.fetched.burst
 
     def charge_fetch(self, request: Metered, size_bytes: int) -> bool:
         """An answer to a consumer would have so many bytes; whether it is to be throttled, and sent
@@ -183,15 +183,14 @@ class QuotaGate:
         meter = request.meter
         if meter is None or meter.is_charged or self._is_exempt(request):
             return False
-        fetched = self.quotas.fetched
-        user, client_id = meter.client
-        now_ms = self._now_ms()
-        fetched_ms = fetched.record(user, client_id, size_bytes, now_ms)
+        fetched, now_ms = meter.accounts.fetched, self._now_ms()
+        fetched_ms = 0 if fetched is None else fetched.record(size_bytes, now_ms)
         requested_ms = self._charge_time(meter, now_ms)
         if not fetched_ms and not requested_ms:
             return False
-        fetched.add(user, client_id, -size_bytes, now_ms)
-        self._throttle(request, meter, requested_ms, fetched_ms, fetched.throttled)
+        if fetched is not None:
+            fetched.record(-size_bytes, now_ms)
+        self._throttle(request, meter, requested_ms, fetched_ms, fetched)
         return True
 
     def goes_on(self, request: Metered) -> bool:
@@ -207,8 +206,7 @@ class QuotaGate:
             return
         meter.end()
         if meter.is_charged:
-            used = meter.take_s() * PERCENT
-            self.quotas.requests.add(*meter.client, used, self._now_ms())
+            meter.accounts.later_s += meter.take_s()
 
     def measured(self, request: Metered, pieces: Pieces) -> Pieces:
         """The work on the request, with the time that it takes."""
@@ -242,14 +240,13 @@ class QuotaGate:
             return request.is_from_broker
         return key in EXEMPT and self._may_act_for_cluster(request)
 
-    def _charge_produced(self, request: Metered, meter: Meter, now_ms: int) -> int:
-        produced = self.quotas.produced
-        return produced.record(*meter.client, request.frame_size_bytes, now_ms)
-
     def _charge_time(self, meter: Meter, now_ms: int) -> int:
         meter.is_charged = True
-        used = meter.take_s() * PERCENT
-        return self.quotas.requests.record(*meter.client, used, now_ms)
+        accounts = meter.accounts
+        if accounts.requests is None:
+            return 0
+        used_s, accounts.later_s = meter.take_s() + accounts.later_s, 0.0
+        return accounts.requests.record(used_s * PERCENT, now_ms)
 
     def _throttle(
         self,
@@ -257,16 +254,14 @@ class QuotaGate:
         meter: Meter,
         requested_ms: int,
         moved_ms: int,
-        moved: Callable[[str, str, int], None],
+        moved: Account | None,
     ) -> None:
         """The longer of the two throttle times is the answer's, and counts as that quota's."""
-        if moved_ms > requested_ms:
-            moved(*meter.client, moved_ms)
-        elif requested_ms:
-            self.quotas.requests.throttled(*meter.client, requested_ms)
-        else:
-            return
-        request.throttle(max(moved_ms, requested_ms))
+        longer = moved if moved_ms > requested_ms else meter.accounts.requests
+        throttle_ms = max(moved_ms, requested_ms)
+        if throttle_ms and longer is not None:
+            longer.throttled(throttle_ms)
+            request.throttle(throttle_ms)
 
 
 NO_QUOTAS: Final = QuotaGate(lambda: 0)

@@ -148,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self.accepted:
             self.closed = True
             self._transport.abort()
+        elif self.login is not None:
+            self.login.begin_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: forget what was in flight."""
@@ -156,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._wait, self._failure_delay):
             if timer is not None:
                 timer.cancel()
+        if self.login is not None:
+            self.login.end_deadline()
         self._output.drop()
         self._received.drop()
         self._answers.abandon()

@@ -166,7 +166,7 @@ class Listener:
         self.context_again = metrics.context_again
 
     async def start(
-        self, early: Collection[str] = (), ready: Callable[[], Awaitable[None]] | None = None
+        self, early: Collection[str] = (), ready: Callable[[], Awaitable[object]] | None = None
     ) -> None:
         """Accept connections: on the listeners that are `early` at once, on the others as soon as
         `ready` is."""
@@ -175,7 +175,8 @@ class Listener:
         self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
         if ready is not None:
             await self._accept(lambda name: name in early)
-            await ready()
+            if self._sockets:
+                await ready()
         await self._accept(lambda name: True)
 
     async def _accept(self, is_due: Callable[[str], bool]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
@@ -13,6 +13,9 @@ from fencepost.machines.session import SecurityProtocol, SessionRules
 if TYPE_CHECKING:
     from fencepost.broker.security.server_tls import ServerTls
     from fencepost.machines.sasl import SaslServer
+
+LOGIN_TIMEOUT_MS: Final = 60_000
+"""The default of `fencepost.sasl.login.timeout.ms`."""
 
 
 class ListenerSecurity(Struct, frozen=True):
@@ -26,6 +29,8 @@ class ListenerSecurity(Struct, frozen=True):
     """What begins a login, by the name of the mechanism; one for each that `rules` has."""
     tls: ServerTls | None = None
     """TLS of its connections; None where its protocol has none."""
+    login_timeout_ms: int = LOGIN_TIMEOUT_MS
+    """`fencepost.sasl.login.timeout.ms`: from connecting to the end of the first login by SASL."""
 
 
 SecurityOf = Callable[[str], ListenerSecurity]

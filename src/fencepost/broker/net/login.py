@@ -7,12 +7,16 @@ frames that are tokens without headers, and is answered with such; behind v1 it 
 SaslAuthenticate requests. While a token is checked on a thread nothing further is taken from the
 client, so everything stays in order.
 
+The first login has a deadline, since Kafka's `connections.max.idle.ms` does not end a client that
+sends a byte now and then: a connection takes a descriptor and a place among `max.connections`.
+
 A client may log in again on a connection that is in use (KIP-368): what it has asked before is
 answered in its turn.
 """
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, Protocol
@@ -87,6 +91,7 @@ class Login:
 
     __slots__ = (
         "_connection",
+        "_deadline",
         "_has_logged_in",
         "_is_raw",
         "_logins",
@@ -114,6 +119,27 @@ class Login:
         self._has_logged_in = False
         self.at_work = False
         """A thread checks what the client has sent: nothing further is taken from it."""
+        self._deadline: TimerHandle | None = None
+
+    def begin_deadline(self) -> None:
+        """The client is connected: from now on it has so long to log in as its listener allows."""
+        self._deadline = self._logins.later(self._security.login_timeout_ms, self._time_over)
+
+    def end_deadline(self) -> None:
+        """The client is in, or has left."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _time_over(self) -> None:
+        why = (
+            f"no login within {self._security.login_timeout_ms} ms"
+            " (fencepost.sasl.login.timeout.ms)"
+        )
+        self._deadline = None
+        self.count_refusal(was_ready=False)
+        self._tell(None, why)
+        self._connection.close(why)
 
     # -- what comes from the client --------------------------------------------------------
 
@@ -268,6 +294,7 @@ class Login:
         self._logins.tell(principal, host, self._security.name, mechanism, reason)
 
     def _count_success(self, version: int) -> None:
+        self.end_deadline()
         counts, key = self._logins.counts, (self._security.name, self._mechanism)
         (counts.succeeded_again if self._has_logged_in else counts.succeeded)[key] += 1
         self._has_logged_in = True

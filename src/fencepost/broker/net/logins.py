@@ -69,6 +69,10 @@ class Logins:
         self._running = 0
         self._is_closed = False
 
+    def later(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Have something called after so many milliseconds, unless it is cancelled."""
+        return self._loop.call_later(delay_ms / 1000, call)
+
     def now_ms(self) -> int:
         """Of the monotonic clock."""
         return int(self._loop.time() * 1000)

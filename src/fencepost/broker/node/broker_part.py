@@ -235,7 +235,7 @@ class BrokerPart:
         await self.lifecycle.become_unfenced()
         await self.followed()
         if self._core.authorizer is not None:
-            self._core.authorizer.machine.loaded()
+            self._core.authorizer.loaded()
 
     async def followed(self) -> None:
         """Wait until the partitions are as the metadata says that has been applied."""

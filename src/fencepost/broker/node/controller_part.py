@@ -163,12 +163,25 @@ class ControllerPart:
         self.listener.routes = routes = served_routes(CONTROLLER, parts)
         for key, draft in draft_routes(self._core.config.get(DRAFT_KEY)).items():
             routes[key] = bind_route(draft, parts)
+        ready = self._core.access_ready
         early = self._core.config.early_start_listeners
-        started = self.listener.start(early, self._core.access_ready)
-        if early >= set(self.listener.names):
+        late = sorted(set(self.listener.names) - early)
+        started = self.listener.start(early, ready)
+        if not late or ready is None:
             await started
-        else:  # the quorum may need the other controllers' listeners before it knows
-            self._late_start = self._core.loop.create_task(started)
+            return
+        # The rest of the start goes on: without it the ACLs would never be loaded.
+        log.warning(
+            "listener(s) %s are not in early.start.listeners and accept connections once the ACLs"
+            " are loaded; until then other nodes cannot reach this controller there",
+            ", ".join(late),
+        )
+        self._late_start = self._core.loop.create_task(started)
+        self._late_start.add_done_callback(self._late_started)
+
+    def _late_started(self, done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._core.fail(f"the controller's listeners cannot accept connections: {error}")
 
     def _parts(self) -> Parts:
         """What handlers of the quorum's and forwarded requests may ask for."""

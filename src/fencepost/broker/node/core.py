@@ -76,9 +76,6 @@ class NodeCore:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
-        self.access_ready: Callable[[], Awaitable[None]] | None = None
-        """Waits until it is known what clients may do; None: no listener waits for that. Listeners
-        that are not `early.start.listeners` would serve no client before."""
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
         self._login_secret = os.urandom(32)
@@ -97,6 +94,9 @@ class NodeCore:
         )
         self.authorizer = make_authorizer(config, self.ports)
         """What decides what clients may do; None: they may do everything."""
+        self._access_loaded = asyncio.Event()
+        if self.authorizer is not None:
+            self.authorizer.on_loaded = self._access_loaded.set
         self.access = Access(self.authorizer)
         """What clients may do."""
         names = config.quorum.listener_names
@@ -113,6 +113,14 @@ class NodeCore:
             backoff_ms=self.config.get("controller.quorum.retry.backoff.ms"),
             security=partial(self.peer_security, listener),
         )
+
+    @property
+    def access_ready(self) -> Callable[[], Awaitable[object]] | None:
+        """Waits until the ACLs are loaded; None where nothing has to wait for them. Listeners that
+        are not `early.start.listeners` serve no client before (KIP-801)."""
+        if self.authorizer is None or self._access_loaded.is_set():
+            return None
+        return self._access_loaded.wait
 
     def _check_own_login(self, listener: str, protocol: SecurityProtocol) -> None:
         """Where nodes connect to this listener: by what they all log in. ConfigError."""
@@ -163,12 +171,16 @@ class NodeCore:
         mechanisms = self._mechanisms(of) if protocol.has_sasl else {}
         self._check_own_login(listener, protocol)
         tls = self._tls(of(None), protocol) if protocol.has_tls else None
-        return ListenerSecurity(listener, session_rules(protocol, of), mechanisms, tls)
+        timeout_ms = of(None).get("fencepost.sasl.login.timeout.ms")
+        return ListenerSecurity(listener, session_rules(protocol, of), mechanisms, tls, timeout_ms)
 
     def _tls(self, config: ListenerConfig, protocol: SecurityProtocol) -> ServerTls:
-        from fencepost.broker.security.server_tls import server_tls
+        from fencepost.broker.security.server_tls import check_own_trust, server_tls
 
-        return server_tls(config, protocol)
+        tls = server_tls(config, protocol)
+        if config.listener == self.config.inter_broker_listener and not self.config.quorum.is_lone:
+            check_own_trust(config, tls)
+        return tls
 
     def peer_security(self, listener: str | None) -> Security | None:
         """How connections to other nodes' listeners of this name are secured; None for not at

@@ -321,7 +321,7 @@ class Node(NodeCore):
 
         def note_loaded() -> None:
             if 0 < metadata.machine.high_watermark <= metadata.image.offset + 1:
-                authorizer.machine.loaded()
+                authorizer.loaded()
 
         metadata.on_image(lambda image, delta: authorizer.learn(image))
         metadata.on_step(note_loaded)

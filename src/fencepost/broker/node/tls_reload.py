@@ -4,7 +4,9 @@ The key files of each TLS listener are read again, also under the same path, and
 connections; those that are open stay as they are. What cannot be used is an error in the log and
 changes nothing. On the listener that brokers use among themselves a new certificate has to be the
 same node's, as in Kafka: its subject is the same and its alternative names are there, unless
-`ssl.allow.dn.changes` or `ssl.allow.san.changes` says otherwise.
+`ssl.allow.dn.changes` or `ssl.allow.san.changes` says otherwise. And it has to be one that the
+other nodes take, as far as the trust stores of this one tell: the one in use verifies the new
+certificate, and the new one that in use.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from fencepost.broker.config.prefixed_keys import PREFIX, base_key
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.listener_security import ListenerSecurity
 from fencepost.broker.node.core import NodeCore
-from fencepost.broker.security.server_tls import ServerTls, server_tls
+from fencepost.broker.security.server_tls import ServerTls, check_own_trust, server_tls
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.image import ClusterImage, ImageDelta
 
@@ -98,6 +100,8 @@ class TlsReload:
     def _check_subject(self, config: ListenerConfig, old: ServerTls, new: ServerTls) -> None:
         if config.listener.upper() != self._core.config.inter_broker_listener:
             return
+        if not self._core.config.quorum.is_lone:
+            check_own_trust(config, new, old)
         key = config.name_of("ssl.keystore.location")
         before, after = old.subject, new.subject
         if before.distinguished_name != after.distinguished_name and not config.get(

@@ -26,6 +26,9 @@ from fencepost.log.configdef import ConfigError
 from fencepost.machines.session import ANONYMOUS, USER, Principal, SecurityProtocol
 
 CLIENT_AUTH_KEY: Final = "ssl.client.auth"
+_FLIGHTS_MAX: Final = 10
+_NO_CHECK_TIME: Final = ssl.VerifyFlags(0x20_0000)
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -41,6 +44,8 @@ class ServerTls(Struct, frozen=True):
     mapping: PrincipalMapping
     subject: Subject
     """Of the listener's own certificate."""
+    trusted: str | None = None
+    """Certificates of the authorities in the listener's trust store (PEM); None: it has none."""
 
     def principal_of(self, certificate: bytes | None) -> Principal:
         """Who the client with this certificate (DER) is. NoPrincipalError."""
@@ -51,6 +56,40 @@ class ServerTls(Struct, frozen=True):
         except CertificateError as error:
             raise NoPrincipalError(str(error)) from None
         return Principal(USER, name)
+
+    def distrust(self, trusted: str, *, at_any_time: bool = False) -> str | None:
+        """Why a client that trusts these authorities (PEM) refuses the listener's certificate; None
+        if it does not. The name in it is not looked at; nor its dates, if it is for any time."""
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.load_verify_locations(cadata=trusted)
+        client.verify_flags |= TRUST_FLAGS | (_NO_CHECK_TIME if at_any_time else 0)
+        try:
+            _shake_hands(client, self.context)
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        return None
+
+
+def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """A handshake in memory, until the client has verified the server. SSLCertVerificationError."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for _ in range(_FLIGHTS_MAX):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                if not end.server_side:
+                    raise
+                return
+            except ssl.SSLError:  # the server wants a certificate of the client's, and is verified
+                return
 
 
 def server_tls(config: ListenerConfig, protocol: SecurityProtocol) -> ServerTls:
@@ -66,9 +105,31 @@ def server_tls(config: ListenerConfig, protocol: SecurityProtocol) -> ServerTls:
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     set_versions(context, config)
     load_key_pair(context, config, pair)
-    _ask_for_certificates(context, config, protocol)
+    trusted = trusted_certificates(config)
+    _ask_for_certificates(context, config, protocol, trusted)
     mapping = PrincipalMapping(config.get(RULES_KEY), config.name_of(RULES_KEY))
-    return ServerTls(context, mapping, own_subject(config, pair))
+    return ServerTls(context, mapping, own_subject(config, pair), trusted)
+
+
+def check_own_trust(config: ListenerConfig, new: ServerTls, old: ServerTls | None = None) -> None:
+    """Whether nodes with these key files can connect to each other, and to those with the old ones:
+    for the listener that brokers use among themselves, where it has a trust store. Nodes have the
+    same files, and change them one after the other. ConfigError. Kafka checks the same; that a
+    certificate has expired is no reason here not to start, and none not to replace it.
+    """
+    trusted = new.trusted if old is None else old.trusted
+    shown, key = new, "keystore"
+    why = None if trusted is None else new.distrust(trusted, at_any_time=old is None)
+    if why is None and old is not None and new.trusted is not None:
+        shown, key = old, "truststore"
+        why = old.distrust(new.trusted, at_any_time=True)
+    if why is not None:
+        allowed = {
+            "keystore": "a certificate that the listener's own trust store verifies",
+            "truststore": "authorities by which the certificate in use is verified, too",
+        }[key]
+        name = config.name_of(f"ssl.{key}.location")
+        raise ConfigError(name, shown.subject.distinguished_name, f"{allowed}: {why}")
 
 
 def client_auth(config: ListenerConfig, protocol: SecurityProtocol) -> str:
@@ -150,10 +211,9 @@ def _versions_with(
 
 
 def _ask_for_certificates(
-    context: ssl.SSLContext, config: ListenerConfig, protocol: SecurityProtocol
+    context: ssl.SSLContext, config: ListenerConfig, protocol: SecurityProtocol, trusted: str | None
 ) -> None:
     asked = client_auth(config, protocol)
-    trusted = trusted_certificates(config)
     context.verify_mode = _VERIFY[asked]
     if asked == "none":
         return

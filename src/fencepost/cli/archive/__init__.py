@@ -58,7 +58,10 @@ def _add_run(actions: Any) -> None:
 
     parser = _action(actions, "run", "archive what topics have, or go on doing so")
     parser.add_argument("topics", nargs="*", metavar="TOPIC")
-    parser.add_argument("--pattern", help="topics whose whole name matches, as subscribePattern")
+    parser.add_argument(
+        "--pattern",
+        help="topics in whose name it is found, as subscribePattern; ^...$ for whole names",
+    )
     parser.add_argument(
         "--format", default="parquet", help="parquet (default), or a format of Spark such as delta"
     )

@@ -23,10 +23,12 @@ from fencepost.capture.packets import Segment, dissect, link_types
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.progress import Progress
 from fencepost.cli.streams import OutputFailed
-from fencepost.cli.wire.convert.annotate import OutputOptions, print_line, shown
+from fencepost.cli.wire.convert.annotate import OutputOptions, print_line, shown, shown_undecoded
 from fencepost.wire import api
+from fencepost.wire.documents import request_class_or_none
 from fencepost.wire.frame import LENGTH_BYTES
 from fencepost.wire.json_form import bytes_to_json
+from fencepost.wire.message import Message
 from fencepost.wire.secrets import HIDDEN
 
 _PACKET_HEADER_BYTES = 16
@@ -193,7 +195,17 @@ def _document(
     if item.pending is not None:
         about["api"] = api.api_name(item.pending.api_key)
         about["version"] = item.pending.version
+    data = shown_undecoded(item.frame.data, _class_of(item), options)
     if item.frame.missing:
-        about["captured"] = bytes_to_json(item.frame.data)
+        about["captured"] = data
         return {}
-    return {"raw": bytes_to_json(item.frame.data)}
+    return {"raw": data}
+
+
+def _class_of(item: Item) -> type[Message] | None:
+    """Of which class a message is that could not be decoded; None if that is not known."""
+    if item.kind == "request":
+        return request_class_or_none(item.frame.data)
+    if item.pending is None:
+        return None
+    return api.response_class(item.pending.api_key)

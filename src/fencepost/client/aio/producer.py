@@ -409,8 +409,8 @@ def _settle_batch(batch: OpenBatch, futures: list[asyncio.Future[int]]) -> None:
     for index, future in enumerate(futures):
         if future.done():
             continue  # cancelled by who had it
-        if fate.error is None:
-            future.set_result(fate.base_offset + index if fate.base_offset >= 0 else -1)
-        else:
-            future.set_exception(fate.error)
+        try:
+            future.set_result(fate.offset_of(index))
+        except ClientError as error:
+            future.set_exception(error)
             future.exception()  # `flush` tells of it, too

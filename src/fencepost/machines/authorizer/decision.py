@@ -26,7 +26,6 @@ from fencepost.machines.image.acls import (
     AclOperation,
     AuthorizerNotReadyError,
     Pattern,
-    PermissionType,
 )
 from fencepost.machines.session import Principal
 
@@ -114,7 +113,7 @@ def decide(
         for rule in index.rules_for(rules, asker.principal, asker.host):
             if not _is_about(rule, operation):
                 continue
-            if rule.acl.permission != PermissionType.ALLOW:
+            if not rule.allows:
                 return Decision(False, Why.MATCHING_ACL, rule.acl)
             allows = rule.acl
     if allows is not None:
@@ -133,21 +132,15 @@ def decide_any(
     if first.allowed:
         return first
     assert index is not None, "or it would have raised"
-    allowed: list[Acl] = []
+    about = (operation, AclOperation.ALL)
     denied: set[tuple[int, str]] = set()
-    for rules in index.of_type(kind):
-        for rule in index.rules_for(rules, asker.principal, asker.host):
-            acl = rule.acl
-            if acl.operation not in (operation, AclOperation.ALL):
-                continue
-            if acl.permission == PermissionType.ALLOW:
-                allowed.append(acl)
-                continue
+    for acl in index.of_type(kind, asker.principal, asker.host, allows=False):
+        if acl.operation in about:
             if _is_for_all(acl):
                 return Decision(False, Why.MATCHING_ACL, acl)
             denied.add((acl.pattern_type, acl.resource_name))
-    for acl in allowed:
-        if _is_for_all(acl) or not _is_denied(acl, denied):
+    for acl in index.of_type(kind, asker.principal, asker.host, allows=True):
+        if acl.operation in about and (_is_for_all(acl) or not _is_denied(acl, denied)):
             return Decision(True, Why.MATCHING_ACL, acl)
     return _DEFAULT_DENY
 
@@ -157,7 +150,7 @@ def _is_about(rule: Rule, operation: int) -> bool:
     about = acl.operation
     if about in (operation, AclOperation.ALL):
         return True
-    if acl.permission != PermissionType.ALLOW:
+    if not rule.allows:
         return False
     return about in _IMPLIED_BY.get(operation, _NONE)  # type: ignore[call-overload]
 

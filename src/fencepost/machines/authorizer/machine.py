@@ -28,20 +28,17 @@ Acls = PersistentMap[Uuid, Acl]
 class AclAuthorizer:
     """See the module docstring."""
 
-    __slots__ = ("_acls", "_decisions", "_index", "is_ready", "policy")
+    __slots__ = ("_acls", "_decisions", "_index", "is_ready", "policy", "version")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.is_ready = False
         """Whether the ACLs are loaded, so that there are decisions about all clients."""
+        self.version = object()
+        """Another object when the ACLs have changed, so that what was decided before is void."""
         self._acls: Acls = PersistentMap()
         self._index = AclIndex()
         self._decisions: dict[tuple[object, ...], Decision] = {}
-
-    @property
-    def version(self) -> object:
-        """Another object when the ACLs have changed, so that what was decided before is void."""
-        return self._index
 
     @property
     def acl_count(self) -> int:
@@ -52,7 +49,8 @@ class AclAuthorizer:
         """These are the ACLs from now on."""
         if acls is self._acls:
             return
-        self._index = self._index.updated(acls.changes_since(self._acls))
+        self._index.update(acls.changes_since(self._acls))
+        self.version = object()
         self._acls = acls
         self._decisions.clear()
 

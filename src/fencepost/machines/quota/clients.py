@@ -51,11 +51,12 @@ class Usage(NamedTuple):
 
 
 class _Kept(Generic[Meter]):
-    __slots__ = ("meter", "throttled_ms", "throttles", "used_ms")
+    __slots__ = ("is_gone", "meter", "throttled_ms", "throttles", "used_ms")
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.used_ms = self.throttled_ms = self.throttles = 0
+        self.is_gone = False
 
 
 class Meters(Generic[Meter]):
@@ -79,16 +80,20 @@ class Meters(Generic[Meter]):
         if found is None:
             return None
         budget, limit = found
+        return self._used(budget, now_ms).meter, limit
+
+    def _used(self, budget: Budget, now_ms: int) -> _Kept[Meter]:
+        """What is kept of a budget that is used now."""
         kept = self._kept.get(budget)
         if kept is None:
             self._make_room(now_ms)
             kept = self._kept[budget] = _Kept(self._make(self.windows))
         elif kept.used_ms == now_ms:  # a busy client's, and it was moved already
-            return kept.meter, limit
+            return kept
         else:
             self._kept.move_to_end(budget)
         kept.used_ms = now_ms
-        return kept.meter, limit
+        return kept
 
     def throttled(self, user: str, client_id: str, throttle_ms: int) -> None:
         """The client is throttled for so long, because of this quota."""
@@ -115,14 +120,14 @@ class Meters(Generic[Meter]):
     def _make_room(self, now_ms: int) -> None:
         self._expire(now_ms)
         if len(self._kept) >= METERS_MAX:
-            self._kept.popitem(last=False)
+            self._kept.popitem(last=False)[1].is_gone = True
 
     def _expire(self, now_ms: int) -> None:
         while self._kept:
             budget = next(iter(self._kept))
             if now_ms - self._kept[budget].used_ms < EXPIRE_MS:
                 return
-            del self._kept[budget]
+            self._kept.pop(budget).is_gone = True
 
 
 class RateQuota(Meters[SampledRate]):
@@ -130,7 +135,8 @@ class RateQuota(Meters[SampledRate]):
 
     def __init__(self, key: str, windows: Windows, throttle_max_ms: int | None = None) -> None:
         super().__init__(key, windows, SampledRate)
-        self._throttle_max_ms = throttle_max_ms
+        self.throttle_max_ms = throttle_max_ms
+        """No throttle time is longer; None: as long as it takes."""
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """The client has used so much; for how long it is to be throttled, in milliseconds."""
@@ -140,19 +146,64 @@ class RateQuota(Meters[SampledRate]):
         rate, limit = found
         rate.record(value, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
-        most_ms = self._throttle_max_ms
+        most_ms = self.throttle_max_ms
         return throttle_ms if most_ms is None else min(throttle_ms, most_ms)
 
-    def add(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """The client has used so much, or with less than 0 did not after all; nothing follows."""
-        found = self.meter(user, client_id, now_ms)
-        if found is not None:
-            found[0].record(value, now_ms)
-
-    def burst(self, user: str, client_id: str) -> int | None:
-        """What the client may use at once without being throttled; None: as much as it likes."""
+    def account(self, user: str, client_id: str) -> Account | None:
+        """Where the client's use is recorded, until other limits are in force; None if it has no
+        such quota."""
         found = self.limits.find(user, client_id)
-        return None if found is None else int(min(found[1] * self.windows.burst_s, INT_MAX))
+        return None if found is None else Account(self, *found)
+
+
+class Account:
+    """One client's part of a quota: its budget, found once, and its meter."""
+
+    __slots__ = ("_budget", "_kept", "_quota", "limit")
+
+    def __init__(self, quota: RateQuota, budget: Budget, limit: float) -> None:
+        self._quota = quota
+        self._budget = budget
+        self._kept: _Kept[SampledRate] | None = None
+        self.limit = limit
+        """In units per second."""
+
+    @property
+    def burst(self) -> int:
+        """What the client may use at once without being throttled."""
+        return int(min(self.limit * self._quota.windows.burst_s, INT_MAX))
+
+    def record(self, value: float, now_ms: int) -> int:
+        """See `RateQuota.record`."""
+        kept = self._kept
+        if kept is None or kept.used_ms != now_ms or kept.is_gone:
+            kept = self._kept = self._quota._used(self._budget, now_ms)
+        rate = kept.meter
+        rate.record(value, now_ms)
+        throttle_ms = rate.throttle_ms(self.limit, now_ms)
+        most_ms = self._quota.throttle_max_ms
+        return throttle_ms if most_ms is None else min(throttle_ms, most_ms)
+
+    def throttled(self, throttle_ms: int) -> None:
+        """The client is throttled for so long, because of this quota."""
+        if self._kept is not None:
+            self._kept.throttled_ms += throttle_ms
+            self._kept.throttles += 1
+
+
+class ClientAccounts:
+    """What one client is charged to; None for a quota that it does not have."""
+
+    __slots__ = ("fetched", "later_s", "produced", "requests")
+
+    def __init__(
+        self, produced: Account | None, fetched: Account | None, requests: Account | None
+    ) -> None:
+        self.produced = produced
+        self.fetched = fetched
+        self.requests = requests
+        self.later_s = 0.0
+        """Seconds that its requests took after they were charged: the next one is charged them."""
 
 
 class MutationQuota(Meters[TokenBucket]):
@@ -193,7 +244,7 @@ class ClientQuotas:
         """Time that requests take, in percent of one thread."""
         self.mutations = MutationQuota(CONTROLLER_MUTATION_RATE, controller_windows)
         """Partitions that are created and deleted per second."""
-        self._concerned: dict[tuple[str, str], bool] = {}
+        self._accounts: dict[tuple[str, str], ClientAccounts | None] = {}
         self.is_on = False
         """Whether any of the first three is set for any client."""
 
@@ -202,21 +253,25 @@ class ClientQuotas:
         """The four of them."""
         return self.produced, self.fetched, self.requests, self.mutations
 
-    def concern(self, user: str, client_id: str) -> bool:
-        """Whether the client has any of the first three."""
+    def accounts(self, user: str, client_id: str) -> ClientAccounts | None:
+        """What the client is charged to; None if it has none of the first three."""
         client = user, client_id
         try:
-            return self._concerned[client]
+            return self._accounts[client]
         except KeyError:
-            if len(self._concerned) >= Limits.CACHED_MAX:
-                self._concerned.clear()
-            limited = (one.limits.find(*client) for one in self.all[:3])
-            found = self._concerned[client] = any(one is not None for one in limited)
+            if len(self._accounts) >= Limits.CACHED_MAX:
+                self._accounts.clear()
+            produced, fetched, requests = (
+                one.account(*client) for one in (self.produced, self.fetched, self.requests)
+            )
+            has_any = not (produced is None and fetched is None and requests is None)
+            found = ClientAccounts(produced, fetched, requests) if has_any else None
+            self._accounts[client] = found
             return found
 
     def apply(self, quotas: Quotas) -> None:
         """These are the quotas in force from now on."""
-        self._concerned.clear()
+        self._accounts.clear()
         for one in self.all:
             one.limits = Limits.of(quotas, one.key)
         self.is_on = any(one.limits for one in (self.produced, self.fetched, self.requests))

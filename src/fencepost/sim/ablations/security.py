@@ -16,7 +16,8 @@ among_guests = partial(in_brokers, having={"guests": 3})
 
 
 def _learn_and_remember(self: AclAuthorizer, acls: Any) -> None:
-    self._index = self._index.updated(acls.changes_since(self._acls))
+    self._index.update(acls.changes_since(self._acls))
+    self.version = object()
     self._acls = acls
 
 

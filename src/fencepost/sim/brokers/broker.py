@@ -244,7 +244,7 @@ class SimBroker(SimNode):
         self.accepts = outcome.error is ErrorCode.NONE
         if self.accepts:
             if self.authorizer is not None:
-                self.authorizer.machine.loaded()
+                self.authorizer.loaded()
             self._note_stage(Stage.SERVES)
 
     def _note_stage(self, stage: Stage) -> None:

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from fencepost.spark.archive.layout import ArchiveError, DataFile
 from fencepost.spark.archive.offset_map import runs_of
 from fencepost.spark.archive.reading import records_in_order
-from fencepost.spark.exactly_once import Grant, TaskResult
+from fencepost.spark.grants import Grant, TaskResult
 from fencepost.spark.options import SinkOptions
 from fencepost.spark.task_transaction import Attempt
 from fencepost.spark.write_task import Sent
@@ -76,10 +76,14 @@ class _Places:
 
     def runs(self) -> dict[str, Any]:
         """When all are acknowledged. ArchiveError where a broker did not tell the offset."""
-        if any(one.delivery.base_offset < 0 for one in self._sent):
+        if any(first < 0 for one in self._sent for first, _ in one.delivery.offsets()):
             raise ArchiveError("a broker did not say at which offset it has a batch; again")
         none = np.empty(0, np.int64)
-        new = [one.delivery.base_offset + np.arange(one.records) for one in self._sent]
+        new = [
+            first + np.arange(count)
+            for one in self._sent
+            for first, count in one.delivery.offsets()
+        ]
         where = [np.full(one.records, one.partition, np.int64) for one in self._sent]
         return runs_of(*(np.concatenate([none, *some]) for some in (self._old, where, new)))
 

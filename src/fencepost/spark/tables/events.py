@@ -4,22 +4,22 @@ Envelopes (`debezium`), by `op`:
 
 | op | meaning here |
 |---|---|
-| `c`, `r`, `u` | the row is `after`; an update whose `before` has another key deletes that one, too |
+| `c`, `r`, `u` | the row is `after`; an update of the key deletes the one in `before` |
 | `d` | the row of this key is deleted |
 | `t` | all rows are deleted that the table had then |
 | `m` | a message of the application: ignored |
 
-A null value, the tombstone behind a delete, deletes as well where nothing newer is there: of a topic
-that is compacted the `d` may be gone. Records of heartbeats, of transactions' begin and end, and of
-changes to the schema are ignored. Everything comes as it is or as JsonConverter writes it with
-`schemas.enable`, as `{"schema": ..., "payload": ...}`. MongoDB's `after` is a text of JSON.
+A null value, the tombstone behind a delete, deletes as well where nothing newer is there: of a
+topic that is compacted the `d` may be gone. Records of heartbeats, of transactions' begin and end,
+and of changes to the schema are ignored. Everything comes as it is or as JsonConverter writes it
+with `schemas.enable`, as `{"schema": ..., "payload": ...}`. MongoDB's `after` is a text of JSON.
 
 Flattened events (`flat`, Debezium's ExtractNewRecordState) are the row itself; `__deleted` and
 `__op` say that it was deleted, `__lsn`, `__source_ts_ms` and others (`add.fields`) its position.
 
 A value that Debezium did not have, since the database does not write unchanged large values to its
-log (PostgreSQL's TOAST, Oracle's LOBs), is there as `__debezium_unavailable_value`, in one of several
-forms by the column's type; the row's older value is kept then.
+log (PostgreSQL's TOAST, Oracle's LOBs), is there as `__debezium_unavailable_value`, in one of
+several forms by the column's type; the row's older value is kept then.
 
 No I/O, and nothing of Arrow: JSON documents in, events out.
 """

@@ -13,7 +13,7 @@ A table has one of three orders:
 | connector | position, the first part counting most |
 |---|---|
 | PostgreSQL | `lsn`, or the second part of `sequence` |
-| MySQL, MariaDB | of one GTID source: its number, `pos`, `row`; without GTID: number of `file`, `pos`, `row` |
+| MySQL, MariaDB | number of the GTID (of one source), else of `file`; `pos`, `row` |
 | SQL Server, Db2 | `commit_lsn`, `change_lsn`, `event_serial_no` |
 | Oracle | `scn`, `rs_id`, `ssn` |
 | MongoDB | `ts_ms`, `ord` |

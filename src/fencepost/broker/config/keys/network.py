@@ -66,7 +66,7 @@ _SOCKETS = (
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "In place of inter.broker.listener.name, where listeners are named after their protocols.",
     ),
-    unused(
+    honoured(
         "early.start.listeners",
         LIST,
         None,

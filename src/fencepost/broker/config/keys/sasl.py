@@ -23,7 +23,7 @@ from fencepost.broker.config.keys.definition import (
     default_only,
     honoured,
 )
-from fencepost.log.configdef import distinct
+from fencepost.log.configdef import at_least, distinct
 
 _KERBEROS = "GSSAPI (Kerberos) is not offered"
 _CLASS = "classes of Java's are not loaded"
@@ -60,6 +60,13 @@ _SERVER = (
         0,
         None,
         "How long a client may go on before it has to log in again; 0 for ever (KIP-368).",
+    ),
+    honoured(
+        "fencepost.sasl.login.timeout.ms",
+        INT,
+        60_000,
+        at_least(1),
+        "How long after connecting a client may take to log in; Kafka has no such limit.",
     ),
     honoured(
         "fencepost.sasl.plain.users.file",

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from fencepost.cli.failures import UsageError
 from fencepost.wire.documents import Decoded
 from fencepost.wire.errors import error_name
-from fencepost.wire.json_form import to_json
+from fencepost.wire.json_form import bytes_to_json, to_json
 from fencepost.wire.message import Message
-from fencepost.wire.secrets import has_secrets
+from fencepost.wire.secrets import HIDDEN, has_secrets
 
 RECORDS_MAX: Final = 10_000
 """Records that are shown of one message: a kilobyte of it can be a million of them."""
@@ -77,6 +77,8 @@ def shown(decoded: Decoded, options: OutputOptions) -> dict[str, Any]:
         document["body"] = to_json(
             message, version, int64_as_strings=options.int64_as_strings, hide_secrets=hides
         )
+    if hides and "trailing" in document:  # of another version than it was read as, perhaps
+        document["trailing"] = HIDDEN
     if options.error_names and (names := list(_error_names(document["body"], ""))):
         document["error_names"] = names
     if options.records:
@@ -84,6 +86,15 @@ def shown(decoded: Decoded, options: OutputOptions) -> dict[str, Any]:
         if records:
             document["decoded_records"] = records
     return document
+
+
+def shown_undecoded(data: bytes, cls: type[Message] | None, options: OutputOptions) -> str:
+    """Bytes that could not be decoded, of a message of class `cls`, in base64: hidden where there
+    may be secrets in them. None as `cls` is for bytes of which nothing is known: they may be a
+    login's token, which after a SaslHandshake v0 has no header."""
+    if not options.show_secrets and (cls is None or has_secrets(cls)):
+        return HIDDEN
+    return bytes_to_json(data)
 
 
 def _error_names(value: Any, path: str) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,13 @@ from typing import Any
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json
 from fencepost.cli.progress import Progress
-from fencepost.cli.wire.convert.annotate import OutputOptions, print_line, shown, warn_if_different
+from fencepost.cli.wire.convert.annotate import (
+    OutputOptions,
+    print_line,
+    shown,
+    shown_undecoded,
+    warn_if_different,
+)
 from fencepost.cli.wire.convert.bytes_input import (
     Frame,
     NoFrameError,
@@ -24,10 +30,16 @@ from fencepost.cli.wire.convert.bytes_input import (
 from fencepost.cli.wire.convert.json_parts import check_version
 from fencepost.cli.wire.lookup.names import find_api_of
 from fencepost.wire import api
-from fencepost.wire.documents import Decoded, decode_request, decode_response, frame_error
+from fencepost.wire.documents import (
+    Decoded,
+    decode_request,
+    decode_response,
+    frame_error,
+    request_class_or_none,
+)
 from fencepost.wire.errors import WireError
 from fencepost.wire.frame import LENGTH_BYTES
-from fencepost.wire.json_form import JsonFormError, bytes_to_json
+from fencepost.wire.json_form import JsonFormError
 
 DecodeFrame = Callable[[bytes], Decoded]
 
@@ -95,7 +107,7 @@ def _print_frame(
         if not arguments.frames:
             raise InputError(f"{frame.where}: {text}") from None
         counts.note_failure(f"{frame.where}: {text}")
-        print_line(_undecoded(frame, "request" if arguments.request else "response", text))
+        print_line(_undecoded(frame, arguments, text, options))
         return
     document = shown(decoded, options)
     if arguments.frames:
@@ -105,9 +117,16 @@ def _print_frame(
     warn_if_different(decoded, frame.where)
 
 
-def _undecoded(frame: Frame, kind: str, error: str) -> dict[str, Any]:
+def _undecoded(
+    frame: Frame, arguments: argparse.Namespace, error: str, options: OutputOptions
+) -> dict[str, Any]:
+    kind = "request" if arguments.request else "response"
     about = {"kind": kind, "frame": frame.number, "byte": frame.offset, "error": error}
-    return {"capture": about, "raw": bytes_to_json(frame.data)}
+    if arguments.request:
+        cls = request_class_or_none(frame.data)
+    else:
+        cls = api.response_class(find_api_of(arguments.api))
+    return {"capture": about, "raw": shown_undecoded(frame.data, cls, options)}
 
 
 def _length_hint(rest: Frame, decode_one: DecodeFrame) -> str:

@@ -1,22 +1,24 @@
-"""A small issuer of access tokens: keys, a key set, and tokens of any claims."""
+"""A small issuer of access tokens: a key, its key set, and tokens of any claims."""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import Any, Final
 
-import pytest
-
-jwk, jws, jwt = (pytest.importorskip(f"joserfc.{name}") for name in ("jwk", "jws", "jwt"))
-
-AUDIENCE, ISSUER = "kafka", "https://issuer.example"
+AUDIENCE: Final = "kafka"
+ISSUER: Final = "https://issuer.example"
+GOOD_FOR_S: Final = 600
 
 
-class Issuer:
-    """Signs with `key`, whose public half is in `key_set`."""
+class AccessTokenIssuer:
+    """Signs tokens with `key`, whose public half is in `key_set`. ImportError without joserfc,
+    which the extra `security` has."""
 
     def __init__(self, key_id: str = "first", kind: str = "EC") -> None:
+        """`kind` is EC, OKP or RSA."""
+        from joserfc import jwk
+
         parameters: Any = {"kid": key_id}
         self.key: Any
         if kind == "EC":
@@ -26,16 +28,21 @@ class Issuer:
         else:
             self.key, self.algorithm = jwk.RSAKey.generate_key(2048, parameters), "RS256"
 
-    def key_set(self, *others: Issuer) -> bytes:
+    def key_set(self, *others: AccessTokenIssuer) -> bytes:
+        """The public halves of its key and those of others, as JWKS."""
         keys = [one.key.as_dict(private=False) for one in (self, *others)]
         return json.dumps({"keys": keys}).encode()
 
     def token(self, header: dict[str, Any] | None = None, **claims: Any) -> str:
+        """A token: of `sub="ada"`, good for ten minutes, unless the claims say something else. A
+        value of None in `header` takes that part away."""
+        from joserfc import jws, jwt
+
         now = int(time.time())
         content = {
             "sub": "ada",
             "iat": now,
-            "exp": now + 600,
+            "exp": now + GOOD_FOR_S,
             "aud": AUDIENCE,
             "iss": ISSUER,
             **claims,
