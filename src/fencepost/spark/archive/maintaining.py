@@ -178,7 +178,7 @@ def _expire(spark: Any, layout: Layout, retention: timedelta) -> int:
     current = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").first()
     if current is None:
         return 0
-    query = read_checkpoint(checkpoint_of(layout, read_state(layout))).query_id  # type: ignore[arg-type]
+    query = read_checkpoint(checkpoint_of(layout, read_state(layout))).query_id
     kept = snapshots_to_keep(snapshots, current.snapshot_id, query or "")
     before = datetime.now(UTC) - retention
     _call(
