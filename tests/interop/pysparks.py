@@ -22,7 +22,7 @@ from .maven import ROOT
 INSTALL_TIMEOUT_S = 900
 REST = (
     "import os, site; "
-    "[site.addsitedir(one) for one in os.environ.get('TESTS_REST', '').split(':') if one]"
+    "list(map(site.addsitedir, filter(None, os.environ.get('TESTS_REST', '').split(':'))))"
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark import checkpoint_files
 from fencepost.spark.checkpoint import CheckpointError, read_checkpoint
@@ -31,7 +32,6 @@ from fencepost.spark.checkpoint_files import (
     offset_text,
     parse_offsets_file,
 )
-from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.spark.storage import Storage, storage_at
 
 from .checkpoints import METADATA, write_checkpoint

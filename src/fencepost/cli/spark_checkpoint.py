@@ -31,11 +31,11 @@ from fencepost.cli.output import print_json, print_table_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from fencepost.arrow.offsets import StreamOffset
     from fencepost.client.cluster import Cluster
     from fencepost.client.metadata import TopicPartition
     from fencepost.spark.checkpoint_edit import Edit, Opened
     from fencepost.spark.offset_translation import Translation
-    from fencepost.spark.offsets import StreamOffset
     from fencepost.views.checkpoints import CheckpointChange
 
 JSON_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -194,7 +194,7 @@ def _view(opened: Opened, sinks: dict[str, str] | None) -> Any:
 
 
 def _rows(source: Any) -> list[Any]:
-    from fencepost.spark.offsets import StreamOffset
+    from fencepost.arrow.offsets import StreamOffset
     from fencepost.views.checkpoints import CheckpointPartition
 
     planned = source.planned or StreamOffset({})
@@ -305,10 +305,10 @@ def _by_cluster(
     cluster: Cluster, chosen: Mapping[str, StreamOffset], arguments: argparse.Namespace
 ) -> dict[str, StreamOffset]:
     """By what the logs have: offsets within them, with ids and epochs of now."""
+    from fencepost.arrow.offsets import StreamOffset
     from fencepost.cli.groups_offsets import named_offsets
     from fencepost.spark.checkpoint_edit import with_offsets
     from fencepost.spark.offset_translation import identified, topics_there
-    from fencepost.spark.offsets import StreamOffset
 
     topics = {where.topic for offset in chosen.values() for where in offset.positions}
     there, ids = topics_there(cluster, topics)
@@ -460,7 +460,7 @@ def _asked(arguments: argparse.Namespace) -> Cluster:
 
 def _offsets(text: str) -> dict[TopicPartition, int]:
     """Offsets by partition, from JSON or a file of it. InputError."""
-    from fencepost.spark.offsets import StreamOffset
+    from fencepost.arrow.offsets import StreamOffset
 
     if text.startswith("@"):
         path = Path(text[1:])

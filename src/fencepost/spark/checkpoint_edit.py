@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fencepost.arrow.offsets import EXTRA, Position, StreamOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.checkpoint import Checkpoint, CheckpointError, Source, read_checkpoint
 from fencepost.spark.checkpoint_files import (
@@ -34,7 +35,6 @@ from fencepost.spark.checkpoint_files import (
     plain_text,
     read_offsets_file,
 )
-from fencepost.spark.offsets import EXTRA, Position, StreamOffset
 from fencepost.spark.storage import Storage
 
 JAR: Final = "kafka"

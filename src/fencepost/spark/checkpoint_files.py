@@ -23,8 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from fencepost.arrow.offsets import EXTRA, StreamOffset
 from fencepost.spark.checkpoint import CheckpointError
-from fencepost.spark.offsets import EXTRA, StreamOffset
 from fencepost.spark.storage import Storage
 
 BACKUPS: Final = "fencepost-backup"

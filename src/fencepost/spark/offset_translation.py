@@ -19,6 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.batch.records import read_records
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
@@ -26,7 +27,6 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
 from fencepost.spark.archive import offset_map
-from fencepost.spark.offsets import Position, StreamOffset
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
