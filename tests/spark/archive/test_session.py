@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fencepost.spark.archive.batches import Written
 from fencepost.spark.archive.checking import verify
 from fencepost.spark.archive.compaction import compact
 from fencepost.spark.archive.comparing import compare
+from fencepost.spark.archive.lakes import PACKAGES, how_to_load
 from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.progress import offsets_to_read
 from fencepost.spark.archive.query import archive_topics, source_options_of
@@ -95,8 +97,8 @@ def test_topics_are_archived_compared_and_found_changed(
 
 def test_a_format_that_spark_does_not_have(spark: Any, served: str, tmp_path: Path):
     source = {"kafka.bootstrap.servers": served, "subscribe": "t"}
-    for format, package in (("delta", r"io\.delta"), ("iceberg", r"org\.apache\.iceberg")):
-        text = f"no format '{format}'; give it with --packages {package}"
+    for format in PACKAGES:
+        text = re.escape(f"no format '{format}': {how_to_load(format, spark.version)}")
         with pytest.raises(ArchiveError, match=text):
             archive_topics(spark, source, tmp_path / format, format=format)
     with pytest.raises(ArchiveError, match=r"no format 'heron'$"):

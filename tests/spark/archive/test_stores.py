@@ -181,7 +181,7 @@ def test_of_two_compactions_one_is_refused(tmp_path: Path) -> None:
 def test_batches_that_come_during_a_compaction_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "PIECES_MAX", 1)  # several swaps
+    monkeypatch.setattr(compaction, "PIECES_MAX", 1)  # so that it decides several times
     world, _ = made(tmp_path)
     world.archive(FIRST, begins={0: 0, 1: 0})
     world.archive(MORE)
