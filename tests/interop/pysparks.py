@@ -43,7 +43,7 @@ def python_with(minor: str) -> str:
     place.parent.mkdir(parents=True, exist_ok=True)
     python = place / "bin" / "python"
     ready = place / "ready"
-    with place.with_suffix(".lock").open("w") as lock:
+    with place.with_name(f"{tag}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists():
             venv.create(place, with_pip=True, clear=True)

@@ -15,6 +15,7 @@ from fencepost.spark.archive.compaction import compact
 from fencepost.spark.archive.layout import COMPACTION, STAGING, STATE, ArchiveError, Layout
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.reading import records_in_order
+from fencepost.spark.archive.replay_plan import Wanted, plan_replay
 from fencepost.spark.archive.running import here
 from fencepost.spark.archive.state import counted_files, read_state
 from fencepost.spark.storage import Storage, storage_at
@@ -237,8 +238,14 @@ def test_a_stale_list_is_found_out(tmp_path: Path) -> None:
     world.archive(MORE)
     told = verify(world.layout).all_problems
     assert any("records were archived, the files have" in text for text in told)
+    place, wanted = storage_at(tmp_path / "r"), Wanted("t", "new", True)
+    with pytest.raises(ArchiveError, match="t-0 has 20 records, the files that the store lists"):
+        plan_replay(world.layout, place, wanted, 10, here, None)
+    assert not place.exists("plan.json")
     handler.stale = 0
     assert verify(world.layout).all_problems == []
+    plan = plan_replay(world.layout, place, wanted, 10, here, None)
+    assert [len(step) for step in plan.steps] == [2, 2]
 
 
 @pytest.mark.parametrize(
