@@ -79,7 +79,8 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
     found["compacted again"] = compacted(spark, layout, format)
     if format == "iceberg":
         found["partitions"] = spark.read.format(format).load(f"{path}#partitions").count()
-        _expire(spark, layout, timedelta(minutes=-5))  # as if all snapshots were old
+        # As if all snapshots were old.
+        found["expired"] = _expire(spark, layout, timedelta(minutes=-5))
         found["snapshots"] = spark.read.format(format).load(f"{path}#snapshots").count()
     done = maintain(spark, layout, in_tasks(spark), 1 << 28, timedelta(days=1))
     found["maintained"] = [done.compacted.files_before, done.snapshots_expired, done.files_removed]
