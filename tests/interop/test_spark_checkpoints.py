@@ -53,13 +53,12 @@ class World:
     def produce(self, count: int) -> None:
         with Cluster(self.servers) as cluster, Producer(cluster) as producer:
             sent = [
-                producer.send(topic, b"v", partition=number % 2)
+                (topic, number % 2, producer.send(topic, b"v", partition=number % 2))
                 for topic in self.topics
                 for number in range(count)
             ]
-            for one in sent:
-                found = one.result()
-                self.produced.add((found.topic, found.partition, found.offset))
+            producer.flush()
+            self.produced |= {(*where, one.result()) for *where, one in sent}
 
     def run(self, kind: str, start: str = "earliest", *, fails: bool = False) -> None:
         frames = [

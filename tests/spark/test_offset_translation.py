@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
+from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.archive import offset_map
 from fencepost.spark.offset_translation import (
@@ -24,7 +25,6 @@ from fencepost.spark.offset_translation import (
     same_offsets,
     translated,
 )
-from fencepost.spark.offsets import Position, StreamOffset
 
 T0, T1, N0, U0 = (TopicPartition(*one) for one in (("t", 0), ("t", 1), ("n", 0), ("u", 0)))
 
