@@ -17,7 +17,7 @@ from fencepost.arrow.options import AtOffsets, Point, SourceOptions
 from fencepost.arrow.planning import OffsetRange, split_ranges
 from fencepost.arrow.survey import Look, Survey
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST, list_offsets
+from fencepost.client.offsets import EARLIEST
 
 log = logging.getLogger("fencepost.arrow")
 
@@ -42,7 +42,7 @@ def plan_batch(options: SourceOptions, survey: Survey, narrowing: Narrowing) -> 
     ]
     ranges = _checked(options, survey, look, ranges)
     return split_ranges(
-        _narrowed(survey, ranges, narrowing),
+        survey.placed(_narrowed(survey, ranges, narrowing)),
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
@@ -110,10 +110,7 @@ def _narrowed(survey: Survey, ranges: list[OffsetRange], narrowing: Narrowing) -
     since: dict[TopicPartition, int] = {}
     if narrowing.least_timestamp_ms is not None:
         wanted_times = {wanted.partition: narrowing.least_timestamp_ms for wanted in allowed}
-        since = {
-            partition: found.offset
-            for partition, found in list_offsets(survey.cluster, wanted_times).items()
-        }
+        since = survey.since(wanted_times)
     narrowed = []
     for wanted in allowed:
         first = since.get(wanted.partition, 0)

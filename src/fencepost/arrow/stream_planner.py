@@ -20,7 +20,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fencepost.arrow.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
@@ -55,9 +55,16 @@ class Surveys(Protocol):
     def look(self, *, new_query: bool = False) -> Look: ...
     def earliest(self, partitions: Any) -> dict[TopicPartition, int]: ...
     def resolve(self, bound: Bound, look: Look, what: str) -> dict[TopicPartition, int]: ...
+    def limit_bytes(
+        self,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        limit: int,
+    ) -> dict[TopicPartition, int]: ...
     def states(
         self, stored: StreamOffset, look: Look
     ) -> dict[TopicPartition, PartitionState | None]: ...
+    def placed(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]: ...
 
 
 class StreamPlanner:
@@ -127,7 +134,7 @@ class StreamPlanner:
         """The end of the next batch; `start_json` itself when there is none to be run.
 
         `start_json` is None from Spark versions that do not tell it; all there is is the end
-        then. `limited` applies maxOffsetsPerTrigger and minOffsetsPerTrigger.
+        then. `limited` applies maxOffsetsPerTrigger, maxBytesPerTrigger and minOffsetsPerTrigger.
         """
         if start_json is None:
             start_json = self._last_end if self._last_end is not None else self._initial
@@ -184,7 +191,7 @@ class StreamPlanner:
             for partition in sorted(limits)
         ]
         return split_ranges(
-            whole,
+            self.survey.placed(whole),
             min_partitions=self.options.min_partitions,
             max_records=self.options.max_records_per_partition,
         )
@@ -383,6 +390,9 @@ class StreamPlanner:
             latest = {partition: begins[partition] for partition in latest}
         limit = self.options.max_offsets_per_trigger if limited else None
         ends = limit_offsets(begins, latest, limit)
+        most_bytes = self.options.max_bytes_per_trigger if limited else None
+        if most_bytes is not None:
+            ends = self.survey.limit_bytes(begins, ends, most_bytes)
         moved = {
             partition: begin
             for partition, begin in begins.items()

@@ -199,7 +199,7 @@ def _known_of(layout: Layout, state: State, topic: str) -> tuple[str, int]:
     """The id of a topic and how many partitions it has, as the query knows them."""
     try:
         place = checkpoint_of(layout, state)
-        sources = read_checkpoint(place).sources  # type: ignore[arg-type]
+        sources = read_checkpoint(place).sources
     except CheckpointError as error:
         raise ArchiveError(str(error)) from error
     planned = sources[0].planned if sources else None
