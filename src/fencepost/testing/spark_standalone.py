@@ -55,6 +55,11 @@ class _Daemon:
             )
 
     @property
+    def pid(self) -> int:
+        """Its own process id."""
+        return self._process.pid
+
+    @property
     def members(self) -> list[int]:
         """Process ids: its own, and those of its executors and their Python workers."""
         return session_members(self._process.pid)
@@ -152,6 +157,11 @@ class SparkStandalone:
         with urllib.request.urlopen(address, timeout=ASK_TIMEOUT_S) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
+
+    @property
+    def executor_processes(self) -> list[int]:
+        """Process ids of the executors and of their Python workers."""
+        return [pid for one in self.workers for pid in one.members if pid != one.pid]
 
     def close(self) -> None:
         """End everything and remove its files."""
