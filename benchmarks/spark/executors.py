@@ -61,6 +61,12 @@ def driver_of(spark: SparkSession) -> list[int]:
     return [jvm.pid, *(one.pid for one in jvm.children(recursive=True))]
 
 
+def spent_s(standalone: SparkStandalone, spark: SparkSession, cluster: Cluster) -> list[float]:
+    """CPU of the executors, the driver and the broker."""
+    groups = (standalone.executor_processes, driver_of(spark), [cluster.pid])
+    return [cpu_s(pids) for pids in groups]
+
+
 def read(spark: SparkSession, servers: str, name: str, **options: str) -> None:
     """All values, and nothing done with them."""
     reader: Any = spark.read.format("fencepost").schema("value binary")
@@ -79,15 +85,11 @@ def measured(count: int, cluster: Cluster, name: str, gb: float, rounds: int) ->
             read(spark, servers, name)
             load, rows = os.getloadavg()[0], []
             for _ in range(rounds):
-                before = (
-                    cpu_s(standalone.executor_processes), cpu_s(driver_of(spark)), cpu_s([cluster.pid])
-                )  # fmt: skip
+                before = spent_s(standalone, spark, cluster)
                 started = time.perf_counter()
                 read(spark, servers, name)
                 wall_s = time.perf_counter() - started
-                after = (
-                    cpu_s(standalone.executor_processes), cpu_s(driver_of(spark)), cpu_s([cluster.pid])
-                )  # fmt: skip
+                after = spent_s(standalone, spark, cluster)
                 costs = (now - then for now, then in zip(after, before, strict=True))
                 rows.append((wall_s, *costs))
         finally:

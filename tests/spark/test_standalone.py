@@ -33,7 +33,7 @@ RUN = "from fencepost.cli.main import main; import sys; sys.exit(main(sys.argv[1
 @pytest.fixture(scope="module")
 def standalone() -> Iterator[SparkStandalone]:
     """Two workers with a core each."""
-    with SparkStandalone(workers=2) as made:
+    with SparkStandalone(workers=2, own_hosts=True) as made:
         yield made
 
 
