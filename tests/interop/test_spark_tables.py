@@ -127,6 +127,7 @@ def test_a_table_has_every_record_once(
         # The query's last batch, and the compaction and the rewrite of manifests behind it.
         assert found["snapshots"] == 3
         assert found["expired"] >= 1
+    assert found["notes"] == 360  # a column that was added to the table
     assert found["replayed"] == [150, 150, 60]
     records = contents(servers, topic)
     assert sum(map(len, records.values())) == 360
