@@ -25,7 +25,13 @@ from .conftest import jars_or_skip
 from .maven import ROOT, JarSet
 from .pysparks import INSTALLED, environment, python_with
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(7_200),
+]
 
 
 def jar_set(format: str, minor: str) -> JarSet:
@@ -39,7 +45,7 @@ def jar_set(format: str, minor: str) -> JarSet:
 LISTED = [(format, minor) for format, minors in PACKAGES.items() for minor in minors]
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
-TIMEOUT_S = 500
+TIMEOUT_S = 2_400
 
 
 @pytest.fixture(scope="module")
