@@ -54,10 +54,10 @@ HOUR_MS = 3_600_000
 def draw_header(rng: random.Random, header: BatchHeader) -> BatchHeader:
     """The header with one field, sometimes two, as no client of ours would write it.
 
-    Negative producer ids but -1, and negative epochs and sequences of a producer, are not drawn:
-    Fencepost calls them INVALID_RECORD, Apache Kafka takes them for none. Nor are the delete
-    horizon, which Apache Kafka's producers may set, too, and the bit of LogAppendTime, with which
-    Apache Kafka takes a batch into a topic of CreateTime.
+    Negative producer ids but -1, and negative epochs of a producer, are not drawn: Fencepost calls
+    them INVALID_RECORD, Apache Kafka takes them for none. Nor are the delete horizon, which Apache
+    Kafka's producers may set, too, and the bit of LogAppendTime, with which Apache Kafka takes a
+    batch into a topic of CreateTime.
     """
     count = header.records_count
     for _ in range(rng.choice((0, 0, 0, 1, 1, 1, 2))):
@@ -71,19 +71,16 @@ def draw_header(rng: random.Random, header: BatchHeader) -> BatchHeader:
                 {"max_timestamp": int64(rng, header.max_timestamp)},
                 {"producer_id": rng.choice((-1, 0, 999, 1000))},
                 {"producer_epoch": rng.choice((0, 1, INT16_MAX))},
-                {"base_sequence": sequence(rng, count)},
+                {"base_sequence": int32(rng, 0, count, SEQUENCE_MAX)},
                 {"attributes": header.attributes | 1 << rng.choice((4, 5, *range(7, 15)))},
                 {"attributes": header.attributes & ~7 | rng.randint(0, 7)},
                 {"producer_id": 7, "producer_epoch": 0, "base_sequence": rng.randint(0, 3)},
             )
         )
         header = header._replace(**drawn)
+    if header.producer_id >= 0 and header.producer_epoch < 0:
+        header = header._replace(producer_epoch=0)
     return header
-
-
-def sequence(rng: random.Random, count: int) -> int:
-    """A sequence: -1, which is none, or not negative."""
-    return max(-1, int32(rng, 0, count, SEQUENCE_MAX))
 
 
 def draw_batch(rng: random.Random, now_ms: int) -> bytes:
