@@ -186,6 +186,11 @@ public final class NodeProcess {
             && (hasAuthorizer() || secured.protocols().get(controllerListener()) != SecurityProtocol.PLAINTEXT);
     }
 
+    /** Whether clients log in at a listener of the node. */
+    public boolean hasLogins() {
+        return secured.protocols().values().stream().anyMatch(one -> one != SecurityProtocol.PLAINTEXT);
+    }
+
     private boolean hasAuthorizer() {
         return !String.valueOf(config.originals().getOrDefault("authorizer.class.name", "")).isEmpty();
     }

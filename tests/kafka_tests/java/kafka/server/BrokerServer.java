@@ -226,6 +226,9 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public org.apache.kafka.common.metrics.Metrics metrics() {
+        if (!sharedServer.node().hasLogins()) {
+            throw internals("metrics");
+        }
         return SocketMetrics.of(sharedServer.node());
     }
 
