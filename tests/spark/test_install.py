@@ -98,8 +98,9 @@ def test_streams_of_every_output_mode(spark: Any, served: str, made: str, tmp_pa
     rows = source.option("subscribe", made).option("startingOffsets", "earliest").load()
     counted = rows.groupBy("value").count()
     counted = counted.selectExpr("concat(CAST(value AS STRING), CAST(count AS STRING)) value")
-    for mode in ("update", "complete"):
-        target = f"{made}-{mode}"
+    once = {"deliveryGuarantee": "exactly-once"}
+    for mode, options in (("update", {}), ("complete", {}), ("update", once)):
+        target = f"{made}-{mode}-{len(options)}"
         with Cluster(served) as cluster:
             Admin(cluster).create_topic(target, 1)
             Admin(cluster).wait_for_topic(target)
@@ -107,20 +108,13 @@ def test_streams_of_every_output_mode(spark: Any, served: str, made: str, tmp_pa
             counted.writeStream.trigger(availableNow=True)
             .option("kafka.bootstrap.servers", served)
             .option("topic", target)
-            .option("checkpointLocation", str(tmp_path / mode))
+            .option("checkpointLocation", str(tmp_path / target))
+            .options(**options)
             .start(format="kafka", outputMode=mode)
         )
         query.awaitTermination()
         assert query.exception() is None
         assert values(spark, served, target) == ["a2", "b1"]
-
-
-@pytest.mark.usefixtures("installed")
-def test_update_does_not_promise_more_than_it_holds(spark: Any, served: str, made: str):
-    rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) value")
-    stream = rows.writeStream.format("kafka").outputMode("update").option("topic", made)
-    with pytest.raises(Exception, match="update writes at least once"):
-        stream.option("deliveryGuarantee", "exactly-once").start()
 
 
 def test_a_session_can_be_told(spark: Any, installed: None, served: str, made: str):

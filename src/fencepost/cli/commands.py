@@ -149,6 +149,12 @@ COMMANDS: tuple[Command, ...] = (
         SPARK,
     ),
     Command(
+        "tables",
+        "fencepost.cli.tables",
+        "topics as tables of latest values, from change data too",
+        SPARK,
+    ),
+    Command(
         "audit",
         "fencepost.cli.audit",
         "check all replicas' log directories, and that they agree, with Spark",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
-from fencepost.cli.failures import InputError
+from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
 from fencepost.client.open_transactions import Outcome
 
@@ -20,6 +21,15 @@ A driver that dies after it has decided a batch and before it has committed all 
 leaves a part of the batch visible. The next write of the same transactionalIdPrefix commits the
 rest, and so does this, without disturbing a driver that runs. It must be done before the
 transactions time out (transaction.timeout.ms).
+"""
+
+
+FORGETTING = """\
+A sink whose memory is gone (DECISION_LOST), or whose last batch was committed in part and lost in
+part (INCOMPLETE_BATCH), refuses to go on, because rows could be there twice. Look at what is in its
+topics; then this fences its driver and lets the next one write. A sink that remembers too many
+queries and txnAppIds (TOO_MANY_KEYS) forgets old ones with --keys-older-than: a write with one of
+them is then written again.
 """
 
 
@@ -42,6 +52,19 @@ def register(actions: Any) -> None:
         help="fence the sink's driver, and abort what was written and not decided",
     )
     finish_cluster_command(finishing, finish)
+    forgetting = actions.add_parser(
+        "forget",
+        help="let a sink begin again that refuses to, for what it lost or has too much of",
+        description=FORGETTING,
+    )
+    forgetting.add_argument("sink", metavar="SINK", help="its transactionalIdPrefix")
+    forgetting.add_argument(
+        "--keys-older-than",
+        metavar="DAYS",
+        type=int,
+        help="forget only queries and txnAppIds that were last decided longer ago",
+    )
+    finish_cluster_command(forgetting, forget)
 
 
 @command
@@ -74,6 +97,39 @@ def finish(arguments: argparse.Namespace) -> int:
     return int(sink.condition not in ("finished", "undecided"))
 
 
+@command
+def forget(arguments: argparse.Namespace) -> int:
+    """What was forgotten, in a line."""
+    with_pyspark()
+    from fencepost.spark.forgetting import forget_batch, forget_keys
+    from fencepost.spark.memory import DAY_MS
+    from fencepost.spark.sink_errors import ExactlyOnceError
+
+    days = arguments.keys_older_than
+    if days is not None and days < 0:
+        raise UsageError(f"--keys-older-than {days}: must not be negative")
+    with open_cluster(arguments) as cluster:
+        try:
+            if days is None:
+                forget_batch(cluster, arguments.sink)
+                sentence = f"{arguments.sink} has forgotten what it decided last"
+            else:
+                today = time.time_ns() // 1_000_000 // DAY_MS
+                count = forget_keys(cluster, arguments.sink, today - days)
+                sentence = f"{arguments.sink} has forgotten {count} keys"
+        except ExactlyOnceError as error:
+            raise InputError(str(error)) from error
+        view = _view(_known(cluster, arguments.sink))
+    print_result(arguments, view, sentence)
+    return 0
+
+
+def _known(cluster: Cluster, name: str) -> Sink:
+    from fencepost.spark.sinks import Sink, find_sink
+
+    return find_sink(cluster, name) or Sink(name, None, {}, ())
+
+
 def _finish(cluster: Cluster, name: str) -> Sink:
     from fencepost.spark import sinks
 
@@ -85,11 +141,10 @@ def _finish(cluster: Cluster, name: str) -> Sink:
 
 def _take_over(cluster: Cluster, name: str) -> Sink:
     from fencepost.spark.exactly_once import SinkDriver
-    from fencepost.spark.sinks import Sink, find_sink
 
     _existing(cluster, name)
     SinkDriver(cluster, name).open()
-    return find_sink(cluster, name) or Sink(name, None, {}, ())
+    return _known(cluster, name)
 
 
 def _existing(cluster: Cluster, name: str) -> Sink:
@@ -132,6 +187,9 @@ def _view(sink: Sink) -> SinkView:
     decision, number_of = sink.decision, sink.count
     return SinkView(
         sink.name,
+        decision.label.application or None if decision else None,
+        decision.label.query or None if decision else None,
+        list(decision.topics) if decision else [],
         decision.query or None if decision else None,
         decision.batch if decision and decision.query else None,
         decision.number if decision else None,
@@ -141,4 +199,6 @@ def _view(sink: Sink) -> SinkView:
         number_of(Outcome.ABORTED),
         len(sink.undecided),
         sink.condition,
+        len(decision.known().entries) if decision else 0,
+        decision.time_ms or None if decision else None,
     )

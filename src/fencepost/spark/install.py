@@ -7,7 +7,7 @@ its own Kafka sink takes it works:
 
 * a write without a mode, or with `errorifexists`, appends;
 * `outputMode("update")` of a stream: each micro-batch is written by `foreachBatch`, in which rows
-  are appended, as Spark's own sink does.
+  are appended, as Spark's own sink does; with `deliveryGuarantee=exactly-once`, once each.
 
 What never passes through these methods stays as it was: `USING kafka` in SQL and programs in Scala.
 """
@@ -182,15 +182,17 @@ def _start(original: Method) -> Method:
 
 
 def _append_batches(options: dict[str, Any]) -> Callable[[Any, int], None]:
-    """What writes a micro-batch of a stream with output mode update. OptionError."""
-    from fencepost.spark.errors import OptionError
+    """What writes a micro-batch of a stream with output mode update."""
+    from fencepost.spark.idempotency import in_batch
 
-    for key, value in options.items():
-        if key.lower() == "deliveryguarantee" and str(value).lower() != "at-least-once":
-            raise OptionError(key, value, "output mode update writes at least once")
     chosen = {key: value for key, value in options.items() if key.lower() != "checkpointlocation"}
+    guarantees = [value for key, value in chosen.items() if key.lower() == "deliveryguarantee"]
+    is_exactly_once = any(str(value).strip().lower() == "exactly-once" for value in guarantees)
 
     def append(frame: Any, batch_id: int) -> None:
-        frame.write.format("fencepost").options(**chosen).mode("append").save()
+        written = frame.write.format("fencepost").options(**chosen)
+        if is_exactly_once:
+            written = written.options(**in_batch(frame, batch_id))
+        written.mode("append").save()
 
     return append

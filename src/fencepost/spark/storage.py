@@ -12,30 +12,36 @@ What every store promises here, and what callers may build on:
 * a file appears as a whole, when its writer is closed: a local one is written under another name,
   flushed to the disk and renamed; an object is put. Readers see the old bytes or the new;
 * `write_bytes` replaces. Of two writers at once the later wins;
-* `create_bytes` writes only if nothing is there. On local disks that is one step, so of two writers
-  one gets False. Stores whose Arrow file system has no conditional put look first and then write:
-  `creates_atomically` is False there, and two drivers that do it in the same moment may both win;
+* `create_bytes` writes only if nothing is there, and `replace_bytes` only if what is there is what
+  was read. That takes a conditional put, which Arrow's file systems have not, and Obstore has
+  (`conditional_puts`; the extra `lakes`). Without it they look first and then write:
+  `is_conditional` is False then, and two drivers that write in the same moment may both succeed;
 * S3, Google and Azure list what was written before the list began; a list of a store that is less
   strict may lack new files or still have deleted ones. So no decision is made from a list here or
   in an archive: what counts is named by a file that is read by its name.
 
-There is no rename: object stores have none, and what looks like it is a copy and a deletion.
+Object stores have no rename: there `move_all` copies, in the store, and deletes. Either is done
+again without harm by the next run, after one that was killed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import os
 import posixpath
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs
+
+from fencepost.spark.conditional_puts import ConditionalPuts, conditional_puts
 
 READ_BYTES_MAX: Final = 256 * 1024 * 1024
 """What `read_bytes` reads at most, unless told otherwise."""
@@ -71,7 +77,7 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "hdfs": ("user", "kerb_ticket", "replication"),
 }
-_FLAGS: Final = frozenset({"anonymous", "force_virtual_addressing"})
+_FLAGS: Final = frozenset({"anonymous", "conditional", "force_virtual_addressing"})
 _NUMBERS: Final = frozenset({"request_timeout", "connect_timeout", "replication"})
 
 
@@ -97,19 +103,29 @@ class Storage:
     FileNotFoundError for what is not there, StorageError for what the store refuses or cannot do.
     """
 
-    creates_atomically = False
-    """Whether `create_bytes` lets one of several writers win, always."""
-
-    def __init__(self, filesystem: fs.FileSystem, root: str, uri: str) -> None:
+    def __init__(
+        self,
+        filesystem: fs.FileSystem,
+        root: str,
+        uri: str,
+        puts: ConditionalPuts | None = None,
+    ) -> None:
         self.filesystem = filesystem
         self.root = root.rstrip("/")
         self.uri = uri
         """The directory's one spelling (`canonical`)."""
+        self._puts = puts
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether of several writers that create or replace a file one succeeds, always."""
+        return self._puts is not None
 
     def __repr__(self) -> str:
         return f"Storage({self.uri!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Tasks write files of their own, and decide nothing.
         return type(self), (self.filesystem, self.root, self.uri)
 
     def path_of(self, path: str) -> str:
@@ -126,7 +142,8 @@ class Storage:
 
     def within(self, path: str) -> Storage:
         """The storage of a directory in this one."""
-        return type(self)(self.filesystem, self.path_of(path), self.uri_of(path))
+        puts = self._puts and self._puts.within(path)
+        return type(self)(self.filesystem, self.path_of(path), self.uri_of(path), puts)
 
     def read_bytes(self, path: str, most: int = READ_BYTES_MAX) -> bytes:
         """A file's contents, `most` bytes of them at most: StorageError for more."""
@@ -142,8 +159,31 @@ class Storage:
             file.write(data)
 
     def create_bytes(self, path: str, data: bytes) -> bool:
-        """Make a file unless it is there; whether it was made. See `creates_atomically`."""
+        """Make a file unless it is there; whether it was made. See `is_conditional`."""
+        if self._puts is not None:
+            with self._told(path):
+                return self._puts.create(path, data)
         if self.exists(path):
+            return False
+        self.write_bytes(path, data)
+        return True
+
+    def read_version(self, path: str, most: int = READ_BYTES_MAX) -> tuple[bytes, str]:
+        """A file's contents, and what `replace_bytes` knows them by."""
+        if self._puts is not None:
+            if self.size(path) > most:
+                raise StorageError(f"{self.uri_of(path)}: larger than {most} bytes")
+            with self._told(path):
+                return self._puts.read(path)
+        data = self.read_bytes(path, most)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def replace_bytes(self, path: str, data: bytes, version: str) -> bool:
+        """Replace a file unless another writer did since; whether it was. See `is_conditional`."""
+        if self._puts is not None:
+            with self._told(path):
+                return self._puts.replace(path, data, version)
+        if self.read_version(path)[1] != version:
             return False
         self.write_bytes(path, data)
         return True
@@ -163,15 +203,27 @@ class Storage:
 
     def list(self, path: str = "") -> list[Entry]:
         """All files under a directory, in its directories too, by path; none where it is not."""
-        selector = fs.FileSelector(self.path_of(path), allow_not_found=True, recursive=True)
-        with self._told(path):
-            found = self.filesystem.get_file_info(selector)
-        skip = len(self.root) + 1 if self.root else 0
         return sorted(
-            Entry(info.path.lstrip("/") if not self.root else info.path[skip:], *_facts(info))
-            for info in found
+            Entry(self._within_root(info.path), *_facts(info))
+            for info in self._infos(path, recursive=True)
             if info.is_file and not DRAFT.fullmatch(info.base_name)
         )
+
+    def names(self, path: str = "") -> dict[str, bool]:
+        """What is in a directory itself, by name, and whether it is a directory."""
+        found = self._infos(path, recursive=False)
+        return {
+            info.base_name: not info.is_file for info in sorted(found, key=lambda one: one.path)
+        }
+
+    def _infos(self, path: str, *, recursive: bool) -> Iterable[fs.FileInfo]:
+        selector = fs.FileSelector(self.path_of(path), allow_not_found=True, recursive=recursive)
+        with self._told(path):
+            found: list[fs.FileInfo] = self.filesystem.get_file_info(selector)
+        return found
+
+    def _within_root(self, path: str) -> str:
+        return path.removeprefix("/" if not self.root else f"{self.root}/")
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A file for reading at any place, for `pyarrow.parquet` too."""
@@ -205,6 +257,14 @@ class Storage:
         with self._told(source):
             self.filesystem.copy_file(self.path_of(source), self.path_of(target))
 
+    def move_all(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Give files other names; those that are not there have been moved already."""
+        for source, target in moves:
+            if self.exists(source):
+                with contextlib.suppress(FileNotFoundError):
+                    self.copy(source, target)
+                    self.delete(source)
+
     def delete(self, path: str) -> None:
         """Remove a file; nothing where there is none."""
         with self._told(path), contextlib.suppress(FileNotFoundError):
@@ -213,8 +273,8 @@ class Storage:
 
     def delete_all(self, path: str) -> None:
         """Remove a directory with all that is in it; nothing where there is none."""
-        if self.path_of(path) == self.path_of(""):
-            raise StorageError(f"{self.uri}: is not removed as a whole")
+        if self.path_of(path) == "/":
+            raise StorageError(f"{self.uri_of(path)}: is not removed as a whole")
         with self._told(path):
             self.filesystem.delete_dir_contents(self.path_of(path), missing_dir_ok=True)
         with contextlib.suppress(OSError):
@@ -236,7 +296,7 @@ class Storage:
 class LocalStorage(Storage):
     """A local directory: files are flushed to the disk, and appear by rename."""
 
-    creates_atomically = True
+    is_conditional = True
 
     def create_bytes(self, path: str, data: bytes) -> bool:
         target = Path(self.path_of(path))
@@ -253,6 +313,29 @@ class LocalStorage(Storage):
     def exists(self, path: str) -> bool:
         with self._told(path):
             return Path(self.path_of(path)).is_file()
+
+    def replace_bytes(self, path: str, data: bytes, version: str) -> bool:
+        directory = os.open(Path(self.path_of(path)).parent, os.O_RDONLY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)  # between processes of this machine
+            return super().replace_bytes(path, data, version)
+        finally:
+            os.close(directory)
+
+    def move_all(self, moves: Iterable[tuple[str, str]]) -> None:
+        """By rename; on the disk when this returns."""
+        places: set[Path] = set()
+        for source, target in moves:
+            old, new = Path(self.path_of(source)), Path(self.path_of(target))
+            with self._told(target):
+                if old.parent not in places or new.parent not in places:
+                    new.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    old.rename(new)
+            places |= {old.parent, new.parent}
+        for place in places:
+            with contextlib.suppress(FileNotFoundError):
+                _sync(place)
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[Any]:
@@ -283,11 +366,14 @@ def storage_at(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     `options` are Arrow's for the file system by their own names (`region`, `endpoint_override`), or
     Hadoop's `fs.s3a.` ones, also as `spark.hadoop.fs.s3a.`; those of other stores are ignored. What
     is not given is taken from where the store's own SDK looks: environment, profiles, instance.
+    `conditional=false` does without conditional puts, for stores that have none.
     """
     name = canonical(uri)
     scheme, authority, path = _parts(name)
     if scheme == "file":
-        return LocalStorage(fs.LocalFileSystem(), path, name)
+        # As given, with links: they may lead elsewhere on other machines, whose tasks use it too.
+        given_path = _cleaned(os.path.abspath(_parts(os.fspath(uri))[2]))
+        return LocalStorage(fs.LocalFileSystem(), given_path, name)
     if scheme not in _OPTIONS:
         raise StorageError(
             f"{name}: there is no file system for {scheme}: here; known are paths, file:, s3:, "
@@ -296,11 +382,13 @@ def storage_at(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     if not authority and scheme != "hdfs":
         raise StorageError(f"{name}: names no {'container' if scheme == 'abfs' else 'bucket'}")
     given = _options(scheme, options or {})
+    conditional = _value("conditional", (options or {}).get("conditional", "true"))
     try:
         filesystem, root = _MAKERS[scheme](authority, path, given)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise StorageError(f"{name}: {error}") from error
-    return Storage(filesystem, root, name)
+    puts = conditional_puts(scheme, authority, path, given) if conditional else None
+    return Storage(filesystem, root, name, puts)
 
 
 def canonical(uri: str | os.PathLike[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from fencepost.views.times import iso_time
 from fencepost.views.view import View
 
 
@@ -92,17 +93,26 @@ class FailedLook(View, frozen=True):
 
 
 class SinkView(View, frozen=True):
-    """An exactly-once sink: its last decision, and what became of the transactions of it."""
+    """An exactly-once sink: its last decision, who made it, and what became of the transactions.
+
+    `query` is the query's id, or the key of a batch write; `batch` its batch or version; `keys` how
+    many of them the sink remembers."""
 
     columns: ClassVar = {
-        name: name
-        for name in (
-            *("sink", "batch", "transactions", "committed", "open", "aborted", "undecided"),
-            "condition",
-        )
+        **{
+            name: name
+            for name in (
+                *("sink", "application", "name", "topics", "batch", "transactions", "committed"),
+                *("open", "aborted", "undecided", "condition"),
+            )
+        },
+        "last": "last_decided",
     }
 
     sink: str
+    application: str | None
+    name: str | None
+    topics: list[str]
     query: str | None
     batch: int | None
     decision: int | None
@@ -112,3 +122,10 @@ class SinkView(View, frozen=True):
     aborted: int
     undecided: int
     condition: str
+    keys: int
+    decided_ms: int | None
+
+    @property
+    def last_decided(self) -> str | None:
+        """When the last batch was decided, by its driver's clock."""
+        return None if self.decided_ms is None else iso_time(self.decided_ms)

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from fencepost.spark.archive import batches, layout as layouts, state as states
+from fencepost.spark import storage as storages
+from fencepost.spark.archive import batches
 from fencepost.spark.archive.checking import status, verify
-from fencepost.spark.archive.layout import ArchiveError, Layout, tag_of
+from fencepost.spark.archive.layout import STAGING, STATE, ArchiveError, Layout, tag_of
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.state import merged, read_state
+from fencepost.spark.storage import LocalStorage
 
 from .worlds import World, expected, record, write_as_tasks
 
@@ -35,7 +37,7 @@ def test_a_batch_is_there_with_all_columns(tmp_path: Path):
     names = [path.name for path in world.layout.directory.glob("topic=t/date=2023-11-13/p00000*")]
     tag = tag_of("id-1")
     assert names == [f"p00000-{2:020}-{17:020}-{tag}-b00000000.parquet"]
-    assert list(world.layout.staging.iterdir()) == []
+    assert world.layout.storage.list(STAGING) == []
 
 
 def test_a_batch_that_spark_runs_again_is_not_written_again(tmp_path: Path):
@@ -54,25 +56,25 @@ def test_of_two_that_write_a_batch_at_once_one_archives_it(tmp_path: Path):
     """As when a driver hangs, and comes back beside the one that took over."""
     world = World(tmp_path / "a")
 
-    def write(place: Path) -> None:
+    def write(place: str) -> list[str]:
         world.archive({0: (0, 5)})  # the other one is faster
-        write_as_tasks(world.topic, [record(0, offset) for offset in range(5)])(place)
+        records = [record(0, offset) for offset in range(5)]
+        return write_as_tasks(world.layout.storage, world.topic, records)(place)
 
     assert batches.archive_batch(world.layout, 0, write) is None
     assert world.offsets() == expected({0: (0, 5)})
     assert verify(world.layout).all_problems == []
 
 
-def steps_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, str]]:
-    """Where a driver can die: before and after each change that it makes on disk."""
-    return [
-        (batches, "sync"),
-        (batches, "write_state"),
-        (states, "write_whole"),
-        (batches, "finish_moves"),
-        (states, "move_all"),
-        (layouts.Path, "rename"),
-    ]
+STEPS = [
+    (batches, "_look_at"),
+    (batches, "update_state"),
+    (LocalStorage, "replace_bytes"),
+    (LocalStorage, "move_all"),
+    (LocalStorage, "delete_all"),
+    (storages.Path, "rename"),
+]
+"""Where a driver can die: before and after each change that it makes on disk."""
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -84,7 +86,7 @@ def test_a_driver_that_dies_at_any_step_archives_once(
     world = World(tmp_path / "a")
     world.archive({0: (0, 5), 1: (0, 5)})
     more = {0: (5, 20), 1: (5, 15)}
-    place, name = steps_of(monkeypatch)[number]
+    place, name = STEPS[number]
     original = getattr(place, name)
     calls = 0
 
@@ -111,7 +113,7 @@ def test_a_driver_that_dies_at_any_step_archives_once(
     world.archive(more, batch=1)
     assert world.offsets() == expected(ALL)
     assert verify(world.layout).all_problems == []
-    assert list(world.layout.staging.iterdir()) == []
+    assert world.layout.storage.list(STAGING) == []
 
 
 def test_what_was_read_and_has_no_record_is_no_gap(tmp_path: Path):
@@ -164,7 +166,7 @@ def test_directories_that_are_no_archive_are_left_alone(tmp_path: Path):
 def test_a_damaged_state_is_named(tmp_path: Path, content: bytes):
     layout = Layout(tmp_path / "a")
     prepare(layout, "parquet")
-    layout.state_path.write_bytes(content)
+    layout.local(STATE).write_bytes(content)
     with pytest.raises(ArchiveError, match=r"state\.json: no state of an archive"):
         prepare(layout, "parquet")
 
@@ -175,8 +177,8 @@ def test_a_state_that_leads_out_of_the_archive_is_refused(tmp_path: Path):
     precious = tmp_path / "precious"
     precious.write_text("x")
     for source in ("../../../precious", str(precious)):
-        content = json.loads(layout.state_path.read_text()) | {"moves": [[source, "topic=t/x"]]}
-        layout.state_path.write_text(json.dumps(content))
+        content = json.loads(layout.local(STATE).read_text()) | {"moves": [[source, "topic=t/x"]]}
+        layout.local(STATE).write_text(json.dumps(content))
         with pytest.raises(ArchiveError, match="is no place in"):
             prepare(layout, "parquet")
     assert precious.exists()

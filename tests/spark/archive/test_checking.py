@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> World:
 
 
 def first_file(world: World) -> Path:
-    return world.layout.listing()[0][0].path
+    return world.layout.local(world.layout.listing()[0][0].path)
 
 
 def test_counts(world: World):

@@ -11,12 +11,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from fencepost.spark import storage as storages
 from fencepost.spark.archive import compaction, layout as layouts
-from fencepost.spark.archive.batches import recover
 from fencepost.spark.archive.checking import status, verify
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import ArchiveError, DataFile
+from fencepost.spark.archive.layout import COMPACTION, ArchiveError, DataFile
 from fencepost.spark.archive.running import here
+from fencepost.spark.archive.state import recover
+from fencepost.spark.storage import LocalStorage, storage_at
 
 from .worlds import World, expected, record
 
@@ -33,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 
 def files_of(world: World) -> list[Path]:
-    return [one.path for one in world.layout.listing()[0]]
+    return [world.layout.local(one.path) for one in world.layout.listing()[0]]
 
 
 def test_small_files_become_one_per_partition_and_date(world: World):
@@ -47,7 +49,7 @@ def test_small_files_become_one_per_partition_and_date(world: World):
     assert compact(world.layout).files_before == 0
     world.archive({0: (30, 33), 1: (30, 33)})
     assert compact(world.layout, discard=True).files_before == 8
-    assert not world.layout.compaction.exists()
+    assert not world.layout.local(COMPACTION).exists()
     assert world.offsets() == expected({0: (0, 33), 1: (0, 33)})
 
 
@@ -77,22 +79,22 @@ def test_files_are_no_larger_than_the_target(world: World):
 def test_neighbours_are_merged_up_to_the_target(
     tmp_path: Path, sizes: list[int], groups: list[list[int]]
 ):
-    files = []
-    for number, size in enumerate(sizes):
-        path = tmp_path / str(number)
-        path.write_bytes(bytes(size))
-        files.append(DataFile("t", "2026-01-01", 0, "", number, number, path))
+    storage = storage_at(tmp_path)
+    files = [
+        DataFile("t", "2026-01-01", 0, "", number, number, str(number), storage, size)
+        for number, size in enumerate(sizes)
+    ]
     found = list(compaction._groups(files, 10))
-    assert [[one.path.stat().st_size for one in group] for group in found] == groups
+    assert [[one.size for one in group] for group in found] == groups
     other = [replace(one, tag="other") if one.first % 2 else one for one in files]
     assert list(compaction._groups(other, 10)) == []
 
 
 def test_what_is_merged_between_two_exchanges_is_bounded(tmp_path: Path):
-    merge = compaction.Merge((), "")
+    merge = compaction.Merge((), storage_at(tmp_path), "")
     counts = [compaction.PIECES_MAX - 1, 1, compaction.PIECES_MAX + 5, 2, 3]
     plans = [
-        compaction._Plan(tmp_path, tmp_path, (), (merge,) * count, number)
+        compaction._Plan("", "", (), (merge,) * count, number)
         for number, count in enumerate(counts)
     ]
     slices = list(compaction._slices(plans))
@@ -119,8 +121,8 @@ def test_large_files_are_copied_a_row_group_at_a_time(
 def test_rows_that_get_lost_on_the_way_stop_it(world: World, monkeypatch: pytest.MonkeyPatch):
     original, before = compaction._row_groups, files_of(world)
 
-    def losing(file: pq.ParquetFile, path: Path) -> Any:
-        return (table.slice(1) for table in original(file, path))
+    def losing(file: pq.ParquetFile) -> Any:
+        return (table.slice(1) for table in original(file))
 
     monkeypatch.setattr(compaction, "_row_groups", losing)
     with pytest.raises(ArchiveError, match=r"has \d+ rows of \d+"):
@@ -147,7 +149,7 @@ STEPS = [
     (compaction.os, "link"),
     (compaction, "exchange"),
     (layouts, "sync"),
-    (layouts.Layout, "clear"),
+    (LocalStorage, "delete_all"),
 ]
 
 
@@ -189,7 +191,7 @@ def test_a_compaction_that_dies_at_any_step_changes_nothing_for_readers(
     compact(world.layout, discard=True)
     assert world.records() == records
     assert len(files_of(world)) == 4
-    assert not world.layout.compaction.exists()
+    assert not world.layout.local(COMPACTION).exists()
 
 
 def test_batches_that_come_meanwhile_stay(world: World):
@@ -210,7 +212,7 @@ def test_a_batch_whose_files_were_not_all_in_place_is_finished_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(layouts.Path, "rename", lambda *paths: (_ for _ in ()).throw(KilledError()))
+        patch.setattr(storages.Path, "rename", lambda *paths: (_ for _ in ()).throw(KilledError()))
         with pytest.raises(KilledError):
             world.archive({0: (30, 33), 1: (30, 33)})
     compact(world.layout)
@@ -267,6 +269,6 @@ def test_a_reader_that_has_listed_the_old_files_is_told_not_fooled(world: World)
     compact(world.layout)
     with pytest.raises(FileNotFoundError):
         pq.ParquetFile(listed[0])
-    kept = world.layout.compaction.rglob("*.parquet")
+    kept = world.layout.local(COMPACTION).rglob("*.parquet")
     assert sorted(path.name for path in kept) == sorted(path.name for path in listed)
-    assert os.listdir(world.layout.compaction)
+    assert os.listdir(world.layout.local(COMPACTION))

@@ -15,14 +15,15 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
-from fencepost.spark import exactly_once
+from fencepost.spark import exactly_once, storage as storages
 from fencepost.spark.archive import replay_plan, replaying as replays
 from fencepost.spark.archive.compaction import compact
-from fencepost.spark.archive.layout import ArchiveError
+from fencepost.spark.archive.layout import REPLAYS, ArchiveError
 from fencepost.spark.archive.offset_map import each_offset, translate
 from fencepost.spark.archive.replaying import Plan, StepDone, read_offsets, replay
 from fencepost.spark.archive.running import here
 from fencepost.spark.options import SinkOptions, sink_options
+from fencepost.spark.storage import LocalStorage
 
 from ...waiting import eventually
 from .worlds import World, expected, record
@@ -197,8 +198,8 @@ STEPS = [
     (exactly_once, "end_all"),
     (exactly_once.SinkDriver, "_record"),
     (exactly_once.SinkDriver, "commit"),
-    (replays.Path, "rename"),
-    (replays, "sync"),
+    (storages.Path, "rename"),
+    (LocalStorage, "move_all"),
 ]
 
 
@@ -295,7 +296,7 @@ def test_what_is_refused(cluster: Cluster, served: str, world: World, topic: str
         replay(world.layout, sink(served, f"{topic}-3"), name="r")
     with pytest.raises(ArchiveError, match="no replay 'x'; there are: q, r"):
         read_offsets(world.layout, "x")
-    (world.layout.replays / "r" / "plan.json").write_text(json.dumps({"format": 1}))
+    (world.layout.local(REPLAYS) / "r" / "plan.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(ArchiveError, match="no plan of a replay"):
         replay(world.layout, options, name="r")
 
@@ -303,7 +304,7 @@ def test_what_is_refused(cluster: Cluster, served: str, world: World, topic: str
 def test_a_damaged_file_fails_the_step_and_nothing_of_it_is_seen(
     cluster: Cluster, served: str, world: World, topic: str
 ):
-    path = world.layout.listing()[0][0].path
+    path = world.layout.local(world.layout.listing()[0][0].path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ArchiveError, match="cannot be read"):
@@ -312,5 +313,5 @@ def test_a_damaged_file_fails_the_step_and_nothing_of_it_is_seen(
     path.write_bytes(whole)
     replay(world.layout, sink(served, topic), name="r")
     check(cluster, topic)
-    assert isinstance(replay_plan.read_plan(world.layout.replays / "r" / "plan.json"), Plan)
+    assert isinstance(replay_plan.read_plan(world.layout.storage.within(f"{REPLAYS}/r")), Plan)
     assert expected(ALL) == world.offsets()

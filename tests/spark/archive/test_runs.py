@@ -16,7 +16,7 @@ import pytest
 
 from fencepost.client.cluster import Cluster
 from fencepost.spark.archive.checking import verify
-from fencepost.spark.archive.layout import Layout
+from fencepost.spark.archive.layout import CHECKPOINT, COMPACTION, REPLAYS, STAGING, STATE, Layout
 from fencepost.testing.sessions import stop_session
 from fencepost.testing.spark_standalone import SparkStandalone
 
@@ -78,7 +78,7 @@ def killed_when(served: str, condition: Callable[[], Any], *words: str) -> None:
 
 def batch_of(layout: Layout) -> int:
     with contextlib.suppress(OSError, ValueError):
-        return int(json.loads(layout.state_path.read_text())["batch"])
+        return int(json.loads(layout.local(STATE).read_text())["batch"])
     return -1
 
 
@@ -90,10 +90,10 @@ def test_drivers_that_are_killed_archive_and_replay_once(
     layout = Layout(tmp_path / "a")
     run = ["run", str(layout.directory), topic, "--batch-records", "600", "--quiet"]
     conditions: list[Callable[[], Any]] = [
-        lambda: list(layout.staging.glob("*/_temporary")),
-        lambda: list(layout.staging.glob("*/topic=*/date=*/*.parquet")),
+        lambda: list(layout.local(STAGING).glob("*")),
+        lambda: list(layout.local(STAGING).glob("*/topic=*/date=*/*.parquet")),
         lambda: batch_of(layout) >= 1,
-        lambda: (layout.checkpoint / "offsets" / "3").exists(),
+        lambda: (layout.local(CHECKPOINT) / "offsets" / "3").exists(),
     ]
     for condition in conditions:
         killed_when(served, condition, *run)
@@ -102,12 +102,12 @@ def test_drivers_that_are_killed_archive_and_replay_once(
     assert found.all_problems == []
     assert sum(one.records for one in found.partitions) == COUNT
     compacting = ["compact", str(layout.directory), "--quiet"]
-    killed_when(served, lambda: list(layout.compaction.rglob("*.parquet")), *compacting)
+    killed_when(served, lambda: list(layout.local(COMPACTION).rglob("*.parquet")), *compacting)
     assert verify(layout).all_problems == []
     done(served, *compacting)
     assert verify(layout).all_problems == []
     again = f"{topic}-again"
-    place = layout.replays / again
+    place = layout.local(REPLAYS) / again
     replay = ["replay", str(layout.directory), "--to", again, "--step-records", "250", "--quiet"]
     for condition in (
         lambda: list(place.glob("*.staged")),
@@ -149,7 +149,9 @@ def contents(layout: Layout) -> list[tuple[Any, ...]]:
     import pyarrow.parquet as pq
 
     files, _ = layout.listing()
-    rows = [row for one in files for row in pq.ParquetFile(one.path).read().to_pylist()]
+    rows = [
+        row for one in files for row in pq.ParquetFile(layout.local(one.path)).read().to_pylist()
+    ]
     rows.sort(key=lambda row: (row["partition"], row["offset"]))
     names = ("partition", "key", "value", "headers", "timestamp", "timestampType")
     return [tuple(str(row[name]) for name in names) for row in rows]

@@ -19,14 +19,15 @@ from fencepost.client.cluster import Cluster
 from fencepost.spark import exactly_once
 from fencepost.spark.archive import replay_plan, table_copy
 from fencepost.spark.archive.batches import DATE
-from fencepost.spark.archive.layout import ArchiveError, Layout
+from fencepost.spark.archive.layout import REPLAYS, ArchiveError, Layout
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.replaying import StepDone, last_topic_id, replay
 from fencepost.spark.archive.running import here
-from fencepost.spark.archive.state import STOPPED_AT_LOSS, read_state, write_state
+from fencepost.spark.archive.state import STOPPED_AT_LOSS, read_state, update_state
 from fencepost.spark.archive.table_copy import copy_topic
 from fencepost.spark.archive.tables import TABLE, read_table, require_columns
 from fencepost.spark.columns import default_schema
+from fencepost.spark.storage import LocalStorage, storage_at
 
 from ..conftest import spark as spark_session
 from .test_replay import ALL, KilledError, check, check_offsets, sink
@@ -91,7 +92,7 @@ def test_a_killed_replay_of_a_table_goes_on_and_repeats_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    place = world.layout.replays / "r"
+    place = world.layout.local(REPLAYS) / "r"
     done: list[StepDone] = []
 
     def go_on() -> None:
@@ -101,7 +102,7 @@ def test_a_killed_replay_of_a_table_goes_on_and_repeats_nothing(
 
     monkeypatch.setattr(table_copy, "COPY_RECORDS", 15)
     with monkeypatch.context() as patch:
-        patch.setattr(replay_plan, "write_whole", dying)
+        patch.setattr(LocalStorage, "write_bytes", dying)
         with pytest.raises(KilledError):
             go_on()
     left = set((place / "records").iterdir())
@@ -132,12 +133,13 @@ def test_an_offset_that_is_there_twice_is_found_in_a_file_and_between_two(
     records = [record(p, offset) for p in (0, 1) for offset in range(20)]
     twice = rows_of(spark, tmp_path / "twice", [*records, record(1, 9)])
     twice = twice.repartition(1)
+    copies = storage_at(tmp_path / "copies")
     for most in (100, 10):  # the second 9 is the first of a file
         monkeypatch.setattr(table_copy, "COPY_RECORDS", most)
         with pytest.raises(ArchiveError, match=r"of t .*: offset 9 of partition 1 is there twice"):
-            copy_topic(twice, "t", tmp_path / "copies", NO_TAG, here)
-    assert copy_topic(twice, "other", tmp_path / "copies", NO_TAG, here) == []
-    assert not list((tmp_path / "copies").rglob("*.parquet"))
+            copy_topic(twice, "t", copies, NO_TAG, here)
+    assert copy_topic(twice, "other", copies, NO_TAG, here) == []
+    assert copies.list() == []
 
 
 @pytest.mark.parametrize("column", ["partition", "offset"])
@@ -147,7 +149,7 @@ def test_an_offset_that_is_there_twice_is_found_in_a_file_and_between_two(
 def test_rows_that_are_no_records(tmp_path: Path, column: str, value: int | None, problem: str):
     rows = [{**record(0, 5), column: value}, record(0, 6)]
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), tmp_path / "x.parquet")
-    look = table_copy._look_at(tmp_path / "x.parquet")
+    look = table_copy._look_at(storage_at(tmp_path), "x.parquet")
     with pytest.raises(ArchiveError, match=f"of t cannot be replayed: .*{problem}"):
         table_copy._require_each_once("t", [look])
 
@@ -172,10 +174,11 @@ def test_tables_that_are_refused(spark: Any, served: str, topic: str, world: Wor
         replay(layout, options, name="r", topic="007", spark=spark)
     state = read_state(layout)
     settings = {key: value for key, value in state.settings.items() if key != STOPPED_AT_LOSS}
-    write_state(layout, replace(state, settings=settings))  # as it was before that was kept
+    # As it was before that was kept.
+    update_state(layout, lambda state: replace(state, settings=settings))
     with pytest.raises(ArchiveError, match="not every run is known"):
         replay(layout, options, name="r", topic="007", spark=spark)
-    assert not list(layout.replays.rglob("plan.json"))
+    assert not list(layout.local(REPLAYS).rglob("plan.json"))
 
 
 def test_a_table_that_is_none_of_an_archive(spark: Any, tmp_path: Path):
@@ -183,9 +186,9 @@ def test_a_table_that_is_none_of_an_archive(spark: Any, tmp_path: Path):
     prepare(layout, "orc")
     with pytest.raises(ArchiveError, match="there is no table yet"):
         read_table(spark, layout, "orc")
-    require_columns(default_schema(include_headers=True), tmp_path)
-    with pytest.raises(ArchiveError, match="column headers is None, not array<struct<"):
-        require_columns(default_schema(include_headers=False), tmp_path)
+    require_columns(default_schema(include_headers=True), "here")
+    with pytest.raises(ArchiveError, match="here: column headers is None, not array<struct<"):
+        require_columns(default_schema(include_headers=False), "here")
 
 
 def test_a_copy_that_is_gone(tmp_path: Path):
@@ -193,10 +196,10 @@ def test_a_copy_that_is_gone(tmp_path: Path):
         "format": 1, "id": "0" * 16, "topic": "t", "new_topic": "n", "keep_partitions": True,
         "partitions": 1, "steps": [], "copies": ["../../p.parquet"],
     }  # fmt: skip
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(plan))
+    place = storage_at(tmp_path)
+    place.write_bytes("plan.json", json.dumps(plan).encode())
     with pytest.raises(ArchiveError, match=r"records/p\.parquet: is gone"):
-        replay_plan.files_of(Layout(tmp_path), tmp_path, replay_plan.read_plan(path))
+        replay_plan.files_of(Layout(tmp_path), place, replay_plan.read_plan(place))
 
 
 def test_a_plan_of_more_steps_than_any(tmp_path: Path):

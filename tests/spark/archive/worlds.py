@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import uuid
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,25 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fencepost.batch.columns import HEADERS_TYPE
 from fencepost.spark.archive.batches import Written, archive_batch
-from fencepost.spark.archive.layout import Layout
+from fencepost.spark.archive.layout import CHECKPOINT, Layout
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.state import read_state
+from fencepost.spark.archive.writing import FILE_SCHEMA, write_files
+from fencepost.spark.storage import Storage
 
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS_TYPE),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestampType", pa.int32()),
-    ]
-)
+LISTED = r"topic=[^/]*/date=[^/]*/[^/]*\.parquet"
+SCHEMA = FILE_SCHEMA
 
 
 def record(partition: int, offset: int, *, days: int | None = None) -> dict[str, Any]:
@@ -48,38 +40,38 @@ def record(partition: int, offset: int, *, days: int | None = None) -> dict[str,
     }
 
 
-def write_as_tasks(topic: str, records: Iterable[dict[str, Any]]) -> Callable[[Path], None]:
-    """Writes records as Spark does: a file per partition and date."""
+def write_as_tasks(
+    storage: Storage, topic: str, records: Iterable[dict[str, Any]]
+) -> Callable[[str], list[str]]:
+    """Writes records as Spark's tasks do, as if there were one with all of them."""
 
-    def write(place: Path) -> None:
-        files: dict[tuple[int, str], list[dict[str, Any]]] = {}
-        for one in records:
-            date = one["timestamp"].date().isoformat()
-            files.setdefault((one["partition"], date), []).append(one)
-        for (partition, date), rows in files.items():
-            folder = place / f"topic={topic}" / f"date={date}"
-            folder.mkdir(parents=True, exist_ok=True)
-            table = pa.Table.from_pylist(rows, SCHEMA)
-            name = f"part-{partition:05}-{uuid.uuid4()}.zstd.parquet"
-            pq.write_table(table, folder / name, write_page_checksum=True)
+    def write(place: str) -> list[str]:
+        rows = [{**one, "topic": topic, "date": one["timestamp"].date()} for one in records]
+        rows.sort(key=lambda one: (one["date"], one["partition"], one["offset"]))
+        schema = pa.schema([*SCHEMA, ("topic", pa.string()), ("date", pa.date32())])
+        batches = pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=7)
+        return write_files(batches, storage, place, ("topic", "date"))
 
     return write
 
 
 class World:
-    """An archive of the topic t with two partitions, of which batches read what they are told."""
+    """An archive of the topic t with two partitions, of which batches read what they are told. In a
+    store it has its checkpoint in a local directory."""
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | Layout,
         topic: str = "t",
         topic_id: str = "id-1",
         format: str = "parquet",
+        checkpoint: Path | None = None,
     ) -> None:
-        self.layout = Layout(directory)
+        self.layout = directory if isinstance(directory, Layout) else Layout(directory)
         self.topic, self.topic_id = topic, topic_id
         self.ends: dict[str, int] = {}
-        prepare(self.layout, format)
+        prepare(self.layout, format, checkpoint=None if checkpoint is None else str(checkpoint))
+        self.checkpoint = checkpoint or self.layout.local(CHECKPOINT)
 
     @property
     def next_batch(self) -> int:
@@ -87,9 +79,9 @@ class World:
 
     def plan(self, batch: int, ends: dict[int, int], begins: dict[int, int] | None = None) -> None:
         """The checkpoint as it is while a batch runs."""
-        offsets = self.layout.checkpoint / "offsets"
+        offsets = self.checkpoint / "offsets"
         offsets.mkdir(parents=True, exist_ok=True)
-        (self.layout.checkpoint / "metadata").write_text('{"id":"q-1"}')
+        (self.checkpoint / "metadata").write_text('{"id":"q-1"}')
         named = {str(partition): end for partition, end in ends.items()}
         extra: dict[str, Any] = {"id": self.topic_id}
         if begins:
@@ -97,7 +89,7 @@ class World:
         line = json.dumps({"#fencepost": {self.topic: extra}, self.topic: named})
         (offsets / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{line}\n')
         if batch:
-            commits = self.layout.checkpoint / "commits"
+            commits = self.checkpoint / "commits"
             commits.mkdir(exist_ok=True)
             (commits / str(batch - 1)).write_text("v1\n{}\n")
 
@@ -119,12 +111,16 @@ class World:
             for offset in range(start, end)
             if not skipped(offset)
         ]
-        return archive_batch(self.layout, number, write_as_tasks(self.topic, records))
+        write = write_as_tasks(self.layout.storage, self.topic, records)
+        return archive_batch(self.layout, number, write)
 
     def records(self) -> list[dict[str, Any]]:
         """What a reader sees that lists directories and knows nothing else, by offsets."""
-        paths = sorted(self.layout.directory.glob("topic=*/date=*/*.parquet"))
-        rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+        storage = self.layout.storage
+        rows: list[dict[str, Any]] = []
+        for path in [one.path for one in storage.list() if re.fullmatch(LISTED, one.path)]:
+            with storage.open_input(path) as file:
+                rows += pq.ParquetFile(file).read().to_pylist()
         return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
     def offsets(self) -> list[tuple[int, int]]:

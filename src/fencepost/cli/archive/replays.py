@@ -7,6 +7,7 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import client_config, command, given_properties, open_cluster
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table, print_views
@@ -28,7 +29,7 @@ def replay(arguments: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.replaying import STEP_RECORDS, replay as replay_archive
     from fencepost.spark.archive.running import in_tasks
     from fencepost.spark.options import sink_options
@@ -41,7 +42,7 @@ def replay(arguments: argparse.Namespace) -> int:
         "deliveryGuarantee": "exactly-once",
         "keepTimestamps": "true",
     }
-    layout = Layout(Path(arguments.directory))
+    layout = layout_of(arguments)
     rates = Rates(None, quiet=arguments.quiet)
 
     def on_step(done: StepDone) -> None:
@@ -85,12 +86,12 @@ def replay(arguments: argparse.Namespace) -> int:
 @command
 def offsets(arguments: argparse.Namespace) -> int:
     """As runs, or a row for each record in a CSV file."""
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.offset_map import each_offset
     from fencepost.spark.archive.replaying import read_offsets
 
     try:
-        table = read_offsets(Layout(Path(arguments.directory)), arguments.name)
+        table = read_offsets(layout_of(arguments), arguments.name)
         if arguments.csv:
             with Path(arguments.csv).open("w", newline="") as file:
                 writer = csv.writer(file)
@@ -112,11 +113,11 @@ def translate(arguments: argparse.Namespace) -> int:
     from fencepost.client.cluster import Cluster
     from fencepost.client.groups import GroupAdmin
     from fencepost.client.metadata import CommittedOffset
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.offset_map import translate as translated
     from fencepost.spark.archive.replaying import last_topic_id, read_offsets
 
-    layout = Layout(Path(arguments.directory))
+    layout = layout_of(arguments)
     try:
         table = read_offsets(layout, arguments.name)
         with open_cluster(arguments) as cluster:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import command, given_properties
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
@@ -42,11 +42,11 @@ def source_of(arguments: argparse.Namespace) -> dict[str, str]:
 def run(arguments: argparse.Namespace) -> int:
     """Until what was there is archived; with --every until it is interrupted."""
     from fencepost.arrow.errors import ReadError
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.errors import SparkError
 
     source = source_of(arguments)
-    layout = Layout(Path(arguments.directory))
+    layout = layout_of(arguments)
     try:
         with layout.lock("writer", wait=False, holder="another run that archives"):
             return _run(arguments, layout, source)
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
     from fencepost.spark.archive.query import archive_topics, prepare, source_options_of
 
     options = source_options_of(source)
-    prepare(layout, arguments.format)
+    prepare(layout, arguments.format, checkpoint=arguments.checkpoint)
     total = offsets_to_read(layout, options) if arguments.every is None else None
     rates = Rates(total, quiet=arguments.quiet)
     batches: list[Written] = []
@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace, layout: Any, source: dict[str, str]) -> 
             query = archive_topics(
                 spark,
                 source,
-                layout.directory,
+                layout,
                 format=arguments.format,
                 interval=arguments.every,
                 on_batch=on_batch,

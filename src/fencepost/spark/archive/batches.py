@@ -1,9 +1,9 @@
 """A micro-batch into an archive's files, once, whatever dies in between.
 
 `foreachBatch` hands over a batch and its number. Its rows are written to staging by Spark's tasks,
-a file per task and date; the driver looks at each file, fsyncs it, and replaces `state.json`, which
-names the batch, its files and their places. That is the decision (`state`). Then the files are
-renamed into place, by this run or, if it is killed, by the next.
+a file per task and date (`writing`); the driver looks at each file, and replaces `state.json`,
+which names the batch, its files and their places. That is the decision (`state`). Then the files
+are moved into place, by this run or, if it is killed, by the next.
 
 Why not Spark's own file sink: it keeps what counts in `_spark_metadata`, and readers that do not
 know that log also read what failed attempts left behind. Here a file is in a table's directory only
@@ -13,27 +13,33 @@ if it counts, so every reader that lists directories sees every record once.
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.archive.layout import (
+    STAGING,
     ArchiveError,
+    DataFile,
     Layout,
     file_name,
-    for_spark,
-    sync,
     tag_of,
 )
-from fencepost.spark.archive.state import State, finish_moves, read_state, write_state
+from fencepost.spark.archive.state import (
+    Ranges,
+    State,
+    checkpoint_location,
+    checkpoint_of,
+    read_state,
+    update_state,
+)
+from fencepost.spark.archive.writing import write_by_tasks
 from fencepost.spark.checkpoint import read_checkpoint
+from fencepost.spark.storage import Storage
 
 DATE: Final = (
     "date_from_unix_date(cast((unix_micros(timestamp) - pmod(unix_micros(timestamp), 86400000000))"
@@ -59,95 +65,104 @@ class Written:
     """Which offsets were read, without their ends."""
 
 
-def archive_batch(layout: Layout, batch: int, write: Callable[[Path], None]) -> Written | None:
-    """Archive a batch, which `write` writes to a directory, unless it is there; None then.
+def archive_batch(
+    layout: Layout, batch: int, write: Callable[[str], Sequence[str]]
+) -> Written | None:
+    """Archive a batch, which `write` writes to a directory in the storage, unless it is there; None
+    then. `write` returns the paths of its files.
 
     ArchiveError, CheckpointError, OSError.
     """
-    if not _is_next(layout, batch):
+    if not _is_next(layout, read_state(layout), batch):
         return None
-    place = layout.staging / f"{batch}-{secrets.token_hex(4)}"
-    write(place)
-    ranges, topic_ids, query = _what_was_read(layout, batch)
-    staged = [_look_at(path, place) for path in sorted(place.rglob("*.parquet"))]
+    place = f"{STAGING}/{batch}-{secrets.token_hex(4)}"
+    paths = write(place)
+    ranges, topic_ids, query = _what_was_read(layout, read_state(layout), batch)
+    staged = [_look_at(layout.storage, path, place) for path in sorted(paths)]
     moves = []
     for one in staged:
-        sync(one.path)
-        target = one.directory / file_name(
+        name = file_name(
             one.partition, one.first, one.last, tag_of(topic_ids.get(one.topic)), f"b{batch:08}"
         )
-        moves.append((str(one.path.relative_to(layout.staging)), str(target)))
+        moves.append((one.path.removeprefix(f"{STAGING}/"), f"{one.directory}/{name}"))
     read = _with_starts(ranges, staged)
-    with layout.lock("layout", wait=True):
-        if not _is_next(layout, batch):
-            return None
-        state = read_state(layout).with_batch(
-            batch, query, moves, read, _records(staged), topic_ids
-        )
-        write_state(layout, state)
-        finish_moves(layout, state)
-    size = sum((layout.directory / target).stat().st_size for _, target in moves)
-    shutil.rmtree(place, ignore_errors=True)
+    done = False
+
+    def add(state: State) -> State:
+        nonlocal done
+        done = _is_next(layout, state, batch)
+        if not done:
+            return state
+        return state.with_batch(batch, query, moves, read, _records(staged), topic_ids)
+
+    update_state(layout, add)
+    layout.storage.delete_all(place)
+    if not done:
+        return None
     return Written(
         batch,
         sum(one.rows for one in staged),
         sum(one.data_bytes for one in staged),
-        size,
+        sum(one.file_bytes for one in staged),
         len(staged),
         read,
     )
 
 
-def recover(layout: Layout) -> State:
-    """Put right what a run that was killed left: the files of its last batch go where they belong.
-    To be called by who has the lock `layout`. ArchiveError, OSError."""
-    state = read_state(layout)
-    finish_moves(layout, state)
-    return state
-
-
-def _is_next(layout: Layout, batch: int) -> bool:
+def _is_next(layout: Layout, state: State, batch: int) -> bool:
     """Whether this batch is to be written: it is the one behind the last. ArchiveError for one
     that can be neither that nor the last."""
-    state = read_state(layout)
     if batch == state.batch:
+        _require_same(layout, state, batch)
         return False
     if batch != state.batch + 1:
         raise ArchiveError(
-            f"{layout.directory}: Spark runs batch {batch}, and the last one archived is "
-            f"{state.batch}: the checkpoint in {layout.checkpoint} is not that of this archive, "
-            "or of another time"
+            f"{layout}: Spark runs batch {batch}, and the last one archived is "
+            f"{state.batch}: the checkpoint in {checkpoint_location(layout, state)} is not that "
+            "of this archive, or of another time"
         )
     return True
 
 
-def write_frame(frame: Any, place: Path) -> None:
-    """Have Spark's tasks write a batch: a file per task and date, in order of offsets."""
+def _require_same(layout: Layout, state: State, batch: int) -> None:
+    """ArchiveError unless all that a batch reads was read, so that it may be skipped. Two drivers
+    that begin at once may plan different ends for one batch, where the checkpoint's file system
+    does not keep the second from it."""
+    ranges, topic_ids, _ = _what_was_read(layout, state, batch)
+    known = {(one.topic, one.topic_id): one.partitions for one in state.incarnations}
+    for where, (start, end) in ranges.items():
+        found = known.get((where.topic, topic_ids.get(where.topic, "")), {})
+        if not _is_covered(found.get(where.partition, []), start, end):
+            raise ArchiveError(
+                f"{layout}: batch {batch} is archived, but without all offsets of {where} up to "
+                f"{end}, which this driver reads: another one archives at the same time"
+            )
+
+
+def _is_covered(read: Ranges, start: int | None, end: int) -> bool:
+    first = end - 1 if start is None else start
+    return first >= end or first < 0 or any(low <= first and end <= high for low, high in read)
+
+
+def write_frame(frame: Any, storage: Storage, place: str) -> list[str]:
+    """Have Spark's tasks write a batch: a file per task and date, in order of offsets; paths."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    session = frame.sparkSession
-    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # A name that may be null would be replaced, and the rows sorted again, by Spark's writer.
-    topic = F.coalesce(F.col("topic"), F.lit(""))
-    rows = frame.withColumn("date", F.expr(DATE)).select(topic.alias("topic"), *COLUMNS)
-    (
-        rows.sortWithinPartitions("topic", "date", "partition", "offset")
-        .write.mode("overwrite")
-        .option("compression", "zstd")
-        .partitionBy("topic", "date")
-        .parquet(for_spark(place))
-    )
+    rows = frame.withColumn("date", F.expr(DATE)).select("topic", *COLUMNS)
+    rows = rows.sortWithinPartitions("topic", "date", "partition", "offset")
+    return write_by_tasks(rows, storage, place, ("topic", "date"))
 
 
 def _what_was_read(
-    layout: Layout, batch: int
+    layout: Layout, state: State, batch: int
 ) -> tuple[dict[TopicPartition, tuple[int | None, int]], Mapping[str, str], str]:
     """Where Spark's checkpoint says that a batch begins and ends, ids of topics, and the query."""
-    checkpoint = read_checkpoint(layout.checkpoint)
+    checkpoint = read_checkpoint(checkpoint_of(layout, state))
     source = checkpoint.sources[0] if checkpoint.sources else None
     if checkpoint.planned_batch != batch or source is None or source.planned is None:
         raise ArchiveError(
-            f"{layout.checkpoint}: batch {batch} runs, but planned is {checkpoint.planned_batch}"
+            f"{checkpoint_location(layout, state)}: batch {batch} runs, but planned is "
+            f"{checkpoint.planned_batch}"
         )
     begins = source.committed.positions if source.committed else {}
     ranges: dict[TopicPartition, tuple[int | None, int]] = {}
@@ -170,39 +185,44 @@ class _Staged:
     """A file that a task wrote."""
 
     topic: str
-    directory: Path
+    directory: str
     """Of its date, from the archive's directory."""
-    path: Path
+    path: str
     partition: int
     first: int
     last: int
     rows: int
     data_bytes: int
+    file_bytes: int
 
 
-def _look_at(path: Path, place: Path) -> _Staged:
+def _look_at(storage: Storage, path: str, place: str) -> _Staged:
     """What is in a file. ArchiveError unless it has one partition's records in order."""
-    table = pq.read_table(path, columns=["partition", "offset"], partitioning=None)
+    directory = path.removeprefix(f"{place}/").rpartition("/")[0]
+    topic = directory.partition("/")[0].removeprefix("topic=")
+    size = storage.size(path)
+    with DataFile(topic, "", 0, "", 0, 0, path, storage).opened() as file:
+        table = file.read(["partition", "offset"])
+        metadata = file.metadata
     offsets = offsets_of(table, path)
     partitions = np.unique(table.column("partition").to_numpy())
     if len(partitions) != 1:
         raise ArchiveError(f"{path}: has records of {len(partitions)} partitions")
-    relative = path.relative_to(place).parent
-    metadata = pq.read_metadata(path)
     sizes = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
     return _Staged(
-        topic=relative.parts[0].removeprefix("topic="),
-        directory=relative,
+        topic=topic,
+        directory=directory,
         path=path,
         partition=int(partitions[0]),
         first=int(offsets[0]),
         last=int(offsets[-1]),
         rows=len(offsets),
         data_bytes=sum(sizes),
+        file_bytes=size,
     )
 
 
-def offsets_of(table: pa.Table, path: Path) -> np.ndarray[Any, Any]:
+def offsets_of(table: pa.Table, path: str) -> np.ndarray[Any, Any]:
     """The offsets of a file, which rise from row to row. ArchiveError."""
     offsets = table.column("offset").to_numpy()
     if len(offsets) == 0 or (np.diff(offsets) <= 0).any():

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fencepost.spark.archive.batches import offsets_of
 from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout
 from fencepost.spark.archive.running import Run, here
-from fencepost.spark.archive.state import Incarnation, Ranges, merged, read_parquet_state
+from fencepost.spark.archive.state import (
+    Incarnation,
+    Ranges,
+    counted_files,
+    merged,
+    read_parquet_state,
+)
 
 FOREIGN_MAX = 20
 
@@ -101,16 +105,16 @@ def verify(layout: Layout, run: Run = here) -> Status:
 
 def _status(layout: Layout, run: Run, look: Any) -> Status:
     state = read_parquet_state(layout)
-    files, foreign = layout.listing()
+    files, foreign = counted_files(layout, state)
     seen = dict(zip(files, run(look, files), strict=True))
     problems = [f"{path}: is no file of the archive" for path in foreign[:FOREIGN_MAX]]
     if len(foreign) > FOREIGN_MAX:
         problems.append(f"and {len(foreign) - FOREIGN_MAX} more that are no files of the archive")
-    problems += [f"{one.path}: {found.problem}" for one, found in seen.items() if found.problem]
+    problems += [f"{one.uri}: {found.problem}" for one, found in seen.items() if found.problem]
     known = {(one.topic, one.tag) for one in state.incarnations}
     for one in files:
         if (one.topic, one.tag) not in known:
-            problems.append(f"{one.path}: is of a topic that was never read")
+            problems.append(f"{one.uri}: is of a topic that was never read")
     return Status(
         batch=state.batch,
         format=state.data_format,
@@ -126,7 +130,8 @@ def _status(layout: Layout, run: Run, look: Any) -> Status:
 
 def _footer(file: DataFile) -> _Seen:
     try:
-        return _Seen(pq.read_metadata(file.path).num_rows)
+        with file.opened() as parquet:
+            return _Seen(parquet.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         return _Seen(0, problem=f"cannot be read: {error}")
 
@@ -139,14 +144,14 @@ def _contents(file: DataFile) -> _Seen:
 
 
 def _read(file: DataFile) -> _Seen:
-    parquet = pq.ParquetFile(file.path, page_checksum_verification=True)
     parts = []
-    for batch in parquet.iter_batches():  # all columns, for their checksums
-        if (batch.column("partition").to_numpy() != file.partition).any():
-            raise ArchiveError(f"has records of other partitions than {file.partition}")
-        parts.append(batch.select(["offset"]))
+    with file.opened() as parquet:
+        for batch in parquet.iter_batches():  # all columns, for their checksums
+            if (batch.column("partition").to_numpy() != file.partition).any():
+                raise ArchiveError(f"has records of other partitions than {file.partition}")
+            parts.append(batch.select(["offset"]))
     offsets = offsets_of(
-        pa.Table.from_batches(parts, pa.schema([("offset", pa.int64())])), file.path
+        pa.Table.from_batches(parts, pa.schema([("offset", pa.int64())])), file.uri
     )
     if (int(offsets[0]), int(offsets[-1])) != (file.first, file.last):
         raise ArchiveError(f"has offsets {offsets[0]} to {offsets[-1]}, not those of its name")
@@ -161,16 +166,9 @@ def _dates(seen: Mapping[DataFile, _Seen]) -> list[DateStatus]:
     for file, one in seen.items():
         name = (file.topic, file.date)
         old = found.get(name, DateStatus(*name, 0, 0, 0))
-        size = old.file_bytes + _size(file.path)
+        size = old.file_bytes + file.size
         found[name] = DateStatus(*name, old.files + 1, old.records + one.rows, size)
     return [found[name] for name in sorted(found)]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _partition(

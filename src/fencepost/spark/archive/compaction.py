@@ -1,15 +1,20 @@
 """Small files made few, without a moment at which a reader sees a record twice or not at all.
 
 Per directory of a date, and per partition and topic in it, files that follow each other become one,
-up to a size. What is new is written to `_fencepost/compaction`, and the files that stay as they are
-are linked to it; then the two directories are exchanged in one step (`layout.exchange`). So a
-directory has either all old files or all new ones. A batch that is archived meanwhile waits for the
-exchange of a directory, not for the writing: files that came since are linked before it.
+up to a size. What is new is written to `_fencepost/compaction`.
 
-A crash leaves nothing to repair: whatever is in `_fencepost/compaction` does not count, be it half
-of what was to be new or what was replaced, and the next run removes it. Until then replaced files
-stay, for readers that are just listing the directory that they were in; `discard` removes them at
-the end of the run.
+On a local disk the files that stay as they are are linked to it; then the two directories are
+exchanged in one step (`layout.exchange`). So a directory has either all old files or all new ones.
+A batch that is archived meanwhile waits for the exchange of a directory, not for the writing: files
+that came since are linked before it. A crash leaves nothing to repair: whatever is in
+`_fencepost/compaction` does not count, be it half of what was to be new or what was replaced, and
+the next run removes it. Until then replaced files stay, for readers that are just listing the
+directory that they were in; `discard` removes them at the end of the run.
+
+A store has no such step. There the state names the new files and those that they replace (`Swap`):
+that is the decision. Then new files are copied into place and old ones deleted, by this run or the
+next. `fencepost archive` and `archived_paths` go by the state and see every record once; a reader
+that lists directories meanwhile sees records twice, for as long as the copies take.
 """
 
 from __future__ import annotations
@@ -19,25 +24,28 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fencepost.spark.archive.batches import offsets_of, recover
+from fencepost.spark.archive.batches import offsets_of
 from fencepost.spark.archive.layout import (
+    COMPACTION,
     ArchiveError,
     DataFile,
     Layout,
     exchange,
     file_name,
+    place_of,
     sync,
 )
 from fencepost.spark.archive.running import Run, here
+from fencepost.spark.archive.state import State, Swap, counted_files, recover, update_state
+from fencepost.spark.archive.writing import FILE_SCHEMA, ROW_GROUP_BYTES, parquet_writer
+from fencepost.spark.storage import Storage
 
 TARGET_BYTES: Final = 256 * 1024 * 1024
-ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 BATCH_ROWS: Final = 16_384
 PIECES_MAX: Final = 64
 """So many files are made between two exchanges, at least."""
@@ -47,7 +55,8 @@ PIECES_MAX: Final = 64
 class Merge:
     """One file to be made of several."""
 
-    inputs: tuple[str, ...]
+    inputs: tuple[DataFile, ...]
+    storage: Storage
     output: str
 
 
@@ -67,8 +76,8 @@ class Compacted:
 class _Plan:
     """A directory's files that become fewer."""
 
-    directory: Path
-    draft: Path
+    directory: str
+    draft: str
     inputs: tuple[DataFile, ...]
     merges: tuple[Merge, ...]
     size: int
@@ -89,54 +98,53 @@ def compact(
     or where directories cannot be exchanged; what was done before stands. OSError.
     """
     with layout.lock("compaction", wait=False, holder="another compaction"):
-        with layout.lock("layout", wait=True):
-            recover(layout)
-        layout.clear(layout.compaction)
-        run_place = layout.compaction / secrets.token_hex(6)
-        run_place.mkdir(parents=True)
-        files, _ = layout.listing()
-        plans = list(_plan(files, run_place, target_bytes))
+        state = recover(layout)
+        layout.storage.delete_all(COMPACTION)
+        run_place = f"{COMPACTION}/{secrets.token_hex(6)}"
+        files, _ = counted_files(layout, state)
+        plans = list(_plan(layout, files, run_place, target_bytes))
         total = sum(plan.size for plan in plans)
         done = Compacted(0, 0, 0, 0, 0, 0)
         for some in _slices(plans):
             merges = [merge for plan in some for merge in plan.merges]
-            rows = run(merge_files, merges)
+            merged = run(merge_files, merges)
+            sizes = iter(merged)
+            if not layout.is_local:
+                state = _swap(layout, state, some)
             for plan in some:
-                after = sum(os.path.getsize(merge.output) for merge in plan.merges)
-                _put_in_place(layout, plan)
+                if layout.is_local:
+                    _put_in_place(layout, plan)
+                after = [next(sizes) for _ in plan.merges]
                 done = Compacted(
                     done.directories + 1,
                     done.files_before + len(plan.inputs),
                     done.files_after + len(plan.merges),
-                    done.rows,
+                    done.rows + sum(one.rows for one in after),
                     done.bytes_before + plan.size,
-                    done.bytes_after + after,
+                    done.bytes_after + sum(one.size for one in after),
                 )
                 on_progress(done.bytes_before, total)
-            done = replace(done, rows=done.rows + sum(rows))
         if discard:
-            layout.clear(layout.compaction)
+            layout.storage.delete_all(COMPACTION)
         return done
 
 
-def _size(file: DataFile) -> int:
-    return os.path.getsize(file.path)
-
-
-def _plan(files: Iterable[DataFile], place: Path, target_bytes: int) -> Iterator[_Plan]:
+def _plan(
+    layout: Layout, files: Iterable[DataFile], place: str, target_bytes: int
+) -> Iterator[_Plan]:
     by_directory = sorted(files, key=lambda one: (one.directory, one.partition, one.tag, one.first))
     for number, (directory, some) in enumerate(groupby(by_directory, lambda one: one.directory)):
-        draft = place / str(number)
+        draft = f"{place}/{number}"
         inputs: list[DataFile] = []
         merges: list[Merge] = []
         for group in _groups(some, target_bytes):
             first, last = group[0].first, max(one.last for one in group)
-            name = file_name(group[0].partition, first, last, group[0].tag, f"c{place.name}")
-            paths = tuple(str(one.path) for one in group)
-            merges.append(Merge(paths, str(draft / name)))
+            origin = f"c{place.rpartition('/')[2]}"
+            name = file_name(group[0].partition, first, last, group[0].tag, origin)
+            merges.append(Merge(tuple(group), layout.storage, f"{draft}/{name}"))
             inputs += group
         if merges:
-            size = sum(map(_size, inputs))
+            size = sum(one.size for one in inputs)
             yield _Plan(directory, draft, tuple(inputs), tuple(merges), size)
 
 
@@ -146,7 +154,7 @@ def _groups(files: Iterable[DataFile], target_bytes: int) -> Iterator[list[DataF
     group: list[DataFile] = []
     total = 0
     for file in files:
-        size = _size(file)
+        size = file.size
         fits = group and (file.partition, file.tag) == (group[0].partition, group[0].tag)
         if not fits or total + size > target_bytes or 2 * size >= target_bytes:
             if len(group) > 1:
@@ -170,68 +178,85 @@ def _slices(plans: Sequence[_Plan]) -> Iterator[list[_Plan]]:
         yield some
 
 
-def merge_files(merge: Merge) -> int:
-    """Write a file of several, in order of offsets; how many rows it has. ArchiveError when one
-    of them cannot be read or is not what its name says."""
-    output = Path(merge.output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    expected = 0
-    written = 0
-    writer: pq.ParquetWriter | None = None
-    try:
-        for name in merge.inputs:
-            with _opened(Path(name)) as file:
-                expected += file.metadata.num_rows
-                for table in _row_groups(file, Path(name)):
-                    if writer is None:
-                        writer = pq.ParquetWriter(
-                            output, table.schema, compression="zstd", write_page_checksum=True
-                        )
-                    writer.write_table(table)
-                    written += table.num_rows
-    finally:
-        if writer is not None:
-            writer.close()
-    if written != expected:
-        raise ArchiveError(f"{output}: has {written} rows of {expected}")
-    offsets_of(pq.read_table(output, columns=["offset"], partitioning=None), output)
-    sync(output)
-    return written
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge has written."""
+
+    rows: int
+    size: int
+    """In bytes."""
 
 
-def _opened(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise ArchiveError(f"{path}: cannot be read: {error}") from error
+def merge_files(merge: Merge) -> Merged:
+    """Write a file of several, in order of offsets. ArchiveError when one of them cannot be read or
+    is not what its name says."""
+    expected = written = 0
+    output = place_of(merge.storage, merge.output)
+    with merge.storage.open_output(merge.output) as file, parquet_writer(file) as writer:
+        for one in merge.inputs:
+            try:
+                with one.opened() as parquet:
+                    expected += parquet.metadata.num_rows
+                    for table in _row_groups(parquet):
+                        writer.write_table(table.select(FILE_SCHEMA.names).cast(FILE_SCHEMA))
+                        written += table.num_rows
+            except (pa.ArrowException, OSError) as error:
+                raise ArchiveError(f"{one.uri}: cannot be read: {error}") from error
+        if written != expected:
+            raise ArchiveError(f"{output}: has {written} rows of {expected}")
+    size = merge.storage.size(merge.output)
+    with replace(merge.inputs[0], path=merge.output).opened() as parquet:
+        offsets_of(parquet.read(["offset"]), output)
+    return Merged(written, size)
 
 
-def _row_groups(file: pq.ParquetFile, path: Path) -> Iterator[pa.Table]:
+def _row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
     """The rows in tables of about ROW_GROUP_BYTES."""
     batches: list[pa.RecordBatch] = []
     size = 0
-    try:
-        for batch in file.iter_batches(batch_size=BATCH_ROWS):
-            batches.append(batch)
-            size += batch.nbytes
-            if size >= ROW_GROUP_BYTES:
-                yield pa.Table.from_batches(batches)
-                batches, size = [], 0
-    except (pa.ArrowException, OSError) as error:
-        raise ArchiveError(f"{path}: cannot be read: {error}") from error
+    for batch in file.iter_batches(batch_size=BATCH_ROWS):
+        batches.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches, size = [], 0
     if batches:
         yield pa.Table.from_batches(batches)
 
 
 def _put_in_place(layout: Layout, plan: _Plan) -> None:
-    """Exchange a directory with its draft, which gets what came to the directory since."""
-    replaced = {one.path.name for one in plan.inputs}
+    """Exchange a local directory with its draft, which gets what came to the directory since."""
+    replaced = {one.name for one in plan.inputs}
+    directory, draft = layout.local(plan.directory), layout.local(plan.draft)
     with layout.lock("layout", wait=True):
-        there = [path for path in plan.directory.iterdir() if path.is_file()]
+        there = [path for path in directory.iterdir() if path.is_file()]
         if replaced - {path.name for path in there}:
-            raise ArchiveError(f"{plan.directory}: files went away while they were compacted")
+            raise ArchiveError(f"{directory}: files went away while they were compacted")
         for path in there:
             if path.name not in replaced:
-                os.link(path, plan.draft / path.name)
-        sync(plan.draft)
-        exchange(plan.directory, plan.draft)
+                os.link(path, draft / path.name)
+        sync(draft)
+        exchange(directory, draft)
+
+
+def _swap(layout: Layout, seen: State, plans: Sequence[_Plan]) -> State:
+    """Have new files count instead of old ones, in a store. ArchiveError where another compaction
+    did so with others meanwhile."""
+    adds = [
+        (merge.output.removeprefix(f"{COMPACTION}/"), _target(plan, merge))
+        for plan in plans
+        for merge in plan.merges
+    ]
+    removes = tuple(one.path for plan in plans for one in plan.inputs)
+    swap = Swap(secrets.token_hex(6), tuple(adds), removes)
+
+    def change(state: State) -> State:
+        if state.swap.id != seen.swap.id:
+            raise ArchiveError(f"{layout}: another compaction is running already")
+        return replace(state, swap=swap)
+
+    return update_state(layout, change)
+
+
+def _target(plan: _Plan, merge: Merge) -> str:
+    return f"{plan.directory}/{merge.output.rpartition('/')[2]}"

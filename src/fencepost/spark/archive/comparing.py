@@ -15,8 +15,14 @@ from typing import Any, Final
 from fencepost.client.cluster import Cluster
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
-from fencepost.spark.archive.layout import Layout, for_spark
-from fencepost.spark.archive.state import Incarnation, Ranges, merged, read_parquet_state
+from fencepost.spark.archive.layout import Layout
+from fencepost.spark.archive.state import (
+    Incarnation,
+    Ranges,
+    counted_files,
+    merged,
+    read_parquet_state,
+)
 from fencepost.wire.errors import ErrorCode
 
 HASH: Final = (
@@ -98,9 +104,9 @@ def _fingerprints(
     spans: Mapping[TopicPartition, Ranges],
     tags: Mapping[str, str],
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, Any]]:
-    files, _ = layout.listing()
-    paths = [for_spark(one.path) for one in files if tags.get(one.topic) == one.tag]
-    reader = spark.read.option("basePath", for_spark(layout.directory))
+    files, _ = counted_files(layout, read_parquet_state(layout))
+    paths = [layout.for_spark(one.path) for one in files if tags.get(one.topic) == one.tag]
+    reader = spark.read.option("basePath", layout.for_spark())
     archived = reader.schema(
         "topic string, partition int, offset long, key binary, value binary, "
         "headers array<struct<key:string,value:binary>>, timestamp timestamp, timestampType int"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from os import PathLike
 from typing import Any, Final
 
 from fencepost.arrow.options import SourceOptions
@@ -21,13 +21,22 @@ from fencepost.spark.archive.batches import (
     DATE,
     Written,
     archive_batch,
-    recover,
     write_frame,
 )
-from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
-from fencepost.spark.archive.state import PARQUET, STOPPED_AT_LOSS, State, write_state
+from fencepost.spark.archive.layout import PRIVATE, STAGING, STATE, ArchiveError, Layout
+from fencepost.spark.archive.state import (
+    CHECKPOINT_SETTING,
+    PARQUET,
+    STOPPED_AT_LOSS,
+    State,
+    checkpoint_location,
+    read_state,
+    update_state,
+    write_first_state,
+)
 from fencepost.spark.archive.tables import start_table
 from fencepost.spark.options import source_options
+from fencepost.spark.storage import canonical
 
 BATCH_RECORDS: Final = 1_000_000
 TASK_RECORDS: Final = 250_000
@@ -37,10 +46,11 @@ _REFUSED: Final = {"includeheaders", "plainoffsets", "topic", "checkpointlocatio
 def archive_topics(
     spark: Any,
     source: Mapping[str, str],
-    directory: str | Path,
+    directory: str | PathLike[str] | Layout,
     *,
     format: str = PARQUET,
     interval: str | None = None,
+    checkpoint: str | None = None,
     on_batch: Callable[[Written], None] | None = None,
 ) -> Any:
     """Start the query; a StreamingQuery.
@@ -48,20 +58,24 @@ def archive_topics(
     `source` are options of `.format("fencepost")` for streams: brokers, topics, where to start
     (`startingOffsets`, here earliest unless told), `failOnDataLoss`, limits. Without `interval` the
     query ends when it has archived what was there when it began; with one ("10 seconds") it goes
-    on. `on_batch` is told of every batch (Parquet only).
+    on. `checkpoint` is where Spark keeps the query's, if not in the archive: for stores that Spark
+    has no file system of. `on_batch` is told of every batch (Parquet only).
 
     One run at a time may write to an archive: hold `Layout(directory).lock("writer", ...)`.
     ArchiveError; what the query itself fails with is raised by `awaitTermination`.
     """
     options = _options(source)
-    layout = Layout(Path(directory))
-    prepare(layout, format, stops_at_loss=source_options_of(source).fail_on_data_loss)
+    layout = directory if isinstance(directory, Layout) else Layout(directory)
+    stops_at_loss = source_options_of(source).fail_on_data_loss
+    state = prepare(layout, format, stops_at_loss=stops_at_loss, checkpoint=checkpoint)
+    location = checkpoint_location(layout, state)
     frame = spark.readStream.format("fencepost").options(**options).load()
     if format == PARQUET:
-        return _with_trigger(_parquet_writer(frame, layout, on_batch), layout, interval).start()
+        return _with_trigger(_parquet_writer(frame, layout, on_batch), location, interval).start()
     dated = _dated(frame)
     empty = spark.createDataFrame([], dated.schema)
-    return start_table(_with_trigger(dated.writeStream, layout, interval), empty, layout, format)
+    writer = _with_trigger(dated.writeStream, location, interval)
+    return start_table(writer, empty, layout, format)
 
 
 def source_options_of(source: Mapping[str, str]) -> SourceOptions:
@@ -82,43 +96,48 @@ def _options(source: Mapping[str, str]) -> dict[str, str]:
     return {**defaults, **given, "includeheaders": "true"}
 
 
-def prepare(layout: Layout, format: str, *, stops_at_loss: bool = True) -> None:
+def prepare(
+    layout: Layout, format: str, *, stops_at_loss: bool = True, checkpoint: str | None = None
+) -> State:
     """Make the archive's own directory, or put right what an earlier run left in it. Keeps whether
-    a run did not stop at data loss.
+    a run did not stop at data loss, and where the checkpoint is.
 
-    ArchiveError for a directory that has something else in it, or an archive of another format.
+    ArchiveError for a directory that has something else in it, an archive of another format, or one
+    with its checkpoint elsewhere.
     """
-    if not layout.state_path.is_file():
+    settings: dict[str, Any] = {"format": format, STOPPED_AT_LOSS: stops_at_loss}
+    if checkpoint is not None:
+        settings[CHECKPOINT_SETTING] = checkpoint
+    if not layout.storage.exists(STATE):
         _require_empty(layout)
-        layout.private.mkdir(parents=True, exist_ok=True)
-        write_state(layout, State(settings={"format": format, STOPPED_AT_LOSS: stops_at_loss}))
-    with layout.lock("layout", wait=True):
-        state = recover(layout)
+        write_first_state(layout, State(settings=settings))
+
+    def keep(state: State) -> State:
         if state.stopped_at_loss and not stops_at_loss:
-            settings = {**state.settings, STOPPED_AT_LOSS: False}
-            write_state(layout, replace(state, settings=settings))
-    if state.data_format != format:
-        raise ArchiveError(
-            f"{layout.directory}: is an archive of format {state.data_format}, not {format}"
-        )
-    layout.clear(layout.staging)
-    layout.staging.mkdir()
+            return replace(state, settings={**state.settings, STOPPED_AT_LOSS: False})
+        return state
+
+    found = read_state(layout)
+    if found.data_format != format:
+        raise ArchiveError(f"{layout}: is an archive of format {found.data_format}, not {format}")
+    there = checkpoint_location(layout, found)
+    if checkpoint is not None and canonical(checkpoint) != canonical(there):
+        raise ArchiveError(f"{layout}: its checkpoint is in {there}, not in {checkpoint}")
+    state = update_state(layout, keep)
+    layout.storage.delete_all(STAGING)
+    return state
 
 
 def _require_empty(layout: Layout) -> None:
-    if not layout.directory.exists():
-        return
-    if not layout.directory.is_dir():
-        raise ArchiveError(f"{layout.directory}: is no directory")
-    others = [path for path in layout.directory.iterdir() if path != layout.private]
+    if layout.is_local and layout.directory.exists() and not layout.directory.is_dir():
+        raise ArchiveError(f"{layout}: is no directory")
+    others = [name for name in layout.storage.names() if name != PRIVATE]
     if others:
-        raise ArchiveError(
-            f"{layout.directory}: is no archive and not empty: there is {others[0].name}"
-        )
+        raise ArchiveError(f"{layout}: is no archive and not empty: there is {others[0]}")
 
 
-def _with_trigger(writer: Any, layout: Layout, interval: str | None) -> Any:
-    writer = writer.option("checkpointLocation", for_spark(layout.checkpoint))
+def _with_trigger(writer: Any, checkpoint: str, interval: str | None) -> Any:
+    writer = writer.option("checkpointLocation", checkpoint)
     if interval is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=interval)
@@ -132,7 +151,9 @@ def _dated(frame: Any) -> Any:
 
 def _parquet_writer(frame: Any, layout: Layout, on_batch: Callable[[Written], None] | None) -> Any:
     def write(batch_frame: Any, batch: int) -> None:
-        written = archive_batch(layout, batch, lambda place: write_frame(batch_frame, place))
+        written = archive_batch(
+            layout, batch, lambda place: write_frame(batch_frame, layout.storage, place)
+        )
         if written is not None and on_batch is not None:
             on_batch(written)
 

@@ -12,24 +12,33 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from fencepost.spark.archive.batches import recover
+import pyarrow as pa
+
 from fencepost.spark.archive.layout import (
     ArchiveError,
     DataFile,
     Layout,
     data_file,
+    place_of,
     tag_of,
-    write_whole,
 )
 from fencepost.spark.archive.replay_task import Piece
 from fencepost.spark.archive.running import Run
-from fencepost.spark.archive.state import PARQUET, State, read_state
+from fencepost.spark.archive.state import (
+    PARQUET,
+    Incarnation,
+    State,
+    checkpoint_of,
+    counted_files,
+    read_state,
+    recover,
+)
 from fencepost.spark.archive.table_copy import copy_topic, topics_in
 from fencepost.spark.archive.tables import read_table, told_plainly
 from fencepost.spark.checkpoint import CheckpointError, read_checkpoint
+from fencepost.spark.storage import Storage
 
 FORMAT: Final = 1
 RECORDS: Final = "records"
@@ -78,26 +87,26 @@ class _Contents:
 
 
 def plan_replay(
-    layout: Layout, place: Path, wanted: Wanted, step_records: int, run: Run, spark: Any
+    layout: Layout, place: Storage, wanted: Wanted, step_records: int, run: Run, spark: Any
 ) -> Plan:
     """The plan that is there, or a new one. ArchiveError."""
-    path = place / PLAN
-    if path.exists():
-        plan = read_plan(path)
+    if place.exists(PLAN):
+        plan = read_plan(place)
         asked = (wanted.topic or plan.topic, wanted.new_topic, wanted.keep_partitions)
         if asked != (plan.topic, plan.new_topic, plan.keep_partitions):
             raise ArchiveError(
-                f"{path}: is of a replay of {plan.topic} into {plan.new_topic} with partitions "
-                f"{'kept' if plan.keep_partitions else 'by key'}; give this one another name"
+                f"{place_of(place, PLAN)}: is of a replay of {plan.topic} into {plan.new_topic} "
+                f"with partitions {'kept' if plan.keep_partitions else 'by key'}; give this one "
+                "another name"
             )
         return plan
     if step_records < 1:
         raise ArchiveError(f"{step_records} records are no step")
     state = read_state(layout)
     if state.data_format == PARQUET:
-        found = _in_files(layout, wanted.topic)
+        found = _in_files(layout, wanted.topic, run)
     else:
-        found = _in_table(layout, state, wanted.topic, place / RECORDS, run, spark)
+        found = _in_table(layout, state, wanted.topic, place.within(RECORDS), run, spark)
     steps: list[tuple[Piece, ...]] = []
     for topic_id, spans in found.spans:
         steps += _steps(spans, topic_id, step_records)
@@ -111,14 +120,14 @@ def plan_replay(
         found.copies,
     )
     content = {"format": FORMAT, **asdict(plan)}
-    write_whole(path, json.dumps(content).encode())
+    place.write_bytes(PLAN, json.dumps(content).encode())
     return plan
 
 
-def read_plan(path: Path) -> Plan:
-    """ArchiveError for what is no plan."""
+def read_plan(place: Storage) -> Plan:
+    """The plan in a replay's directory. ArchiveError for what is no plan."""
     try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
+        content: dict[str, Any] = json.loads(place.read_bytes(PLAN))
         if content.pop("format") != FORMAT:
             raise ValueError("of another format")
         steps = tuple(tuple(Piece(**piece) for piece in step) for step in content.pop("steps"))
@@ -127,29 +136,34 @@ def read_plan(path: Path) -> Plan:
         if not re.fullmatch("[0-9a-f]{16}", plan.id):
             raise ValueError("has no id")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ArchiveError(f"{path}: no plan of a replay: {error!r}") from error
+        text = f"{place_of(place, PLAN)}: no plan of a replay: {error!r}"
+        raise ArchiveError(text) from error
     return plan
 
 
-def files_of(layout: Layout, place: Path, plan: Plan) -> list[DataFile]:
+def files_of(layout: Layout, place: Storage, plan: Plan) -> list[DataFile]:
     """The files that steps take their records from. ArchiveError where a copy is gone."""
     if not plan.copies:
-        return layout.listing()[0]
+        return counted_files(layout, read_state(layout))[0]
     files = []
+    records = place.within(RECORDS)
     for name in plan.copies:
-        path = place / RECORDS / Path(name).name
-        found = data_file(plan.topic, "", path)
+        path = name.rpartition("/")[2]
+        found = data_file(records, path, 0, plan.topic) if records.exists(path) else None
         if found is None:
-            raise ArchiveError(f"{path}: is gone, and the replay is not done; begin another")
+            raise ArchiveError(
+                f"{place_of(records, path)}: is gone, and the replay is not done; begin another"
+            )
         files.append(found)
     return files
 
 
-def _in_files(layout: Layout, topic: str | None) -> _Contents:
-    with layout.lock("layout", wait=True):
-        state = recover(layout)
+def _in_files(layout: Layout, topic: str | None, run: Run) -> _Contents:
+    state = recover(layout)
     chosen = _choose(layout, {one.topic for one in state.incarnations}, topic)
     found = state.of(chosen)
+    if not layout.is_local:
+        _require_all(layout, state, found, run)
     return _Contents(
         chosen,
         1 + max((p for one in found for p in one.partitions), default=0),
@@ -160,36 +174,65 @@ def _in_files(layout: Layout, topic: str | None) -> _Contents:
     )
 
 
+def _require_all(layout: Layout, state: State, found: Sequence[Incarnation], run: Run) -> None:
+    """ArchiveError unless the files have as many records as were archived: a store's list may lack
+    some of them, and nothing else would notice."""
+    files, _ = counted_files(layout, state)
+    mine = [one for one in files if any(one.topic == i.topic and one.tag == i.tag for i in found)]
+    rows: dict[tuple[str, int], int] = {}
+    for one, count in zip(mine, run(rows_in, mine), strict=True):
+        name = (one.tag, one.partition)
+        rows[name] = rows.get(name, 0) + count
+    for incarnation in found:
+        for partition, count in incarnation.records.items():
+            there = rows.get((incarnation.tag, partition), 0)
+            if there != count:
+                raise ArchiveError(
+                    f"{layout}: {incarnation.topic}-{partition} has {count} records, the files "
+                    f"that the store lists have {there}: see fencepost archive verify"
+                )
+
+
+def rows_in(file: DataFile) -> int:
+    """How many records a file has, by its footer. ArchiveError."""
+    try:
+        with file.opened() as parquet:
+            return int(parquet.metadata.num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveError(f"{file.uri}: cannot be read: {error}") from error
+
+
 def _in_table(
-    layout: Layout, state: State, topic: str | None, place: Path, run: Run, spark: Any
+    layout: Layout, state: State, topic: str | None, place: Storage, run: Run, spark: Any
 ) -> _Contents:
     """Copied to `place`. Tables do not tell a topic from the one that had its name before."""
     if not state.stopped_at_loss:
         raise ArchiveError(
-            f"{layout.directory}: has records as {state.data_format}, which do not say of which "
+            f"{layout}: has records as {state.data_format}, which do not say of which "
             "topic of a name they are, and not every run is known to have had "
             "failOnDataLoss=true: records of a topic and of one that was created again may be mixed"
         )
     if spark is None:
-        raise ArchiveError(f"{layout.directory}: has records as {state.data_format}: give `spark`")
+        raise ArchiveError(f"{layout}: has records as {state.data_format}: give `spark`")
     with told_plainly(state.data_format, spark.version):
         table = read_table(spark, layout, state.data_format)
         chosen = _choose(layout, topics_in(table), topic)
-        topic_id, partitions = _known_of(layout, chosen)
+        topic_id, partitions = _known_of(layout, state, chosen)
         copies = copy_topic(table, chosen, place, tag_of(topic_id), run)
     spans: dict[int, tuple[int, int]] = {}
     for one in copies:  # in order of offsets
         first, _ = spans.get(one.partition, (one.first, 0))
         spans[one.partition] = (first, one.last + 1)
     partitions = max([partitions, *(1 + p for p in spans)])
-    names = tuple(one.path.name for one in copies)
+    names = tuple(one.name for one in copies)
     return _Contents(chosen, partitions, [(topic_id, spans)], names)
 
 
-def _known_of(layout: Layout, topic: str) -> tuple[str, int]:
+def _known_of(layout: Layout, state: State, topic: str) -> tuple[str, int]:
     """The id of a topic and how many partitions it has, as the query knows them."""
     try:
-        sources = read_checkpoint(layout.checkpoint).sources
+        place = checkpoint_of(layout, state)
+        sources = read_checkpoint(place).sources
     except CheckpointError as error:
         raise ArchiveError(str(error)) from error
     planned = sources[0].planned if sources else None
@@ -202,12 +245,12 @@ def _known_of(layout: Layout, topic: str) -> tuple[str, int]:
 def _choose(layout: Layout, topics: Iterable[str], topic: str | None) -> str:
     names = sorted(topics)
     if not names:
-        raise ArchiveError(f"{layout.directory}: has no topic yet")
+        raise ArchiveError(f"{layout}: has no topic yet")
     if topic is None and len(names) != 1:
-        raise ArchiveError(f"{layout.directory}: has topics {', '.join(names)}: say which")
+        raise ArchiveError(f"{layout}: has topics {', '.join(names)}: say which")
     chosen = topic or names[0]
     if chosen not in names:
-        raise ArchiveError(f"{layout.directory}: has no topic {chosen!r}, but {', '.join(names)}")
+        raise ArchiveError(f"{layout}: has no topic {chosen!r}, but {', '.join(names)}")
     return chosen
 
 

@@ -20,11 +20,9 @@ after the other.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +31,7 @@ import pyarrow.parquet as pq
 
 from fencepost.client.admin import TOPIC_RESOURCE, Admin
 from fencepost.client.cluster import Cluster
-from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout, sync
+from fencepost.spark.archive.layout import REPLAYS, ArchiveError, DataFile, Layout, place_of
 from fencepost.spark.archive.offset_map import SCHEMA
 from fencepost.spark.archive.replay_plan import (
     PLAN,
@@ -48,6 +46,7 @@ from fencepost.spark.archive.replay_task import Piece, Replayed, Work, replay_pi
 from fencepost.spark.archive.running import Run, here
 from fencepost.spark.exactly_once import SinkDriver
 from fencepost.spark.options import SinkOptions
+from fencepost.spark.storage import Storage
 from fencepost.wire.errors import ErrorCode
 
 STEP_RECORDS: Final = 250_000
@@ -89,9 +88,8 @@ def replay(
     layout.require()
     if not NAME.fullmatch(name):
         raise ArchiveError(f"{name!r}: a replay's name has letters, digits, dots, dashes and _")
-    place = layout.replays / name
+    place = layout.storage.within(f"{REPLAYS}/{name}")
     with layout.lock(f"replay-{name}", wait=False, holder=f"the replay {name}"):
-        place.mkdir(parents=True, exist_ok=True)
         wanted = Wanted(topic, str(options.topic), keep_partitions)
         plan = plan_replay(layout, place, wanted, step_records, run, spark)
         config = replace(options.client, allow_auto_create_topics=False)
@@ -100,32 +98,33 @@ def replay(
             timeout_ms = options.exactly_once.timeout_ms if options.exactly_once else None
             driver = SinkDriver(cluster, plan.sink, timeout_ms)
             for step in range(len(plan.steps)):
-                if not offsets_path(place, step).exists():
+                if not place.exists(offsets_path(step)):
                     on_step(_step(layout, place, plan, step, options, run, driver))
-        shutil.rmtree(place / RECORDS, ignore_errors=True)
+        place.delete_all(RECORDS)
     return plan
 
 
 def _step(
     layout: Layout,
-    place: Path,
+    place: Storage,
     plan: Plan,
     step: int,
     options: SinkOptions,
     run: Run,
     driver: SinkDriver,
 ) -> StepDone:
-    staged = offsets_path(place, step).with_suffix(".staged")
+    final = offsets_path(step)
+    staged = f"{final.removesuffix('.parquet')}.staged"
     count = len(plan.steps)
     grant = driver.open()
     if grant.query == plan.id and grant.batch >= step:
-        if grant.batch > step or not staged.exists():
+        if grant.batch > step or not place.exists(staged):
             raise ArchiveError(
-                f"{place}: step {step} was committed, but its offsets are not here: the archive "
-                "is older than the replay"
+                f"{place_of(place, '')}: step {step} was committed, but its offsets are not "
+                "here: the archive is older than the replay"
             )
-        staged.rename(offsets_path(place, step))
-        rows = _rows_in(offsets_path(place, step))
+        place.move_all([(staged, final)])
+        rows = _rows_in(place, final)
         return StepDone(step, count, rows, 0, was_decided=True)
     with layout.lock("compaction", wait=True):  # which would take files away
         files = files_of(layout, place, plan)
@@ -134,34 +133,45 @@ def _step(
             for number, piece in enumerate(plan.steps[step])
         ]
         done = run(partial(replay_piece, options, plan.new_topic, plan.keep_partitions), works)
-    _write_offsets(staged, plan, plan.steps[step], done)
+    _write_offsets(place, staged, plan, plan.steps[step], done)
     driver.commit([one.result for one in done], step)
-    staged.rename(offsets_path(place, step))
-    sync(place)
+    place.move_all([(staged, final)])
     rows, size = sum(one.rows for one in done), sum(one.data_bytes for one in done)
     return StepDone(step, count, rows, size, was_decided=False)
 
 
-def offsets_path(place: Path, step: int) -> Path:
-    """Where a step's offsets are when it is committed."""
-    return place / f"offsets-{step:06}.parquet"
+def offsets_path(step: int) -> str:
+    """Where a step's offsets are when it is committed, in the replay's directory."""
+    return f"offsets-{step:06}.parquet"
 
 
 def read_offsets(layout: Layout, name: str) -> pa.Table:
     """Old and new offsets of what a replay has committed (`offset_map.SCHEMA`). ArchiveError."""
-    place = layout.replays / name
-    if not NAME.fullmatch(name) or not (place / PLAN).exists():
-        known = ", ".join(sorted(one.parent.name for one in layout.replays.glob("*/plan.json")))
-        raise ArchiveError(f"{layout.directory}: no replay {name!r}; there are: {known or 'none'}")
-    tables = [pq.read_table(path) for path in sorted(place.glob("offsets-*.parquet"))]
+    if not NAME.fullmatch(name) or not layout.storage.exists(f"{REPLAYS}/{name}/{PLAN}"):
+        places = layout.storage.names(REPLAYS)
+        found = [one for one in places if layout.storage.exists(f"{REPLAYS}/{one}/{PLAN}")]
+        known = ", ".join(found) or "none"
+        raise ArchiveError(f"{layout}: no replay {name!r}; there are: {known}")
+    place = layout.storage.within(f"{REPLAYS}/{name}")
+    paths = [one for one in place.names() if one.startswith("offsets-") and _is_parquet(one)]
+    tables = [_read_table(place, one) for one in sorted(paths)]
     return pa.concat_tables([SCHEMA.empty_table(), *tables])
 
 
 def last_topic_id(layout: Layout, name: str) -> list[str]:
     """The id of the topic that a replay's last records are of: whose offsets consumers committed
     last. Empty where brokers did not tell. ArchiveError."""
-    plan = read_plan(layout.replays / name / PLAN)
+    plan = read_plan(layout.storage.within(f"{REPLAYS}/{name}"))
     return [piece.topic_id for step in plan.steps[-1:] for piece in step[:1] if piece.topic_id]
+
+
+def _is_parquet(name: str) -> bool:
+    return name.endswith(".parquet")
+
+
+def _read_table(place: Storage, path: str, columns: list[str] | None = None) -> pa.Table:
+    with place.open_input(path) as file:
+        return pq.ParquetFile(file).read(columns)
 
 
 def _overlapping(files: Iterable[DataFile], plan: Plan, piece: Piece) -> tuple[DataFile, ...]:
@@ -174,14 +184,14 @@ def _overlapping(files: Iterable[DataFile], plan: Plan, piece: Piece) -> tuple[D
     )
 
 
-def _rows_in(path: Path) -> int:
-    table = pq.read_table(path, columns=["first_offset", "last_offset"])
+def _rows_in(place: Storage, path: str) -> int:
+    table = _read_table(place, path, ["first_offset", "last_offset"])
     first, last = (table[name].to_numpy() for name in ("first_offset", "last_offset"))
     return int((last - first + 1).sum())
 
 
 def _write_offsets(
-    path: Path, plan: Plan, pieces: Iterable[Piece], done: Iterable[Replayed]
+    place: Storage, path: str, plan: Plan, pieces: Iterable[Piece], done: Iterable[Replayed]
 ) -> None:
     tables = [SCHEMA.empty_table()]
     for piece, one in zip(pieces, done, strict=True):
@@ -194,11 +204,8 @@ def _write_offsets(
             **one.runs,
         }
         tables.append(pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA))
-    draft = path.with_suffix(".draft")
-    pq.write_table(pa.concat_tables(tables), draft, compression="zstd")
-    sync(draft)
-    draft.rename(path)
-    sync(path.parent)
+    with place.open_output(path) as file:
+        pq.write_table(pa.concat_tables(tables), file, compression="zstd")
 
 
 def _prepare_topic(cluster: Cluster, plan: Plan) -> None:

@@ -2,8 +2,17 @@
 
 It has the last batch, the files of that batch with their places, and per topic and partition which
 offsets were read. Replacing it is the moment at which a batch is archived: before, its files are in
-staging and do not count; after, they are renamed into place, by this run or by the next. Spark runs
+staging and do not count; after, they are moved into place, by this run or by the next. Spark runs
 a batch again that it does not know to be done; its number tells that it is.
+
+On a local disk one process changes the state at a time, with the lock `layout`, and a move is a
+rename. In a store there is no lock: the state is put on condition that it is still the one that was
+read (`Storage.replace_bytes`), so of two drivers that archive the same batch, or compact, one
+succeeds, and the other looks again at what is there then. A move is a copy and a deletion, which
+the next run does again if this one is killed. So a reader that lists directories may see part of
+the last batch for a moment, never a file that does not count. A compaction's files cannot be
+exchanged in one step there: `swap` names those that are new and those that go, and from then on the
+new ones count (`counted_files`); who lists directories sees both until the old ones are deleted.
 
 What was read and what there are records of differ: transaction markers, aborted and compacted
 records leave offsets without a record. So "read" is from Spark's checkpoint, and what is missing
@@ -13,20 +22,34 @@ from it is missing for a reason that Spark gave (`failOnDataLoss=false`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.layout import ArchiveError, Layout, move_all, tag_of, write_whole
+from fencepost.spark.archive.layout import (
+    CHECKPOINT,
+    COMPACTION,
+    STAGING,
+    STATE,
+    ArchiveError,
+    DataFile,
+    Layout,
+    data_file,
+    tag_of,
+)
+from fencepost.spark.storage import Storage, storage_at
 
 FORMAT: Final = 1
 PARQUET: Final = "parquet"
 """The format of data files that is kept here; others are kept by their own tables (`tables`)."""
 STOPPED_AT_LOSS: Final = "stopped_at_loss"
 NO_BATCH: Final = -1
+CHECKPOINT_SETTING: Final = "checkpoint"
+"""Where the query's checkpoint is, as Spark takes it, if not in the archive."""
 STATE_BYTES_MAX: Final = 256 * 1024 * 1024
+CHANGES_MAX: Final = 100
+"""So often a change is tried that other drivers come before."""
 
 Ranges = list[tuple[int, int]]
 
@@ -59,6 +82,16 @@ class Incarnation:
 
 
 @dataclass(frozen=True)
+class Swap:
+    """A compaction in a store: files that replace others."""
+
+    id: str = ""
+    adds: tuple[tuple[str, str], ...] = ()
+    """Where in `compaction/` each is written, and its place."""
+    removes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class State:
     """See the module. `incarnations` are in the order in which they were first read."""
 
@@ -67,6 +100,8 @@ class State:
     moves: tuple[tuple[str, str], ...] = ()
     incarnations: tuple[Incarnation, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    swap: Swap = Swap()
+    """The last one; its files stay out of what counts."""
 
     @property
     def data_format(self) -> str:
@@ -123,6 +158,11 @@ class State:
                 for one in self.incarnations
             ],
             "settings": dict(self.settings),
+            "swap": {
+                "id": self.swap.id,
+                "adds": [list(one) for one in self.swap.adds],
+                "removes": list(self.swap.removes),
+            },
         }
 
     @classmethod
@@ -147,7 +187,16 @@ class State:
                 for one in content["topics"]
             ),
             settings=dict(content["settings"]),
+            swap=_swap(content.get("swap") or {}),
         )
+
+
+def _swap(content: Mapping[str, Any]) -> Swap:
+    return Swap(
+        str(content.get("id", "")),
+        tuple((str(source), str(target)) for source, target in content.get("adds", ())),
+        tuple(map(str, content.get("removes", ()))),
+    )
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -165,13 +214,18 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 def read_state(layout: Layout) -> State:
     """The state as it is. ArchiveError where there is none, or a damaged one."""
+    return _read(layout)[0]
+
+
+def _read(layout: Layout) -> tuple[State, str]:
+    """With the version by which the storage knows it."""
     layout.require()
     try:
-        if layout.state_path.stat().st_size > STATE_BYTES_MAX:
-            raise ValueError("larger than any state")
-        return State.from_json(json.loads(layout.state_path.read_bytes()))
+        data, version = layout.storage.read_version(STATE, STATE_BYTES_MAX)
+        return State.from_json(json.loads(data)), version
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ArchiveError(f"{layout.state_path}: no state of an archive: {error!r}") from error
+        place = layout.place(STATE)
+        raise ArchiveError(f"{place}: no state of an archive: {error!r}") from error
 
 
 def read_parquet_state(layout: Layout) -> State:
@@ -179,29 +233,76 @@ def read_parquet_state(layout: Layout) -> State:
     contents its own table knows."""
     state = read_state(layout)
     if state.data_format != PARQUET:
-        raise ArchiveError(
-            f"{layout.directory}: has records as {state.data_format}; this takes Parquet only"
-        )
+        raise ArchiveError(f"{layout}: has records as {state.data_format}; this takes Parquet only")
     return state
 
 
-def write_state(layout: Layout, state: State) -> None:
-    """Replace the state."""
-    write_whole(layout.state_path, json.dumps(state.to_json()).encode())
+def checkpoint_location(layout: Layout, state: State) -> str:
+    """Where the query's checkpoint is, as Spark takes it."""
+    return str(state.settings.get(CHECKPOINT_SETTING) or layout.for_spark(CHECKPOINT))
 
 
-def finish_moves(layout: Layout, state: State) -> None:
-    """Rename the files of the last batch into place, as far as nobody has. ArchiveError for a
-    state that names places outside of the archive."""
-    moves = [
-        (_inside(layout, layout.staging, source), _inside(layout, layout.directory, target))
-        for source, target in state.moves
+def checkpoint_of(layout: Layout, state: State) -> Storage:
+    """Where the query's checkpoint is, for `read_checkpoint`. OSError."""
+    return storage_at(checkpoint_location(layout, state), layout.options)
+
+
+def write_first_state(layout: Layout, state: State) -> None:
+    """Make the state of a new archive, unless another driver just did. OSError."""
+    layout.storage.create_bytes(STATE, json.dumps(state.to_json()).encode())
+
+
+def update_state(layout: Layout, change: Callable[[State], State]) -> State:
+    """Replace the state by what `change` makes of it, with no other change in between, and move
+    files to where it says. ArchiveError, OSError, and what `change` raises."""
+    with layout.lock("layout", wait=True):
+        for _ in range(CHANGES_MAX):
+            old, version = _read(layout)
+            state = change(old)
+            data = json.dumps(state.to_json()).encode()
+            if state == old or layout.storage.replace_bytes(STATE, data, version):
+                _move_files(layout, state)
+                return state
+    raise ArchiveError(f"{layout}: other drivers change it without an end")
+
+
+def recover(layout: Layout) -> State:
+    """Put right what a run that was killed left: its files go where they belong. ArchiveError,
+    OSError."""
+    return update_state(layout, lambda state: state)
+
+
+def _move_files(layout: Layout, state: State) -> None:
+    """As far as that was not done. ArchiveError for a state that names places elsewhere."""
+    moves = [(_inside(layout, STAGING, old), _inside(layout, "", new)) for old, new in state.moves]
+    swap = state.swap
+    moves += [
+        (_inside(layout, COMPACTION, old), _inside(layout, "", new)) for old, new in swap.adds
     ]
-    move_all(moves)
+    layout.storage.move_all(moves)
+    for path in swap.removes:
+        layout.storage.delete(_inside(layout, "", path))
 
 
-def _inside(layout: Layout, base: Path, name: str) -> Path:
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts:
-        raise ArchiveError(f"{layout.state_path}: {name!r} is no place in {base}")
-    return base / name
+def _inside(layout: Layout, base: str, name: str) -> str:
+    parts = name.split("/")
+    if not all(parts) or ".." in parts or "." in parts:
+        raise ArchiveError(f"{layout.place(STATE)}: {name!r} is no place in {layout.place(base)}")
+    return f"{base}/{name}" if base else name
+
+
+def counted_files(layout: Layout, state: State) -> tuple[list[DataFile], list[str]]:
+    """The data files that count, in order, and what is among them and is none: the listing, but in
+    a store while files are moved there. ArchiveError, OSError."""
+    files, foreign = layout.listing()
+    if layout.is_local:
+        return files, foreign
+    counted = {one.path: one for one in files if one.path not in set(state.swap.removes)}
+    for base, moves in ((STAGING, state.moves), (COMPACTION, state.swap.adds)):
+        waiting = {base + "/" + old: new for old, new in moves if new not in counted}
+        sizes = {one.path: one.size for one in layout.storage.list(base)} if waiting else {}
+        for old, new in waiting.items():
+            found = data_file(layout.storage, new, sizes.get(old, 0))
+            if found is not None and old in sizes:
+                counted[new] = replace(found, path=old)
+    return sorted(counted.values()), foreign

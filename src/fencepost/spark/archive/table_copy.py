@@ -9,38 +9,27 @@ that is there twice next to itself, where it is found, within a file or between 
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from fencepost.spark.archive.layout import (
-    ArchiveError,
-    DataFile,
-    data_file,
-    file_name,
-    for_spark,
-    move_all,
-    sync,
-)
+from fencepost.spark.archive.layout import ArchiveError, DataFile, data_file, file_name
 from fencepost.spark.archive.running import Run
+from fencepost.spark.archive.writing import write_by_tasks
+from fencepost.spark.storage import Storage
 
 COPY_RECORDS: Final = 250_000
 """Records in one file at most."""
-COPIED: Final = ("key", "value", "headers", "partition", "offset", "timestamp", "timestampType")
-_OF: Final = "of"
-"""A second column of partitions: Spark does not write those into files by which it divides rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
     """What is in a file that a task wrote; `problem` says what makes it useless."""
 
-    path: Path
+    path: str
     partition: int
     first: int
     last: int
@@ -52,48 +41,39 @@ def topics_in(table: Any) -> list[str]:
     return [row.topic for row in table.select("topic").distinct().collect() if row.topic]
 
 
-def copy_topic(table: Any, topic: str, place: Path, tag: str, run: Run) -> list[DataFile]:
+def copy_topic(table: Any, topic: str, place: Storage, tag: str, run: Run) -> list[DataFile]:
     """Copy a topic's records to `place`, of which nothing else is left; files in order, on the
     disk. ArchiveError where an offset is there twice or none; PySparkException, OSError."""
-    shutil.rmtree(place, ignore_errors=True)
+    place.delete_all("")
     # A name of its own: tasks of a driver that was killed may write for a moment yet.
-    written = place / f"_{secrets.token_hex(6)}"
+    written = f"_{secrets.token_hex(6)}"
     try:
-        _write(table.where(table["topic"] == topic), written)
-        looks = run(_look_at, sorted(written.rglob("*.parquet")))
+        paths = _write(table.where(table["topic"] == topic), place, written)
+        looks = run(partial(_look_at, place), paths)
         looks.sort(key=lambda one: (one.partition, one.first))
         _require_each_once(topic, looks)
         origin = f"c{secrets.token_hex(6)}"
-        moves = []
-        for one in looks:
-            sync(one.path)
-            name = file_name(one.partition, one.first, one.last, tag, origin)
-            moves.append((one.path, place / name))
-        move_all(moves)
+        moves = [
+            (one.path, file_name(one.partition, one.first, one.last, tag, origin)) for one in looks
+        ]
+        place.move_all(moves)
     finally:
-        shutil.rmtree(written, ignore_errors=True)
-    files = [data_file(topic, "", target) for _, target in moves]
+        place.delete_all(written)
+    files = [data_file(place, target, place.size(target), topic) for _, target in moves]
     return [one for one in files if one is not None]
 
 
-def _write(rows: Any, place: Path) -> None:
+def _write(rows: Any, place: Storage, written: str) -> list[str]:
     """Have Spark's tasks sort records and write them, with ranges of offsets for each task."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    (
-        rows.select(*COPIED, F.col("partition").alias(_OF))
-        .repartitionByRange(_OF, "offset")
-        .sortWithinPartitions(_OF, "offset")
-        .write.option("compression", "zstd")
-        .option("maxRecordsPerFile", COPY_RECORDS)
-        .partitionBy(_OF)
-        .parquet(for_spark(place))
+    ordered = rows.repartitionByRange("partition", "offset").sortWithinPartitions(
+        "partition", "offset"
     )
+    return write_by_tasks(ordered, place, written, records_max=COPY_RECORDS)
 
 
-def _look_at(path: Path) -> _Look:
-    table = pq.read_table(path, columns=["partition", "offset"], partitioning=None)
+def _look_at(place: Storage, path: str) -> _Look:
+    with DataFile("", "", 0, "", 0, 0, path, place).opened() as file:
+        table = file.read(["partition", "offset"])
     if any(table.column(name).null_count for name in table.column_names):
         return _Look(path, -1, -1, -1, "a record has no partition, or no offset")
     partitions = table.column("partition").to_numpy()

@@ -20,22 +20,14 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
-from fencepost.spark.archive.compaction import Compacted
-from fencepost.spark.archive.layout import ArchiveError, Layout, for_spark
+from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, how_to_load
+from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.columns import default_schema
 
-DELTA: Final = "delta"
-ICEBERG: Final = "iceberg"
 TABLE: Final = "table"
 PARTITIONED_BY: Final = ("topic", "date")
-PACKAGES: Final = {
-    DELTA: "io.delta:delta-spark_2.13:VERSION (and its settings spark.sql.extensions and "
-    "spark.sql.catalog.spark_catalog)",
-    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION",
-}
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _MISSING: Final = re.compile(
     r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source"
@@ -52,7 +44,7 @@ def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
     ArchiveError where Spark has no such format, or one that is made for another Spark."""
     spark = empty.sparkSession
     writer = writer.format(format).outputMode("append").partitionBy(*PARTITIONED_BY)
-    path = for_spark(layout.directory / TABLE)
+    path = layout.for_spark(TABLE)
     with told_plainly(format, spark.version):
         if format not in PACKAGES:
             return writer.option("path", path).start()
@@ -66,7 +58,7 @@ def start_table(writer: Any, empty: Any, layout: Layout, format: str) -> Any:
 
 def iceberg_table(spark: Any, layout: Layout) -> str:
     """The name of an archive's Iceberg table in this session, which gets to know its catalog."""
-    place = for_spark(layout.directory)
+    place = layout.for_spark()
     catalog = f"fencepost_{hashlib.sha256(place.encode()).hexdigest()[:16]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", _CATALOG)
     spark.conf.set(f"spark.sql.catalog.{catalog}.type", "hadoop")
@@ -79,7 +71,7 @@ def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == DELTA:
-        path = for_spark(layout.directory / TABLE)
+        path = layout.for_spark(TABLE)
         if not (layout.directory / TABLE / "_delta_log").is_dir():
             empty.write.format(DELTA).partitionBy(*PARTITIONED_BY).save(path)
         spark.read.format(DELTA).load(path).agg(F.max("offset")).collect()
@@ -94,8 +86,8 @@ def _make(spark: Any, empty: Any, layout: Layout, format: str) -> None:
 def read_table(spark: Any, layout: Layout, format: str) -> Any:
     """The archive's table, a DataFrame of what is committed now. ArchiveError where there is none,
     or it has not the columns of an archive."""
-    if not (layout.directory / TABLE).is_dir():
-        raise ArchiveError(f"{layout.directory}: there is no {TABLE} yet")
+    if not layout.storage.names(TABLE):
+        raise ArchiveError(f"{layout}: there is no {TABLE} yet")
     schema = default_schema(include_headers=True)
     with told_plainly(format, spark.version):
         if format == ICEBERG:
@@ -103,55 +95,18 @@ def read_table(spark: Any, layout: Layout, format: str) -> Any:
         else:
             # Else Spark takes a topic's name for a number, where it is made of digits.
             reader = spark.read if format == DELTA else spark.read.schema(schema)
-            table = reader.format(format).load(for_spark(layout.directory / TABLE))
-    require_columns(table.schema, layout.directory / TABLE)
+            table = reader.format(format).load(layout.for_spark(TABLE))
+    require_columns(table.schema, layout.place(TABLE))
     return table
 
 
-def require_columns(found: Any, path: Path) -> None:
+def require_columns(found: Any, path: str) -> None:
     """ArchiveError unless a table's schema has the columns of an archive, with their types."""
     types = {one.name: one.dataType.simpleString() for one in found}
     for one in default_schema(include_headers=True):
         wanted = one.dataType.simpleString()
         if types.get(one.name) != wanted:
             raise ArchiveError(f"{path}: column {one.name} is {types.get(one.name)}, not {wanted}")
-
-
-def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) -> Compacted:
-    """Make few files of many by Iceberg's own procedure, in one commit; batches may be archived
-    meanwhile. Replaced files stay as long as a snapshot has them. ArchiveError for other formats;
-    PySparkException."""
-    if format != ICEBERG:
-        raise ArchiveError(
-            f"{layout.directory}: only Parquet and Iceberg are compacted here, not {format}"
-        )
-    with told_plainly(format, spark.version):
-        table = iceberg_table(spark, layout)
-        catalog, _, name = table.partition(".")
-        done = spark.sql(
-            f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map("
-            f"'target-file-size-bytes', '{target_bytes}', 'min-input-files', '2'))"
-        ).first()
-        if not done.rewritten_data_files_count:
-            return Compacted(0, 0, 0, 0, 0, 0)
-        replaced = spark.sql(
-            f"SELECT summary FROM {table}.snapshots WHERE operation = 'replace' "
-            "ORDER BY committed_at DESC LIMIT 1"
-        ).first()
-    summary = replaced.summary
-    return Compacted(
-        *(
-            int(summary[key])
-            for key in (
-                "changed-partition-count",
-                "deleted-data-files",
-                "added-data-files",
-                "added-records",
-                "removed-files-size",
-                "added-files-size",
-            )
-        )
-    )
 
 
 @contextmanager
@@ -164,13 +119,13 @@ def told_plainly(format: str, version: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
-        hint = PACKAGES.get(format)
+        hint = how_to_load(format, version)
         if _MISSING.search(text):
-            package = f"; give it with --packages {hint}" if hint else ""
-            raise ArchiveError(f"Spark has no format {format!r}{package}") from error
+            told = f"Spark has no format {format!r}{hint and f': {hint}'}"
+            raise ArchiveError(told) from error
         if hint and _MISFIT.search(text):
             raise ArchiveError(
                 f"format {format!r}: the package is made for another Spark than {version}, whose "
-                f"classes differ; give one that is made for {version}, or archive as parquet"
+                f"classes differ: {hint}"
             ) from error
         raise

@@ -16,7 +16,7 @@ new generation, whose events are later than all before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from fencepost.spark.tables.bucket_task import ALL_COUNTS, BucketReport, BucketW
 from fencepost.spark.tables.columns import evolved
 from fencepost.spark.tables.decoding import Decoding
 from fencepost.spark.tables.errors import TableError
-from fencepost.spark.tables.merging import Rules
+from fencepost.spark.tables.merging import Rules, deleted_last
 from fencepost.spark.tables.versions import PARQUET, Bucket, Version, Versions
 
 FAIL: Final = "fail"
@@ -70,15 +70,19 @@ def apply_batch(
     before = versions.require_newest()
     if before.query == query and batch <= before.batch:
         versions.finish(before)
+        versions.expire(options.keep_versions, options.keep_ms)
         return None
     generation = generation_of(before, query, reach, options)
     columns = evolved(before.columns, decoding.columns)
     horizon = options.delete_retention_ms
     purge = None if horizon is None or before.newest_ms is None else before.newest_ms - horizon
-    rules = Rules(columns, before.settings.order, generation, before.marks, purge)
+    rules = Rules(
+        columns, before.settings.order, generation, before.marks, before.deleted_last, purge
+    )
     files = {number: tuple(one.files) for number, one in before.buckets.items()}
     work = BucketWork(versions.storage, rules, files)
-    reports = list(run(replace(decoding, columns=columns), work))
+    decoding = replace(decoding, columns=columns, wanted=frozenset(decoding.columns.names))
+    reports = list(run(decoding, work))
     require_accepted(reports, reach.topic, options.on_error)
     after = replace(
         with_reports(before, reports),
@@ -136,7 +140,7 @@ def require_accepted(reports: Iterable[BucketReport], topic: str, on_error: str)
             )
 
 
-def with_reports(before: Version, reports: Iterable[BucketReport]) -> Version:
+def with_reports(before: Version, reports: Sequence[BucketReport]) -> Version:
     """A version with what tasks did to its buckets."""
     buckets: dict[int, Bucket] = dict(before.buckets)
     counts = dict.fromkeys(ALL_COUNTS, 0)
@@ -159,6 +163,7 @@ def with_reports(before: Version, reports: Iterable[BucketReport]) -> Version:
         counts=counts,
         totals={name: before.totals.get(name, 0) + count for name, count in counts.items()},
         marks=marks,
+        deleted_last=deleted_last([one.lasts for one in reports], before.deleted_last),
         newest_ms=newest,
         errors=tuple(errors),
         removed=tuple(removed) if before.settings.format == PARQUET else (),

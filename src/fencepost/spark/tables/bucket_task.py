@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -46,6 +46,7 @@ class BucketReport:
     counts: Mapping[str, int]
     after: Bucket | None = None
     marks: tuple[Any, ...] = ()
+    lasts: Mapping[int, tuple[int, bytes | None]] = field(default_factory=dict)
     newest_ms: int | None = None
     errors: str | None = None
     first_error: str = ""
@@ -54,6 +55,10 @@ class BucketReport:
     def to_json(self) -> str:
         document = {**self.__dict__, "marks": [place_to_json(one) for one in self.marks]}
         document["after"] = None if self.after is None else [*_fields(self.after)]
+        document["lasts"] = [
+            [partition, offset, None if key is None else key.hex()]
+            for partition, (offset, key) in self.lasts.items()
+        ]
         return json.dumps(document)
 
     @classmethod
@@ -61,7 +66,12 @@ class BucketReport:
         document = json.loads(text)
         after = document.pop("after")
         marks = tuple(place_from_json(one) for one in document.pop("marks"))
-        return cls(after=None if after is None else Bucket(*after), marks=marks, **document)
+        lasts = {
+            partition: (offset, None if key is None else bytes.fromhex(key))
+            for partition, offset, key in document.pop("lasts")
+        }
+        after = None if after is None else Bucket(*after)
+        return cls(after=after, marks=marks, lasts=lasts, **document)
 
 
 def _fields(bucket: Bucket) -> list[Any]:
@@ -89,7 +99,7 @@ class BucketWork:
         except UnorderedError as error:
             return BucketReport(bucket, {}, refused=str(error))
         after = self.write_bucket(bucket, merged.rows) if merged.changed else None
-        return BucketReport(bucket, merged.counts, after, merged.marks, newest)
+        return BucketReport(bucket, merged.counts, after, merged.marks, merged.lasts, newest)
 
     def read_bucket(self, bucket: int) -> pa.Table:
         """The bucket's rows and deletions."""

@@ -191,7 +191,7 @@ def _decimal(kind: pa.DataType) -> Convert:
         if (
             not found.is_finite()
             or exact != found
-            or abs(exact) >= 10 ** (kind.precision - kind.scale)
+            or exact.copy_abs() >= 10 ** (kind.precision - kind.scale)
         ):
             raise ValueError(f"{shown(value)} does not fit {kind}")
         return exact

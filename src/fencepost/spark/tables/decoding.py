@@ -47,10 +47,16 @@ class Decoding:
     registry: Registry | None = None
     key_registry: Registry | None = None
     placeholder: str = UNAVAILABLE
+    wanted: frozenset[str] | None = None
+    """Columns that are read from records, if not all: the others are null in new rows."""
+
+    def is_wanted(self, column: pa.Field) -> bool:
+        """Whether a column is read from records."""
+        return self.wanted is None or column.name in self.wanted
 
     def reading(self) -> Reading:
         """For `read_events`."""
-        columns = {one.name: converter(one.type) for one in self.columns}
+        columns = {one.name: converter(one.type) for one in self.columns if self.is_wanted(one)}
         return Reading(self.decode, self.key, columns, Placeholder(self.placeholder))
 
 
@@ -93,7 +99,7 @@ def _parsed(data: bytes | str | None) -> Any:
     if data is None:
         return None
     try:
-        return json.loads(data)
+        return json.loads(data.decode() if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as error:
         return EventError(f"no JSON: {error}")
 

@@ -16,6 +16,7 @@ known of its key, the row or its deletion, by the table's order (`order`):
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -40,6 +41,8 @@ class Rules:
     """Of the events."""
     marks: tuple[Place, ...] = ()
     """Truncations so far."""
+    deleted_last: Mapping[int, bytes] = field(default_factory=dict)
+    """Keys whose `d` was the last event of a partition: the tombstone behind it comes now."""
     purge_before_ms: int | None = None
     """Deletions of records older than this are forgotten."""
 
@@ -54,8 +57,12 @@ class Merged:
     """A bucket after a batch; `changed` says whether it is another than before."""
 
     rows: pa.Table
+    new: pa.Table
+    """Rows that were not there before, or other ones."""
     changed: bool
     marks: tuple[Place, ...]
+    lasts: dict[int, tuple[int, bytes | None]] = field(default_factory=dict)
+    """Per partition the last offset, and the key if the event there was a `d`."""
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
 
@@ -80,10 +87,11 @@ def merge(old: pa.Table, events: pa.Table, rules: Rules) -> Merged:
     """See the module. `old` has the columns of `Rules.stored` or fewer, `events` those of
     `events_schema`. Without events only deletions are purged. UnorderedError."""
     old = fitted(old, rules.stored)
-    merged = Merged(old, False, _marks(events, rules))
+    merged = Merged(old, old.slice(0, 0), False, _marks(events, rules))
     is_row = pc.is_in(events["kind"], value_set=pa.array([UPSERT, DELETE, TOMBSTONE]))
     by = [(name, "ascending") for name in ("partition", "offset", "part")]
     rows = events.filter(is_row).sort_by(by)
+    merged.lasts = _lasts(rows)
     fold = _Fold(old, rows, replace(rules, marks=merged.marks), merged.counts)
     new = [state for state in fold.run() if state is not None and state.is_new]
     drop = fold.replaced()
@@ -96,7 +104,8 @@ def merge(old: pa.Table, events: pa.Table, rules: Rules) -> Merged:
     if new or drop.any():
         merged.changed = True
         kept = old.filter(pa.array(~drop))
-        merged.rows = pa.concat_tables([kept, _built(new, old, rows, fold.keys, rules)])
+        merged.new = _built(new, old, rows, rules)
+        merged.rows = pa.concat_tables([kept, merged.new])
     return merged
 
 
@@ -145,6 +154,10 @@ class _Fold:
         self._unavailable = None if none else events["unavailable"].to_pylist()
         self._states = self._known(old)
         self._behind_delete: dict[int, int] = {}
+        for partition, key in rules.deleted_last.items():
+            code = pc.index(self.keys, pa.scalar(key, pa.binary())).as_py()
+            if code >= 0:
+                self._behind_delete[code] = partition
 
     def _known(self, old: pa.Table) -> list[_State | None]:
         """States of the keys that events are of, as the table has them."""
@@ -156,7 +169,7 @@ class _Fold:
         deleted, ops = part["__deleted"].to_pylist(), part["__op"].to_pylist()
         for number, place in enumerate(stored_places(part)):
             at = int(touched[number])
-            if not _is_covered(place, self._rules):
+            if not _is_covered(place, deleted[number], self._rules):
                 states[self._code_of_old[at]] = _State(
                     at, place, deleted[number], ops[number] or "", False
                 )
@@ -168,7 +181,7 @@ class _Fold:
         for number, (code, kind) in enumerate(zip(self._codes, self._kinds, strict=True)):
             place = self._places[number]
             state = states[code]
-            if _is_covered(place, self._rules):
+            if _is_covered(place, kind != UPSERT, self._rules):
                 verdict = -1
             elif kind == TOMBSTONE and self._rules.order == SOURCE:
                 if self._behind_delete.get(code) == place.partition:
@@ -248,6 +261,29 @@ def stored_places(rows: pa.Table) -> list[Place]:
     ]
 
 
+def _lasts(rows: pa.Table) -> dict[int, tuple[int, bytes | None]]:
+    """See `Merged.lasts`; `rows` are in order."""
+    columns = (rows[name].to_pylist() for name in ("partition", "offset", "key", "kind"))
+    return {
+        partition: (offset, key if kind == DELETE else None)
+        for partition, offset, key, kind in zip(*columns, strict=True)
+    }
+
+
+def deleted_last(
+    lasts: Iterable[Mapping[int, tuple[int, bytes | None]]], before: Mapping[int, bytes]
+) -> dict[int, bytes]:
+    """The next batch's `Rules.deleted_last`, of what all buckets had and the batch's own."""
+    newest: dict[int, tuple[int, bytes | None]] = {
+        partition: (-1, key) for partition, key in before.items()
+    }
+    for one in lasts:
+        for partition, (offset, key) in one.items():
+            if offset > newest.get(partition, (-2, None))[0]:
+                newest[partition] = (offset, key)
+    return {partition: key for partition, (_, key) in newest.items() if key is not None}
+
+
 def _marks(events: pa.Table, rules: Rules) -> tuple[Place, ...]:
     """The table's truncations and those among events, of each log and partition the last one."""
     found = events.filter(pc.equal(events["kind"], TRUNCATE))
@@ -260,17 +296,21 @@ def _marks(events: pa.Table, rules: Rules) -> tuple[Place, ...]:
     return tuple(marks.values())
 
 
-def _is_covered(place: Place, rules: Rules) -> bool:
-    """Whether a truncation came behind this place."""
+def _is_covered(place: Place, deleted: bool, rules: Rules) -> bool:
+    """Whether a truncation came behind this place. A deletion that has no position cannot be told
+    from that, and need not: it says no more than the truncation does."""
+    if not rules.marks or (deleted and place.position is None and rules.order == SOURCE):
+        return False
     return any(is_later(place, mark, rules.order) <= 0 for mark in rules.marks)
 
 
 def _truncated(old: pa.Table, drop: Any, order: str, merged: Merged) -> Any:
     """Rows up to a truncation."""
     rules = Rules(pa.schema([]), order, marks=merged.marks)
-    covered = np.array([_is_covered(place, rules) for place in stored_places(old)], dtype=bool)
-    live = ~old["__deleted"].to_numpy()
-    merged.counts["truncated"] = int((covered & live & ~drop).sum())
+    deleted = old["__deleted"].to_numpy()
+    places = zip(stored_places(old), deleted.tolist(), strict=True)
+    covered = np.array([_is_covered(place, gone, rules) for place, gone in places], dtype=bool)
+    merged.counts["truncated"] = int((covered & ~deleted & ~drop).sum())
     return covered
 
 
@@ -281,9 +321,7 @@ def _purgeable(old: pa.Table, rules: Rules) -> Any:
     return pc.and_(old["__deleted"], is_old).to_numpy()
 
 
-def _built(
-    states: list[_State], old: pa.Table, events: pa.Table, keys: pa.Array, rules: Rules
-) -> pa.Table:
+def _built(states: list[_State], old: pa.Table, events: pa.Table, rules: Rules) -> pa.Table:
     """Rows of new states."""
     at = np.array([state.at for state in states], dtype=np.int64)
     of_events = pa.array(at - old.num_rows)

@@ -94,6 +94,8 @@ class Version:
     newest_ms: int | None = None
     """The largest timestamp of a record so far."""
     marks: tuple[Place, ...] = ()
+    deleted_last: Mapping[int, bytes] = field(default_factory=dict)
+    """Per partition the key of a `d` that was its last event: its tombstone comes next."""
     errors: tuple[str, ...] = ()
     """Files of records that could not be understood."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -111,11 +113,12 @@ class Version:
         return sum(one.row_count for one in self.buckets.values())
 
     def to_json(self) -> dict[str, Any]:
-        document = asdict(replace(self, columns=None, marks=(), buckets={}))
+        document = asdict(replace(self, columns=None, marks=(), buckets={}, deleted_last={}))
         document["format"] = FORMAT
         document["columns"] = base64.b64encode(self.columns.serialize()).decode()
         document["types"] = {one.name: str(one.type) for one in self.columns}
         document["ends"] = {str(partition): end for partition, end in self.ends.items()}
+        document["deleted_last"] = {str(n): key.hex() for n, key in self.deleted_last.items()}
         document["buckets"] = {str(number): asdict(one) for number, one in self.buckets.items()}
         document["marks"] = [place_to_json(mark) for mark in self.marks]
         return document
@@ -126,17 +129,26 @@ class Version:
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']} is not known, only {FORMAT}")
         settings = document["settings"]
-        serialized = pa.py_buffer(base64.b64decode(document["columns"], validate=True))
         return cls(
             settings=Settings(**{**settings, "key": tuple(settings["key"])}),
-            columns=pa.ipc.read_schema(serialized),
+            columns=_schema_of(document["columns"]),
             buckets={int(number): Bucket(**one) for number, one in document["buckets"].items()},
             ends={int(partition): int(end) for partition, end in document["ends"].items()},
             marks=tuple(place_from_json(mark) for mark in document["marks"]),
+            deleted_last={
+                int(number): bytes.fromhex(key) for number, key in document["deleted_last"].items()
+            },
             errors=tuple(document["errors"]),
             removed=tuple(document["removed"]),
             **{name: document[name] for name in _PLAIN},
         )
+
+
+def _schema_of(text: str) -> pa.Schema:
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"columns: {error}") from error
 
 
 _PLAIN: Final = (
@@ -200,8 +212,6 @@ class Versions:
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TableError(f"{self.storage.uri_of(path)}: is no version: {error!r}") from error
-        except pa.ArrowException as error:
-            raise TableError(f"{self.storage.uri_of(path)}: is no version: {error}") from error
         if found.number != number:
             raise TableError(f"{self.storage.uri_of(path)}: says that it is {found.number}")
         return found

@@ -1,0 +1,133 @@
+"""`fencepost tables run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from fencepost.cli.cluster_options import command, given_properties
+from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.interrupts import Interrupts
+from fencepost.cli.key_values import pair
+from fencepost.cli.output import print_result
+from fencepost.cli.spark_session import open_session, reason_of
+from fencepost.views.latest_values import MergedTable
+
+if TYPE_CHECKING:
+    from fencepost.spark.tables.batches import MergeOptions
+    from fencepost.spark.tables.versions import Version
+
+POLL_S: Final = 0.5
+HOUR_MS: Final = 3_600_000
+
+
+def retention_of(arguments: argparse.Namespace, on_error: str = "fail") -> MergeOptions:
+    """What is kept how long. UsageError."""
+    from fencepost.spark.tables.batches import DAY_MS, ON_ERROR, MergeOptions
+
+    if on_error not in ON_ERROR:
+        raise UsageError(f"--on-error {on_error}: must be one of {', '.join(ON_ERROR)}")
+    if arguments.keep_versions < 1:
+        raise UsageError(f"--keep-versions {arguments.keep_versions}: must be 1 or more")
+    if not 0 <= arguments.keep_hours <= 1e6:
+        raise UsageError(f"--keep-hours {arguments.keep_hours:g}: must be from 0 to 1000000")
+    days = arguments.keep_deletions_days
+    if days != -1 and not 0 <= days <= 1e6:
+        raise UsageError(f"--keep-deletions-days {days:g}: must be from 0 to 1000000, or -1")
+    return MergeOptions(
+        on_error=on_error,
+        delete_retention_ms=None if days == -1 else int(days * DAY_MS),
+        keep_versions=arguments.keep_versions,
+        keep_ms=int(arguments.keep_hours * HOUR_MS),
+    )
+
+
+def _source(arguments: argparse.Namespace) -> dict[str, str]:
+    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    source["kafka.bootstrap.servers"] = arguments.bootstrap_server
+    source["subscribe"] = arguments.topic
+    if arguments.batch_records is not None:
+        source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
+    source.update(pair(text, "--option") for text in arguments.option)
+    return source
+
+
+@command
+def run(arguments: argparse.Namespace) -> int:
+    """Until what was there is taken in; with --every until it is interrupted."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from fencepost.spark.tables.errors import TableError
+    from fencepost.spark.tables.query import latest
+
+    options = retention_of(arguments, arguments.on_error)
+    source = _source(arguments)
+    versions: list[Version] = []
+    started = time.monotonic()
+
+    def on_batch(version: Version) -> None:
+        versions.append(version)
+        print(_told(version), file=sys.stderr, flush=True)
+
+    try:
+        with open_session(arguments, "fencepost tables") as spark, Interrupts() as interrupts:
+            query = latest(
+                spark,
+                source,
+                arguments.path,
+                decode=arguments.decode,
+                schema=arguments.schema,
+                key=arguments.key or "key",
+                order=arguments.order,
+                registry=arguments.registry,
+                key_registry=arguments.key_registry,
+                buckets=arguments.buckets,
+                format=arguments.format,
+                options=options,
+                interval=arguments.every,
+                on_batch=on_batch,
+            )
+            try:
+                while not query.awaitTermination(POLL_S):
+                    with interrupts.waiting():
+                        pass
+            finally:
+                query.stop()
+    except (TableError, OSError) as error:
+        raise InputError(str(error)) from error
+    except (PySparkException, Py4JError) as error:
+        raise InputError(reason_of(error)) from error
+    except KeyboardInterrupt:
+        _summary(arguments, versions, time.monotonic() - started)
+        raise
+    _summary(arguments, versions, time.monotonic() - started)
+    return 0
+
+
+def _told(version: Version) -> str:
+    counts = ", ".join(f"{name} {count:,}" for name, count in version.counts.items() if count)
+    return f"version {version.number}: {version.row_count:,} rows; {counts or 'nothing new'}"
+
+
+def _summary(arguments: argparse.Namespace, versions: list[Version], took_s: float) -> None:
+    def total(*names: str) -> int:
+        return sum(version.counts.get(name, 0) for version in versions for name in names)
+
+    view = MergedTable(
+        batches=len(versions),
+        events=total("upserts", "deletes", "late", "repeated"),
+        rows=versions[-1].row_count if versions else 0,
+        version=versions[-1].number if versions else 0,
+        late=total("late"),
+        repeated=total("repeated"),
+        errors=total("errors"),
+        took_s=round(took_s, 3),
+    )
+    sentence = f"{view.events:,} events in {view.batches} batches, {took_s:,.1f} s"
+    if versions:
+        sentence += f"; version {view.version} has {view.rows:,} rows"
+    print_result(arguments, view, sentence)
+    sys.stdout.flush()

@@ -1,0 +1,291 @@
+"""What records say: Debezium's envelopes in all their forms, flattened ones, and what is none."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fencepost.spark.tables.decoding import ASIDE, Decoding, bucket_of, decode_records
+from fencepost.spark.tables.events import (
+    DELETE,
+    ERROR,
+    IGNORED,
+    TOMBSTONE,
+    TRUNCATE,
+    UNAVAILABLE,
+    UPSERT,
+    EventError,
+    read_events,
+)
+
+from .worlds import COLUMNS, Record, batch_of, decoding_of, envelope, key_of, row_of
+
+TYPED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("big", pa.binary()),
+        ("tags", pa.list_(pa.string())),
+        ("numbers", pa.list_(pa.int32())),
+    ]
+)
+
+
+def events_of(decode: str, key: Any, value: Any, columns: pa.Schema = COLUMNS) -> list[Any]:
+    return read_events(key, value, decoding_of(decode, columns).reading())
+
+
+def change(op: str, **given: Any) -> dict[str, Any]:
+    return {"op": op, "before": None, "after": None, "source": {"lsn": 5}, **given}
+
+
+def wrapped(payload: Any) -> dict[str, Any]:
+    return {"schema": {"type": "struct", "fields": []}, "payload": payload}
+
+
+@pytest.mark.parametrize("wrap", [lambda one: one, wrapped])
+def test_each_operation(wrap: Any):
+    key = wrap({"id": 1})
+    for op in "cru":
+        (event,) = events_of("debezium", key, wrap(change(op, after=row_of(1, "a", "A"))))
+        assert (event.kind, event.op, event.key) == (UPSERT, op, b"[1]")
+        assert event.row == {"id": 1, "name": "a", "big": "A"}
+        assert event.position is not None
+    (event,) = events_of("debezium", key, wrap(change("d", before=row_of(1, "a", "A"))))
+    assert (event.kind, event.row) == (DELETE, {"id": 1})
+    (event,) = events_of("debezium", key, wrap(change("t")))
+    assert event.kind == TRUNCATE
+    assert event.position is not None
+    (event,) = events_of("debezium", None, wrap(change("m", message={"content": ""})))
+    assert event.kind == IGNORED
+    (event,) = events_of("debezium", key, wrap(None))
+    assert (event.kind, event.key) == (TOMBSTONE, b"[1]")
+
+
+@pytest.mark.parametrize("snapshot", ["true", "first", "last", "incremental", "false", None, True])
+def test_rows_of_snapshots_are_rows(snapshot: Any):
+    source = {"connector": "postgresql", "lsn": 5, "snapshot": snapshot}
+    value = change("r", after=row_of(1, "a", "A"), source=source)
+    (event,) = events_of("debezium", {"id": 1}, value)
+    assert event.kind == UPSERT
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"ts_ms": 1},
+        {"status": "BEGIN", "id": "571:53195829", "event_count": None, "data_collections": None},
+        {"status": "END", "id": "571:53195829", "event_count": 2, "ts_ms": 1},
+        {"source": {}, "databaseName": "d", "ddl": "ALTER TABLE t", "tableChanges": []},
+    ],
+)
+def test_heartbeats_transactions_and_schema_changes_are_ignored(value: Any):
+    assert [one.kind for one in events_of("debezium", {"id": 1}, wrapped(value))] == [IGNORED]
+
+
+def test_a_change_with_a_transaction_block_is_a_change():
+    block = {"id": "571:1", "total_order": 1, "data_collection_order": 1}
+    value = change("c", after=row_of(1, "a", "A"), transaction=block)
+    assert [one.kind for one in events_of("debezium", {"id": 1}, value)] == [UPSERT]
+
+
+def test_an_update_of_the_key_deletes_the_old_one():
+    value = change("u", before=row_of(1, "a", "A"), after=row_of(2, "a", "A"))
+    old, new = events_of("debezium", {"id": 2}, value)
+    assert (old.kind, old.key, new.kind, new.key) == (DELETE, b"[1]", UPSERT, b"[2]")
+    value = change("u", before={"id": None, "name": "a"}, after=row_of(2, "a", "A"))
+    assert len(events_of("debezium", {"id": 2}, value)) == 1
+
+
+def test_the_key_is_from_the_record_and_else_from_the_row():
+    (event,) = events_of("debezium", None, change("c", after=row_of(7, "a", "A")))
+    assert event.key == b"[7]"
+    (event,) = events_of("debezium", None, change("d", before=row_of(7, "a", "A")))
+    assert event.key == b"[7]"
+    (event,) = events_of("debezium", 7, change("c", after={"name": "a"}))
+    assert (event.key, event.row["id"]) == (b"[7]", 7)
+    (event,) = events_of("debezium", {"id": "7"}, change("d"))
+    assert event.key == b"[7]"
+
+
+def test_mongodb_tells_the_row_as_text():
+    columns = pa.schema([("id", pa.string()), ("name", pa.string())])
+    source = {"connector": "mongodb", "ts_ms": 1000, "ord": 3}
+    value = change("c", after=json.dumps({"_id": 1, "name": "a"}), source=source)
+    (event,) = events_of("debezium", {"id": '{"$oid": "596e"}'}, value, columns)
+    assert event.row == {"id": '{"$oid": "596e"}', "name": "a"}
+    with pytest.raises(EventError, match="after is no JSON"):
+        events_of("debezium", {"id": "1"}, change("c", after="{", source=source), columns)
+
+
+def test_the_placeholder_is_known_in_all_its_forms():
+    data = UNAVAILABLE.encode()
+    digest = hashlib.md5(data, usedforsecurity=False).digest()
+    forms: list[tuple[str, Any]] = [
+        ("name", UNAVAILABLE),
+        ("name", {UNAVAILABLE: UNAVAILABLE}),
+        ("name", json.dumps({UNAVAILABLE: UNAVAILABLE})),
+        ("name", str(uuid.UUID(bytes=digest, version=3))),
+        ("big", base64.b64encode(data).decode()),
+        ("tags", [UNAVAILABLE]),
+        ("numbers", list(data)),
+    ]
+    for column, form in forms:
+        value = change("u", after={"id": 1, column: form})
+        (event,) = events_of("debezium", {"id": 1}, value, TYPED)
+        assert event.unavailable == (column,), form
+        assert event.row[column] is None
+    value = change("u", after={"id": 1, "name": f"not {UNAVAILABLE}"})
+    assert events_of("debezium", {"id": 1}, value, TYPED)[0].unavailable == ()
+
+
+def test_another_placeholder():
+    decoding = Decoding("debezium", ("id",), COLUMNS, 1, placeholder="?")
+    value = change("u", after=row_of(1, "?", UNAVAILABLE))
+    (event,) = read_events({"id": 1}, value, decoding.reading())
+    assert event.unavailable == ("name",)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "op"),
+    [
+        ({"__deleted": "false", "__op": "u"}, UPSERT, "u"),
+        ({"__deleted": False}, UPSERT, ""),
+        ({"__deleted": "true"}, DELETE, "d"),
+        ({"__deleted": True, "__op": "d"}, DELETE, "d"),
+        ({"__op": "d"}, DELETE, "d"),
+        ({"__op": "t"}, TRUNCATE, "t"),
+        ({"__op": "m"}, IGNORED, "m"),
+        ({}, UPSERT, ""),
+    ],
+)
+def test_flattened_changes(value: Any, kind: str, op: str):
+    (event,) = events_of("flat", {"id": 1}, {**row_of(1, "a", "A"), **value})
+    assert (event.kind, event.op) == (kind, op)
+
+
+def test_flattened_changes_have_positions():
+    base = row_of(1, "a", "A")
+    for fields in (
+        {"__lsn": 5, "__connector": "postgresql", "__name": "s"},
+        {"__source_lsn": 5, "__source_connector": "postgresql", "__source_name": "s"},
+    ):
+        (event,) = events_of("flat", {"id": 1}, {**base, **fields})
+        (whole,) = events_of(
+            "debezium",
+            {"id": 1},
+            change("c", after=base, source={"connector": "postgresql", "name": "s", "lsn": 5}),
+        )
+        assert event.position == whole.position
+    assert events_of("flat", {"id": 1}, None)[0].kind == TOMBSTONE
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ({"id": 1}, [], "the value is no object"),
+        ({"id": 1}, change("x"), "op is 'x'"),
+        ({"id": 1}, {"after": {}}, "op is None"),
+        ({"id": 1}, change("c"), "op is c, and after is null"),
+        ({"id": 1}, change("c", after=[1]), "after is no object"),
+        ({"id": 1}, change("c", after={"id": 1}, source=3), "source is no object"),
+        ({"id": 1}, change("c", after={"id": 1}, source={"lsn": "x"}), "source.lsn is no whole"),
+        ({"id": 1}, change("c", after={"id": "one"}), "column id: 'one' is no int64"),
+        ({"id": 1.5}, change("d"), "column id: 1.5 is no int64"),
+        ({"no": 1}, change("d"), "neither key nor value has the key column id"),
+        ({"id": None}, change("d"), r"the key \(id\) is null"),
+        (None, None, "neither key nor value has the key column id"),
+        ({"id": 1}, {"op": {"a": 1}}, "op is {'a': 1}"),
+    ],
+)
+def test_what_cannot_be_understood_says_why(key: Any, value: Any, reason: str):
+    with pytest.raises(EventError, match=reason):
+        events_of("debezium", key, value)
+
+
+def test_records_become_events_in_buckets():
+    decoding = decoding_of("debezium", buckets=3)
+    records = [
+        Record(0, 0, key_of(1), envelope("c", 1, after=row_of(1, "a", "A"))),
+        Record(0, 1, None, envelope("t", 2)),
+        Record(0, 2, key_of(2), b"{"),
+        Record(0, 3, b"\xff", envelope("c", 3, after=row_of(3, "c", "C"))),
+        Record(0, 4, None, envelope("m", 4)),
+        Record(0, 5, key_of(1), b'{"a":' * 100_000),
+    ]
+    events = decode_records(batch_of(records), decoding).to_pylist()
+    found = [(one["kind"], one["bucket"], one["offset"]) for one in events]
+    assert found == [
+        (UPSERT, bucket_of(b"[1]", 3), 0),
+        *((TRUNCATE, bucket, 1) for bucket in range(3)),
+        (ERROR, ASIDE, 2),
+        (ERROR, ASIDE, 3),
+        (IGNORED, ASIDE, 4),
+        (ERROR, ASIDE, 5),
+    ]
+    assert events[4]["raw_value"] == b"{"
+    assert events[4]["error"].startswith("value: no JSON")
+    assert events[5]["error"].startswith("key: no JSON")
+    assert events[0]["raw_value"] is None
+
+
+def test_raw_records_without_a_key_are_errors():
+    columns = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+    events = decode_records(
+        batch_of([Record(0, 0, None, b"v"), Record(0, 1, b"", None), Record(0, 2, b"k", b"")]),
+        decoding_of("bytes", columns),
+    ).to_pylist()
+    assert [one["kind"] for one in events] == [ERROR, DELETE, UPSERT]
+    assert [one["row"] for one in events][1:] == [
+        {"key": b"", "value": None},
+        {"key": b"k", "value": b""},
+    ]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "op",
+                    "before",
+                    "after",
+                    "source",
+                    "id",
+                    "name",
+                    "payload",
+                    "schema",
+                    "lsn",
+                    "__op",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["debezium", "flat", "json"]),
+    JSON_VALUES | st.binary(max_size=20),
+    JSON_VALUES | st.binary(max_size=20),
+)
+def test_nothing_in_a_topic_ends_a_task(decode: str, key: Any, value: Any):
+    """Whatever is there becomes events or an error of its own."""
+    data = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in (key, value)]
+    events = decode_records(batch_of([Record(0, 0, data[0], data[1])]), decoding_of(decode))
+    assert events.num_rows >= 1
+    for event in events.to_pylist():
+        assert (event["kind"] == ERROR) is (event["error"] is not None)
