@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from fencepost.batch.record_size import size_bound
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
+from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
@@ -192,16 +194,12 @@ def drawn_headers(draw: random.Random) -> list[tuple[str, bytes | None]]:
 
 def compact(cluster: Cluster, topic: str) -> None:
     """Write keys over and over, and wait until the cleaner has taken some."""
-    import time
-
     with Producer(cluster) as producer:
         for number in range(60):
             producer.send(topic, b"%d" % number, b"k%d" % (number % 5), partition=0)
         producer.flush()
         time.sleep(0.5)  # the segment is rolled by the next record
         producer.send(topic, b"last", b"last", partition=0)
-    from fencepost.client.fetcher import Fetcher
-
     where = TopicPartition(topic, 0)
 
     def count() -> int:
@@ -321,7 +319,7 @@ def rows_of(spark: Any, kind: str, servers: str, options: dict[str, str]) -> Any
     source = spark.read.format(kind).option("kafka.bootstrap.servers", servers)
     names = [*COLUMNS, *(["headers"] if options.get("includeHeaders") == "true" else [])]
     found = source.options(**QUICK).options(**options).load().select(*names).collect()
-    return sorted((repr(tuple(row)) for row in found))
+    return sorted(repr(tuple(row)) for row in found)
 
 
 def test_reads(spark: Any, servers: str, topics: Topics):
@@ -347,13 +345,12 @@ def drawn_pattern(draw: random.Random, names: list[str]) -> str:
     begin = draw.randrange(len(name))
     part = name[begin : begin + draw.randint(1, 8)]
     quoted = part.replace(".", r"\.")
-    made = draw.choice([
+    return draw.choice([
         part, quoted, f"^{quoted}", f"{quoted}$", f"^{quoted}$", f"^{name}$", f".*{part}",
         f"{part}.*", f"({part}|zzz)", f"[{part[0]}-z]{{2}}", f"(?i){part.upper()}", f"{part}?",
         r"[^a-z]$", r"\d", r"\d+$", r"^\w+$", r"\.", r"\bdrawn", "", " ", f" {part} ", "^$",
         f"{part}|^x", r"\Q" + part, r"(?i:B)-", "[", "(", "*", r"\p{Upper}", r"\p{Alpha}{4}\d",
     ])  # fmt: skip
-    return made
 
 
 def topics_found(spark: Any, kind: str, servers: str, pattern: str) -> list[str]:
@@ -468,7 +465,8 @@ def test_writes_of_every_size(spark: Any, servers: str):
         for name, values in {
             "kafka.batch.size": [0, 1, 500, 16_384, 100_000, 1_000_000],
             "kafka.max.request.size": [100, 5_000, 300_000, 1_200_000],
-            "kafka.buffer.memory": [5_000, 300_000],
+            # Of less than `batch.size` Kafka's producer makes no batch at all.
+            "kafka.buffer.memory": [1_000_000, 1_200_000],
         }.items():
             if draw.random() < 0.4:
                 limits[name] = draw.choice(values)
@@ -567,8 +565,13 @@ def test_streams(spark: Any, servers: str, tmp_path: Path):
             change(servers, topic, step)
             for kind in FORMATS:
                 folder = tmp_path / f"{number}-{kind}"
-                run = lambda k=kind, f=folder, s=step: streamed(spark, k, servers, topic, f, s)  # noqa: E731
-                told[kind].append(outcome(run))
+                told[kind].append(
+                    outcome(
+                        lambda k=kind, t=topic, f=folder, s=step: streamed(
+                            spark, k, servers, t, f, s
+                        )
+                    )
+                )
         for index, pair in enumerate(zip(*(told[kind] for kind in FORMATS), strict=True)):
             different.compare(f"{number}.{index}: {steps}", dict(zip(FORMATS, pair, strict=True)))
     different.require_none()

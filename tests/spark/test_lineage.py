@@ -68,9 +68,8 @@ def offsets(dataset: dict[str, Any]) -> dict[int, tuple[int | None, int]]:
     facet = dataset["inputFacets"]["fencepost_offsets"]
     jsonschema.validate(facet, dict(OFFSETS_SCHEMA))
     assert facet["_schemaURL"] == OFFSETS_SCHEMA["$id"]
-    return {
-        one["partition"]: (one.get("startOffset"), one["endOffset"]) for one in facet["partitions"]
-    }
+    found = facet["partitions"]
+    return {one["partition"]: (one.get("startOffset"), one["endOffset"]) for one in found}
 
 
 def test_a_run_from_its_start_to_its_end():

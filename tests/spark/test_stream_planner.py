@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow import survey
 from fencepost.arrow.errors import AvailableNowError, BoundsError, DataLossError, OffsetError
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.survey import Survey
@@ -556,3 +557,67 @@ def test_starts_some_time_ago(fake: FakeCluster, options: Any):
     assert query.trigger()
     assert query.committed is not None
     assert query.committed["t"] == {"0": 2, "1": 0}  # nothing in 1: its end
+
+
+def test_a_look_at_very_many_partitions_keeps_no_core_busy_while_a_query_waits(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    assert not query.trigger()
+    looks: list[float] = []
+    peek = Survey.peek
+
+    def slow(self: Survey) -> Any:
+        looks.append(0.3)
+        query.time += 0.3
+        return peek(self)
+
+    monkeypatch.setattr(Survey, "peek", slow)
+    begun = query.time
+    for _ in range(20):
+        query.time += 0.01  # as soon as Spark asks again
+        assert not query.trigger()
+    assert sum(looks) <= 0.45 * (query.time - begun)
+    fill(fake, 1)
+    assert query.trigger()
+
+
+def test_what_a_peek_saw_is_confirmed_and_not_asked_for_again(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """With ten thousand partitions each list of offsets takes a third of a second."""
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fill(fake, 2)
+    query.trigger()
+    fill(fake, 2)
+    listed: list[int] = []
+    latest = Survey._latest
+    monkeypatch.setattr(Survey, "_latest", lambda self, of: listed.append(1) or latest(self, of))
+    assert query.trigger()
+    assert query.read[-1] == (0, 5, 7)
+    assert len(listed) == 1
+
+
+def test_partitions_that_came_since_a_peek_are_looked_at(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(survey, "PARTITIONS_MAX_AGE_S", 3600)  # as if it were a moment ago
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fill(fake, 2)
+    query.trigger()
+    fill(fake, 2)
+    fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
+    fill(fake, 4, 2)
+    assert query.trigger()
+    assert sorted(query.read[-2:]) == [(0, 5, 7), (2, 0, 4)]
+    old = str(fake.topics["t"].topic_id)
+    fake.create_topic("t", 2)
+    fill(fake, 9)
+    with pytest.raises(DataLossError, match=f"its id was {old}"):
+        query.trigger()

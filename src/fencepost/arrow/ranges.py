@@ -80,7 +80,7 @@ class _Reading:
                     yield from self._check_beginning(replace(left, start=position), fetched)
                     for rows in self._decode(left, fetched):
                         # From the first record on there is a middle, which may have no hole.
-                        if left.from_earliest and rows.num_rows:
+                        if left.from_earliest:
                             left = replace(left, from_earliest=False)
                         yield rows
                     position, last_epoch = fetched.next_offset, fetched.last_epoch

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fencepost.arrow.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.arrow.connections import cluster_for
@@ -20,7 +21,6 @@ from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
 from fencepost.arrow.planning import OffsetRange
-from fencepost.arrow.sizes import ByteLimit
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
@@ -33,6 +33,9 @@ from fencepost.client.offsets import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.arrow.sizes import ByteLimit
 
 log = logging.getLogger("fencepost.arrow")
 
@@ -145,6 +148,11 @@ class Survey:
         partitions = self.partitions(max_age_s=PARTITIONS_MAX_AGE_S)
         return Look(dict(self._topic_ids), self._latest(partitions))
 
+    def confirm(self, seen: Look) -> Look | None:
+        """What `peek` saw, if partitions and ids are still those: then it is as good as a look."""
+        same = self.partitions() == sorted(seen.latest) and self._topic_ids == seen.topic_ids
+        return seen if same else None
+
     def look(self, *, new_query: bool = False) -> Look:
         """Partitions, ids and ends that belong together."""
         for _ in range(LOOKS_MAX):
@@ -186,6 +194,8 @@ class Survey:
         limit: int,
     ) -> dict[TopicPartition, int]:
         """Those of `ends` that make a batch of about `limit` bytes; see `sizes`."""
+        from fencepost.arrow.sizes import ByteLimit  # fetching, which few planners need
+
         if self._byte_limit is None or self._byte_limit.limit != limit:
             self._byte_limit = ByteLimit(limit)
         return self._byte_limit.ends(self.cluster, begins, ends)

@@ -38,6 +38,7 @@ examples:
   fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
+  fencepost spark forget nightly-export --keys-older-than 30
 """
 
 

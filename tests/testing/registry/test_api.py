@@ -196,6 +196,16 @@ def test_one_version_is_deleted_permanently(registry: SchemaRegistry):
     )
 
 
+def test_numbers_go_on_behind_those_that_are_left(registry: SchemaRegistry):
+    registry.set_compatibility("NONE")
+    for kind in ("int", "long"):
+        registry.register("a", f'"{kind}"')
+    for query in ("", "?permanent=true"):
+        assert ask(registry, "DELETE", f"/subjects/a/versions/1{query}") == (200, 1)
+    registry.register("a", '"string"')
+    assert ask(registry, "GET", "/subjects/a/versions?deleted=true") == (200, [2, 3])
+
+
 # -- references ------------------------------------------------------------------------------------
 
 MONEY = record("cents long", name="Money")
