@@ -141,11 +141,11 @@ def test_a_secured_cluster(standalone: SparkStandalone, tmp_path: Path):
         assert run(standalone, login.spark_options(), "from", place, "none") == list(range(COUNT))
         properties = tmp_path / "client.properties"
         properties.write_text(login.properties_text())
+        reached = ["-b", cluster.bootstrap_servers, "--client-config", str(properties)]
         archive = str(tmp_path / "archive")
         for command in (
-            ["archive", "run", archive, "from", *words, "--client-config", str(properties)],
-            ["archive", "verify", archive, "--against-topic", *words,
-             "--client-config", str(properties)],
+            ["archive", "run", archive, "from", *words, *reached],
+            ["archive", "verify", archive, "--against-topic", *words, *reached],
             ["audit", str(tmp_path / "data"), *words],
         ):  # fmt: skip
             done = subprocess.run(
