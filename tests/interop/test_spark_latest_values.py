@@ -19,9 +19,16 @@ from fencepost.client.cluster import Cluster
 
 from .conftest import jars_or_skip
 from .maven import ROOT
-from .test_spark_tables import FITS, JARS, MADE_FOR, TIMEOUT_S, servers as servers
+from .test_spark_tables import FITS, JARS, MADE_FOR, servers as servers
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(1900),
+]
+TIMEOUT_S = 1800
 
 
 def merged(format: str, servers: str, directory: Path) -> dict[str, Any]:

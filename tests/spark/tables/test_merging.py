@@ -104,7 +104,7 @@ def test_events_of_a_new_generation_are_later():
     assert values(table) == {b"a": b"new", b"b": b"old"}
 
 
-def test_the_source_of_another_lineage_gives_way_to_the_topic():
+def test_of_positions_of_two_logs_the_topic_decides():
     table = debezium()
     table.take([Record(0, 0, key_of(1), envelope("c", 900, after=row_of(1, "a", "A")))])
     other = {"connector": "postgresql", "name": "restored", "lsn": 5}
