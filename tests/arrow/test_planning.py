@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.arrow.planning import OffsetRange, limit_offsets, split_ranges
+from fencepost.arrow.planning import OffsetRange, limit_bytes, limit_offsets, split_ranges
 from fencepost.client.metadata import TopicPartition
 
 P = TopicPartition
@@ -53,6 +53,41 @@ def test_ends_lie_in_their_ranges_and_everybody_moves(sizes: list[tuple[int, int
         assert begin <= ends[partition] <= latest[partition]
         assert ends[partition] > begin or latest[partition] == begin
     assert sum(ends[p] - begins[p] for p in ends) <= limit + len(ends)
+
+
+def costs(*numbers: float) -> dict[P, float]:
+    return {P("t", index): number for index, number in enumerate(numbers)}
+
+
+def test_bytes_are_shared_by_what_partitions_have_of_them():
+    ends = limit_bytes(keyed(0, 0), keyed(100, 100), costs(10, 30), 1000)
+    assert ends == keyed(25, 25)
+    assert limit_bytes(keyed(5, 0), keyed(100, 1), costs(100, 1), 950) == keyed(14, 1)
+    assert limit_bytes(keyed(0, 0), keyed(10, 10), costs(10, 30), 400) == keyed(10, 10)
+    assert limit_bytes(keyed(7, 0), keyed(7, 100), costs(0, 30), 300) == keyed(7, 10)
+
+
+@settings(deadline=None)  # machines differ
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**62), st.integers(0, 2**40), st.floats(0.001, 1e9, allow_nan=False)
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    st.integers(1, 2**50),
+)
+def test_a_limit_in_bytes_stops_no_partition(sizes: list[tuple[int, int, float]], limit: int):
+    begins = keyed(*(begin for begin, _, _ in sizes))
+    latest = keyed(*(begin + size for begin, size, _ in sizes))
+    per_offset = costs(*(cost for *_, cost in sizes))
+    ends = limit_bytes(begins, latest, per_offset, limit)
+    for partition, begin in begins.items():
+        assert begin <= ends[partition] <= latest[partition]
+        assert ends[partition] > begin or latest[partition] == begin
+    beyond_one = sum((ends[p] - begins[p] - 1) * per_offset[p] for p in ends if ends[p] > begins[p])
+    assert beyond_one <= limit * 1.0001
 
 
 def whole(*sizes: int) -> list[OffsetRange]:

@@ -278,8 +278,8 @@ def test_wrong_positions_are_refused_at_once(servers: Properties, position: Any)
 
 def test_a_broker_that_is_away_too_long_closes_the_stream(fake: FakeCluster, servers: Properties):
     fill(fake, 3)
-    hurried = {**servers, "default.api.timeout.ms": 300}
-    with fencepost.arrow.stream(hurried, topics="t", start="earliest") as stream:
+    impatient = {**servers, "default.api.timeout.ms": 300}
+    with fencepost.arrow.stream(impatient, topics="t", start="earliest") as stream:
         drained(stream)
         for broker in fake.brokers.values():
             broker.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 
-from fencepost.cli.archive import upkeep
+from fencepost.cli.archive import compacting, upkeep
 from fencepost.cli.main import main
 from fencepost.spark.archive import checking, compaction
 from fencepost.spark.archive.layout import STATE, Layout
@@ -30,6 +30,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise Py4JError("An error occurred while calling o1.x.\n: java.io.IOException: no disk\n")
 
     monkeypatch.setattr(upkeep, "open_session", session)
+    monkeypatch.setattr(compacting, "open_session", session)
     monkeypatch.setattr("fencepost.spark.archive.running.in_tasks", lambda spark: None)
     monkeypatch.setattr("fencepost.spark.archive.state.read_state", fails)
     monkeypatch.setattr(checking, "verify", fails)
@@ -37,7 +38,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("action", ["compact", "verify"])
+@pytest.mark.parametrize("action", ["compact", "maintain", "verify"])
 def test_a_failure_of_java_is_said_in_a_line(
     capsys: pytest.CaptureFixture[str], archive: Path, action: str
 ) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.open_transactions import end_all
+from fencepost.spark.decisions import Label
+from fencepost.spark.memory import DAY_MS
 
 from ..spark.exactly_once_world import World
 from .commands import Fencepost
@@ -77,3 +82,74 @@ def test_what_cannot_be_finished(run: Fencepost, make_world: Callable[[], World]
     refused = run("spark", "finish", world.sink, "--take-over")
     assert refused.code == 1
     assert "FENCEPOST_EXACTLY_ONCE.INCOMPLETE_BATCH" in refused.err
+
+
+def test_a_sink_says_who_has_written_what(run: Fencepost, make_world: Callable[[], World]):
+    world = make_world()
+    with world.cluster() as cluster:
+        label = Label("orders job", "to topics")
+        results = [
+            replace(one, label=label) for one in world.written(cluster, world.open(cluster), 0)
+        ]
+        world.commit(cluster, results, 0)
+    row = listed(run, world)
+    assert row is not None
+    assert (row["application"], row["name"], row["topics"]) == (
+        label.application,
+        label.query,
+        [world.topic],
+    )
+    assert (row["query"], row["batch"], row["keys"]) == (world.query, 0, 1)
+    assert abs(row["decided_ms"] - time.time_ns() // 1_000_000) < 600_000
+    line = next(one for one in run("spark", "sinks").lines if one.startswith(world.sink))
+    assert "orders job" in line
+    assert "to topics" in line
+    assert world.topic in line
+
+
+def test_a_sink_that_lost_its_decision_begins_again(
+    run: Fencepost, make_world: Callable[[], World]
+):
+    world = make_world()
+    world.decided_only()
+    refused = run("spark", "forget", world.sink)
+    assert refused.code == 1
+    assert "NOTHING_TO_FORGET" in refused.err
+    with world.cluster() as cluster:
+        Admin(cluster).delete_group(world.sink)
+    world.new_process()
+    taken = run("spark", "finish", world.sink, "--take-over")
+    assert taken.code == 1
+    assert "DECISION_LOST" in taken.err
+    forgotten = run("spark", "forget", world.sink)
+    assert (forgotten.code, forgotten.out) == (
+        0,
+        f"{world.sink} has forgotten what it decided last\n",
+    )
+    assert world.live()
+    assert world.still_open() == []
+    assert world.committed() == world.expected()
+    unknown = run("spark", "forget", "no-such-sink")
+    assert unknown.code == 1
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in unknown.err
+
+
+def test_old_keys_are_forgotten(run: Fencepost, make_world: Callable[[], World]):
+    world = make_world()
+    long_ago_ms = time.time_ns() // 1_000_000 - 40 * DAY_MS
+    for number, now_ms in enumerate((long_ago_ms, long_ago_ms, long_ago_ms + 30 * DAY_MS)):
+        other = replace(
+            world,
+            query=f"q-{number}",
+            batches=1,
+            next_batch=0,
+            wall_ms=lambda now_ms=now_ms: now_ms,
+        )
+        assert other.live()
+    for days, count in ((50, 0), (20, 2), (20, 0)):
+        told = run("spark", "forget", world.sink, "--keys-older-than", str(days))
+        assert (told.code, told.out) == (0, f"{world.sink} has forgotten {count} keys\n")
+    row = listed(run, world)
+    assert row is not None
+    assert row["keys"] == 1
+    assert run("spark", "forget", world.sink, "--keys-older-than", "-1").code == 2

@@ -140,6 +140,7 @@ def test_records_without_a_key_leave_nothing_behind_when_a_batch_is_full() -> No
     batches = RecordAccumulator(ClientConfig(linger_ms=1_000, batch_size=1_000))
     closed = [batches.add("t", 8, b"x" * 300, None, None, (), 1)[2] for _ in range(3_000)]
     assert {batch.count for some in closed for batch in some} == {3}
+    assert len(batches.close_all()) == 1, "the next batch alone is open, not one in each partition"
 
 
 @pytest.mark.parametrize("setting", ["max_request_size", "buffer_memory"])

@@ -217,3 +217,79 @@ def test_expired_batches_are_those_not_in_flight():
 def test_undecided_deliveries_say_so():
     with pytest.raises(ClientError, match="not decided"):
         Delivery(WHERE, 1).result()
+
+
+def parts_of(batch: QueuedBatch, counts: list[int]) -> list[QueuedBatch]:
+    return [
+        QueuedBatch(bytearray(), count, delivery, batch.deadline)
+        for count, delivery in zip(counts, batch.delivery.split(counts), strict=True)
+    ]
+
+
+def test_parts_of_a_batch_keep_its_place_and_its_sequences():
+    queue = established(4)
+    first, second, third = send(queue), send(queue), send(queue)
+    assert first and second and third
+    assert [one.sequence for one in (first, second, third)] == [10, 20, 30]
+    parts = parts_of(second, [3, 3, 4])
+    queue.replace(second, parts)
+    assert send(queue) is None, "answers are awaited first"
+    queue.refuse(third, 0, in_doubt=False)
+    queue.acknowledge(first, 10, -1, 0)
+    sent = send_all(queue)
+    assert sent == [*parts, third, queue.in_flight[-1]]
+    assert [one.sequence for one in sent] == [20, 23, 26, 30, 40]
+    assert [one.order for one in sent] == [2, 3, 4, 5, 6]
+    assert not second.delivery.done
+    for offset, part in zip((100, 200, 300), parts):
+        queue.acknowledge(part, offset, 7, 0)
+    assert second.delivery.done
+    assert (second.delivery.base_offset, second.delivery.log_append_time_ms) == (100, 7)
+    assert second.delivery.offsets() == [(100, 3), (200, 3), (300, 4)]
+    found = [second.delivery.offset_of(index) for index in range(10)]
+    assert found == [100, 101, 102, 200, 201, 202, 300, 301, 302, 303]
+
+
+def test_no_more_parts_are_in_flight_than_brokers_recognise():
+    """A part whose answer gets lost must still be known when it comes again."""
+    queue = established(1)
+    batch = send(queue)
+    assert batch is not None
+    parts = parts_of(batch, [1] * 10)
+    queue.replace(batch, parts)
+    assert send_all(queue) == parts[:5]
+    for part in parts[1:5]:
+        queue.acknowledge(part, -1, -1, 0)
+    assert send(queue) is None, "the first is not decided yet"
+    queue.acknowledge(parts[0], -1, -1, 0)
+    assert send_all(queue) == parts[5:]
+
+
+def test_a_part_that_fails_takes_those_behind_it_down():
+    queue = established(2)
+    batch = send(queue)
+    assert batch is not None
+    parts = parts_of(batch, [5, 5])
+    queue.replace(batch, parts)
+    assert send_all(queue)[:2] == parts
+    queue.acknowledge(parts[0], 50, -1, 0)
+    queue.fail(parts[1], failure())
+    assert batch.delivery.done
+    assert batch.delivery.offset_of(4) == 54
+    with pytest.raises(DeliveryFailed):
+        batch.delivery.offset_of(5)
+    with pytest.raises(DeliveryFailed):
+        batch.delivery.result()
+    behind = queue.in_flight[0]
+    queue.refuse(behind, 0, in_doubt=False)
+    assert behind.delivery.error is not None
+    assert queue.identity == Identity(7, 1)
+
+
+def test_what_was_not_sent_is_replaced_where_it_waits():
+    queue = make_queue(3)
+    middle = queue.unsent[1]
+    parts = parts_of(middle, [4, 6])
+    queue.replace(middle, parts)
+    assert [one.count for one in queue.unsent] == [10, 4, 6, 10]
+    assert parts[0].order == -1

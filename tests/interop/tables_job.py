@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
 from fencepost.spark.archive import ArchiveError, Layout, archive_topics, in_tasks, replay
+from fencepost.spark.archive.lakes import SETTINGS as OF_FORMATS
 from fencepost.spark.archive.layout import CHECKPOINT
+from fencepost.spark.archive.maintaining import _expire, compact_table, maintain
 from fencepost.spark.archive.replay_task import Work
 from fencepost.spark.archive.replaying import StepDone
-from fencepost.spark.archive.tables import TABLE, compact_table
+from fencepost.spark.archive.tables import TABLE
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.options import sink_options
 
@@ -29,11 +32,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.authenticate.socketTimeout": "120s",
-}
-DELTA = {
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
 
@@ -44,7 +43,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
-    for name, value in (SETTINGS | (DELTA if format == "delta" else {})).items():
+    for name, value in {**SETTINGS, **OF_FORMATS[format]}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -74,13 +73,19 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
     found["second"] = run()
     forget_last_commit(layout)
     found["again"] = run()
+    found["compacted"] = compacted(spark, layout, format)
+    forget_last_commit(layout)
+    found["again after it"] = run()
+    found["compacted again"] = compacted(spark, layout, format)
     if format == "iceberg":
-        found["compacted"] = compacted(spark, layout)
-        forget_last_commit(layout)
-        found["again after it"] = run()
-        found["compacted again"] = compacted(spark, layout)
-        partitions = spark.read.format(format).load(f"{path}#partitions")
-        found["partitions"] = partitions.count()
+        found["partitions"] = spark.read.format(format).load(f"{path}#partitions").count()
+        # As if all snapshots were old.
+        found["expired"] = _expire(spark, layout, timedelta(minutes=-5))
+        found["snapshots"] = spark.read.format(format).load(f"{path}#snapshots").count()
+    done = maintain(spark, layout, in_tasks(spark), 1 << 28, timedelta(days=1))
+    found["maintained"] = [done.compacted.files_before, done.snapshots_expired, done.files_removed]
+    forget_last_commit(layout)
+    found["again after maintenance"] = run()
     first = spark.read.format(format).load(path).orderBy("partition", "offset").first()
     found["record"] = [first.topic, bytes(first.key).decode(), bytes(first.value).decode()]
     found["replayed"] = replayed(spark, servers, topic, layout)
@@ -126,8 +131,8 @@ def forget_last_commit(layout: Layout) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def compacted(spark: Any, layout: Layout) -> list[int]:
-    done = compact_table(spark, layout, "iceberg", 1 << 28)
+def compacted(spark: Any, layout: Layout, format: str) -> list[int]:
+    done = compact_table(spark, layout, format, 1 << 28)
     return [done.directories, done.files_before, done.files_after, done.rows]
 
 

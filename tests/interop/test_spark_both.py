@@ -229,6 +229,26 @@ def test_transactions_give_no_gap_and_no_alarm(spark: Any, servers: str, tmp_pat
         assert len(rows[0]) == count
 
 
+def test_kafkas_own_topics_are_read_by_name_here_alone(spark: Any, servers: str):
+    """As the table in docs/SPARK.md says: Spark's connector leaves them out of what it was named."""
+    topic = new_topic(servers, 1)
+    config = ClientConfig.from_props(
+        {"bootstrap.servers": servers, "transactional.id": uuid.uuid4().hex}
+    )
+    with Cluster(config=config) as cluster, Producer(cluster) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"x", partition=0)
+    own = "__transaction_state"
+    counts = [reading(spark, kind, servers, subscribe=own).load().count() for kind in FORMATS]
+    assert counts[0] == 0 < counts[1]
+    patterns = [
+        outcome(reading(spark, kind, servers, subscribePattern=f"^{own}$").load().count)
+        for kind in FORMATS
+    ]
+    assert patterns == [0, 0]
+
+
 # -- streams and their checkpoints -------------------------------------------------------------
 
 

@@ -4,16 +4,13 @@ and refused by name where they do not."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 
 from fencepost.client.admin import Admin
@@ -22,27 +19,24 @@ from fencepost.client.fetcher import Fetcher
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
+from fencepost.spark.archive.lakes import PACKAGES
 
 from .conftest import jars_or_skip
 from .maven import ROOT, JarSet
+from .pysparks import INSTALLED, environment, python_with
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
-JARS = {
-    "delta": JarSet(
-        "delta-4.3.0",
-        ("io.delta:delta-spark_2.13:4.3.0", "io.delta:delta-storage:4.3.0"),
-        transitive=False,
-    ),
-    "iceberg": JarSet(
-        "iceberg-1.11.0",
-        ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",),
-        transitive=False,
-    ),
-}
-MADE_FOR = "4.1."
-"""The Spark that both sets are made for."""
-FITS = pyspark.__version__.startswith(MADE_FOR)
+
+def jar_set(format: str, minor: str) -> JarSet:
+    """The jars of the project's list, with what they need that Spark has not."""
+    package = PACKAGES[format][minor]
+    version = package.rpartition(":")[2]
+    more = (f"io.delta:delta-storage:{version}",) if format == "delta" else ()
+    return JarSet(f"{format}-{version}-spark-{minor}", (package, *more), transitive=False)
+
+
+LISTED = [(format, minor) for format, minors in PACKAGES.items() for minor in minors]
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
 TIMEOUT_S = 500
@@ -76,16 +70,18 @@ def topic(servers: str) -> str:
     return name
 
 
-def archived(format: str, servers: str, topic: str, directory: Path) -> dict[str, Any]:
-    """What the job says."""
-    jars = ",".join(map(str, jars_or_skip(JARS[format]).jars()))
+def archived(
+    format: str, minor: str, servers: str, topic: str, directory: Path, python: str
+) -> dict[str, Any]:
+    """What the job says, by this interpreter with the jars that are made for a Spark."""
+    jars = ",".join(map(str, jars_or_skip(jar_set(format, minor)).jars()))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.interop.tables_job", jars, format, servers, topic, directory],
+        [python, "-m", "tests.interop.tables_job", jars, format, servers, topic, directory],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         cwd=ROOT,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env=environment(),
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
@@ -110,32 +106,40 @@ def contents(servers: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
         }
 
 
-@pytest.mark.skipif(
-    not FITS, reason=f"PySpark is {pyspark.__version__}, the jars are made for {MADE_FOR}x"
-)
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_a_table_has_every_record_once(format: str, servers: str, topic: str, tmp_path: Path):
-    found = archived(format, servers, topic, tmp_path / "an archive")
+@pytest.mark.parametrize(("format", "minor"), LISTED)
+def test_a_table_has_every_record_once(
+    format: str, minor: str, servers: str, topic: str, tmp_path: Path
+):
+    place = tmp_path / "an archive"
+    found = archived(format, minor, servers, topic, place, python_with(minor))
     assert found["first"] == [300, 300]
     assert found["second"] == found["again"] == [360, 360]
     assert found["record"] == [topic, "k0", "v0"]
+    directories, before, after, rows = found["compacted"]
+    assert (directories, rows) == (2, 360)
+    assert before > after == 2
+    assert found["again after it"] == [360, 360]
+    assert found["compacted again"] == [0, 0, 0, 0]
+    assert found["maintained"][0] == 0
+    assert found["again after maintenance"] == [360, 360]
     if format == "iceberg":
-        directories, before, after, rows = found["compacted"]
-        assert (directories, found["partitions"], rows) == (after, 2, 360)
-        assert before > after
-        assert found["again after it"] == [360, 360]
-        assert found["compacted again"] == [0, 0, 0, 0]
+        assert found["partitions"] == 2
+        # The query's last batch, and the compaction and the rewrite of manifests behind it.
+        assert found["snapshots"] == 3
+        assert found["expired"] >= 1
     assert found["replayed"] == [150, 150, 60]
     records = contents(servers, topic)
     assert sum(map(len, records.values())) == 360
     assert contents(servers, f"{topic}-again") == records
 
 
-@pytest.mark.skipif(FITS, reason=f"the jars are made for {pyspark.__version__}")
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", [one for one in PACKAGES if INSTALLED not in PACKAGES[one]])
 def test_jars_of_another_spark_are_refused_before_a_batch(
     format: str, servers: str, topic: str, tmp_path: Path
 ):
-    found = archived(format, servers, topic, tmp_path / "an archive")
+    minor = max(PACKAGES[format])
+    place = tmp_path / "an archive"
+    found = archived(format, minor, servers, topic, place, python_with(INSTALLED))
     assert f"format {format!r}: the package is made for another Spark than" in found["refused"]
-    assert not list((tmp_path / "an archive").glob("table/topic=*"))
+    assert f"no release of it for Spark {INSTALLED} was known" in found["refused"]
+    assert not list(place.glob("table/topic=*"))

@@ -18,7 +18,7 @@ from fencepost.spark.options import source_options
 
 from ..client.fake_cluster import FakeCluster
 from ..process_state import kept_for_the_session
-from .storage.seaweed import S3Server, binary, s3_server
+from .storage.seaweed import BUCKET, S3Server, binary, s3_server
 
 FAST = {
     "kafka.retry.backoff.ms": "1",
@@ -83,9 +83,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def bucket(s3: S3Server, topic: str) -> str:
-    """The URI of a bucket that no other test uses."""
-    return s3.make_bucket(f"b-{topic}")
+def s3_directory(s3: S3Server, topic: str) -> str:
+    """The URI of a directory in a bucket, that no other test uses."""
+    return f"s3a://{BUCKET}/{topic}"
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,16 @@ from fencepost.client.metadata import CommittedOffset, TopicPartition
 from fencepost.client.open_transactions import OpenTransaction
 from fencepost.client.produce_queue import Identity
 from fencepost.spark import decisions
-from fencepost.spark.decisions import Decision, decode, encode, groups_of, read_decision
+from fencepost.spark.decisions import (
+    TOPICS_MAX,
+    Decision,
+    decode,
+    encode,
+    groups_of,
+    read_decision,
+    revoked_after,
+)
+from fencepost.spark.memory import KEYS_MAX, NOTHING, key_of
 from fencepost.spark.sink_errors import DecisionError, ExactlyOnceError
 
 SINK = "orders-sink"
@@ -42,7 +51,11 @@ def packed(content: Any, *, cut: int = 0) -> list[str]:
 
 
 def content_of(decision: Decision) -> dict[str, Any]:
-    raw = base64.b64decode(encode(decision, SINK)[0].partition(":")[2])
+    return content_of_parts(encode(decision, SINK))
+
+
+def content_of_parts(parts: list[str]) -> dict[str, Any]:
+    raw = base64.b64decode("".join(part.partition(":")[2] for part in parts))
     content: dict[str, Any] = json.loads(zlib.decompress(raw))
     return content
 
@@ -108,6 +121,76 @@ def test_its_format(read: Any):
     }
 
 
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param({"memory": NOTHING.with_key("b5a6", 2, 1)}, 1, id="what it decided before"),
+        pytest.param({"memory": NOTHING.with_key("other", 2, 1)}, 2, id="another query"),
+        pytest.param({"query": key_of("app", "orders")}, 2, id="a write with a key"),
+        pytest.param({"query": ""}, 1, id="a write without"),
+    ],
+)
+def test_older_versions_refuse_what_they_would_forget(changed: dict[str, Any], expected: int):
+    decision = replace(DECISION, **changed)
+    assert content_of(decision)["format"] == expected
+    assert decode(encode(decision, SINK), SINK) == decision
+
+
+def test_a_decision_of_an_older_version_is_read():
+    content = content_of(DECISION)
+    for name in ("topics", "application", "name", "time", "run", "memory"):
+        del content[name]
+    assert decode(packed(content), SINK) == DECISION
+
+
+def test_what_a_decision_says_of_keys():
+    memory = NOTHING.with_key("other", 9, 1).with_key("b5a6", 2, 1)
+    decision = replace(DECISION, memory=memory, time_ms=86_400_000 * 5 + 3, run="0a1b2c3d")
+    assert (decision.decided("b5a6"), decision.decided("other")) == (3, 9)
+    assert (decision.decided("new"), decision.decided("")) == (None, None)
+    found = decision.known().find("b5a6")
+    assert found is not None
+    assert (found.version, found.day, found.run) == (3, 5, "0a1b2c3d")
+    revoked = revoked_after(decision)
+    assert (revoked.decided("b5a6"), revoked.decided("other"), revoked.number) == (2, 9, 8)
+
+
+def test_a_full_memory_fits_and_a_larger_one_is_none():
+    memory = NOTHING
+    for number in range(KEYS_MAX):
+        memory = memory.with_key(key_of(f"app-{number}", "orders"), number, 20_000, "0a1b2c3d")
+    assert not memory.has_room_for("new")
+    assert memory.has_room_for(key_of("app-0", "orders"))
+    decision = replace(DECISION, memory=memory)
+    assert decode(encode(decision, SINK), SINK) == decision
+    assert len(encode(decision, SINK)) <= 6
+    larger = encode(replace(DECISION, memory=memory.with_key("one more", 1, 1)), SINK)
+    with pytest.raises(DecisionError, match=f"remembers {KEYS_MAX + 1} keys"):
+        decode(larger, SINK)
+
+
+def test_keys_that_were_decided_long_ago_are_forgotten():
+    memory = NOTHING.with_key("a", 1, 10).with_key("b", 1, 11).with_key("a", 2, 12)
+    assert [one.version for one in memory.entries] == [1, 2]
+    assert memory.since(12).find("b") is None
+    assert memory.since(12).find("a") == memory.find("a")
+    assert memory.since(11) == memory
+    assert memory.knows_others("a")
+    assert not memory.since(12).knows_others("a")
+
+
+def test_a_decision_is_there_for_each_of_its_topics(read: Any):
+    topics = tuple(f"t-{number}" for number in range(TOPICS_MAX + 3))
+    groups = groups_of(replace(DECISION, topics=topics), SINK)
+    assert [where.topic for where in groups[SINK]] == list(topics[:TOPICS_MAX])
+    for gone in range(TOPICS_MAX):
+        left = {
+            group: {where: one for where, one in offsets.items() if where.topic == f"t-{gone}"}
+            for group, offsets in groups.items()
+        }
+        assert read(left) == replace(DECISION, topics=topics)
+
+
 def test_there_is_none(read: Any):
     assert read({}) is None
 
@@ -143,6 +226,9 @@ def test_metadata_that_does_not_begin_with_a_number_of_parts(count: str, read: A
         pytest.param(packed(content_of(DECISION), cut=4), id="cut short"),
         pytest.param(packed({**content_of(DECISION), "format": 3}), id="of a later format"),
         pytest.param(packed({"format": 1}), id="nothing in it"),
+        pytest.param(packed({**content_of(DECISION), "memory": [[1]]}), id="half a key"),
+        pytest.param(packed({**content_of(DECISION), "memory": 7}), id="no memory"),
+        pytest.param(packed({**content_of(DECISION), "topics": 7}), id="no topics"),
         pytest.param(packed({**content_of(DECISION), "transactions": 1}), id="of other types"),
         pytest.param(packed([]), id="a list"),
         pytest.param(packed({**content_of(DECISION), "batch": float("inf")}), id="no number"),

@@ -12,7 +12,15 @@ import pytest
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Point, SourceOptions
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.errors import OptionError
-from fencepost.spark.options import sink_options, source_options, wants_headers
+from fencepost.spark.options import (
+    ExactlyOnce,
+    KeyedWrite,
+    SinkOptions,
+    sink_options,
+    source_options,
+    wants_headers,
+)
+from fencepost.spark.writer import StreamWriter
 
 BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
 
@@ -205,3 +213,46 @@ def test_options_can_be_pickled():
 def test_headers_are_asked_for_in_any_case():
     assert wants_headers({"INCLUDEHEADERS": "TRUE"})
     assert not wants_headers({})
+
+
+def once(**given: str) -> SinkOptions:
+    base = {"kafka.bootstrap.servers": "a:1", "topic": "t", "deliveryguarantee": "exactly-once"}
+    return sink_options({**base, **{key.lower(): value for key, value in given.items()}})
+
+
+def test_a_key_of_a_batch_write():
+    assert once().exactly_once == ExactlyOnce(None, None)
+    found = once(txnAppId="Nightly: é", txnVersion=" 12 ", txnRun="r").exactly_once
+    assert found is not None
+    assert found.write == KeyedWrite("Nightly: é", 12, "r")
+    for given, wrong in (
+        ({"txnAppId": "a"}, "txnVersion=None"),
+        ({"txnVersion": "1"}, "txnAppId=None"),
+        *(({"txnAppId": "a", "txnVersion": v}, "txnVersion") for v in ("", "-1", "1.5", "٣", "x")),
+        ({"txnAppId": "a", "txnVersion": str(2**63)}, "txnVersion"),
+        *(({"txnAppId": a, "txnVersion": "1"}, "txnAppId") for a in ("", "a\nb", "x" * 201)),
+    ):
+        with pytest.raises(OptionError, match=wrong):
+            once(**given)
+    assert once(txnAppId="x" * 200, txnVersion=str(2**63 - 1)).exactly_once is not None
+
+
+@pytest.mark.parametrize("name", ["txnAppId", "txnVersion", "txnRun", "forgottenBatch"])
+def test_options_that_need_exactly_once(name: str):
+    with pytest.raises(OptionError, match=f"{name}.*needs deliveryGuarantee=exactly-once"):
+        once(**{name: "1", "deliveryGuarantee": "at-least-once"})
+
+
+def test_what_is_done_with_a_batch_that_brokers_forgot():
+    assert [
+        found.writes_forgotten
+        for text in ("fail", "write", " WRITE ")
+        if (found := once(forgottenBatch=text).exactly_once)
+    ] == [False, True, True]
+    with pytest.raises(OptionError, match="forgottenBatch='skip'"):
+        once(forgottenBatch="skip")
+
+
+def test_a_key_is_no_stream_s():
+    with pytest.raises(OptionError, match=r"txnAppId.*for batch writes"):
+        StreamWriter(once(txnAppId="a", txnVersion="1"))

@@ -7,10 +7,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
@@ -219,6 +221,28 @@ def test_a_running_stream_sees_new_records_and_stops(
     finally:
         query.stop()
     assert query.exception() is None
+
+
+@pytest.mark.parametrize(
+    ("trigger", "says"),
+    [
+        ({"realTime": "5 seconds"}, "STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED"),
+        ({"continuous": "1 second"}, "does not support continuous processing"),
+    ],
+)
+def test_modes_that_sources_in_python_cannot_have_are_refused_at_once(
+    spark: Any, cluster: Cluster, served: str, made: str, tmp_path: Path, trigger: Any, says: str
+):
+    """By Spark, whose interface for sources in Python has no part of either (docs/SPARK.md)."""
+    if "realTime" in trigger and "realTime" not in signature(DataStreamWriter.trigger).parameters:
+        pytest.skip("this PySpark has no real-time mode")
+    produce(cluster, made, 0, 3)
+    rows = reading(spark.readStream, served, made, startingOffsets="earliest").load()
+    writer = rows.writeStream.format("console").option("checkpointLocation", str(tmp_path))
+    writer = writer.outputMode("update").trigger(**trigger)
+    with pytest.raises(Exception) as raised:
+        writer.start().awaitTermination()
+    assert says in str(raised.value)
 
 
 def test_a_topic_made_anew_is_reported_not_read_as_if_nothing_had_happened(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from fencepost.arrow import survey
 from fencepost.arrow.errors import AvailableNowError, BoundsError, DataLossError, OffsetError
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.survey import Survey
-from fencepost.client.errors import UnknownTopic
+from fencepost.client.errors import ClientError, UnknownTopic
+from fencepost.client.fetcher import Fetcher
 from fencepost.spark.errors import Condition, condition_of, spark_error
 
 from ..client.fake_cluster import FakeCluster
@@ -37,6 +40,80 @@ def test_from_the_beginning_in_limited_batches(fake: FakeCluster, options: Any):
     assert query.trigger()
     assert query.read[-1] == (0, 25, 28)
     assert not query.trigger()
+
+
+def fill_with(fake: FakeCluster, sizes: Sequence[int], partition: int = 0) -> None:
+    for size in sizes:
+        fake.partition("t", partition).append(batch(b"x" * size))
+
+
+def test_a_limit_in_bytes_goes_by_what_records_take_where_the_batch_begins(
+    fake: FakeCluster, options: Any
+):
+    fill_with(fake, [0] * 50 + [2_000] * 50)
+    small, large = (len(fake.partition("t").batches[at]) for at in (0, -1))
+    query = Query(options(startingOffsets="earliest", maxBytesPerTrigger="10k"))
+    while query.trigger():
+        pass
+    read = query.read
+    assert [start for _, start, _ in read] == [0, *(end for _, _, end in read)][:-1]
+    assert read[-1][2] == 100
+    sizes = [min(end, 50) * small + max(0, end - 50) * large for _, _, end in read]
+    taken = [after - before for before, after in zip([0, *sizes], sizes)]
+    assert max(taken) <= 10 * 1024 + large
+    assert len(read) <= 25  # 13 would do, were all sizes known
+
+
+def test_both_limits_hold_and_a_record_larger_than_the_limit_is_read(
+    fake: FakeCluster, options: Any
+):
+    fill_with(fake, [5_000] * 3)
+    fill_with(fake, [10] * 20, 1)
+    query = Query(
+        options(startingOffsets="earliest", maxBytesPerTrigger="1", maxOffsetsPerTrigger="6")
+    )
+    assert query.trigger()
+    assert query.read == [(0, 0, 1), (1, 0, 1)]
+    query.restart(max_bytes_per_trigger=10**9)
+    assert query.trigger()
+    assert query.read[2:] == [(0, 1, 2), (1, 1, 6)]
+    assert query.trigger(limited=False)
+    assert query.read[4:] == [(0, 2, 3), (1, 6, 20)]
+
+
+def test_sizes_that_cannot_be_sampled_stop_nothing(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    fill_with(fake, [100] * 30)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ClientError("no")
+
+    monkeypatch.setattr(Fetcher, "fetch", refuse)
+    query = Query(options(startingOffsets="earliest", maxBytesPerTrigger="1024"))
+    assert query.trigger()
+    assert query.read == [(0, 0, 4)]  # by a guess of 256 bytes
+
+
+def test_a_sample_is_small_beside_the_limit(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    fill_with(fake, [1_000] * 40)
+    fill_with(fake, [1_000] * 40, 1)
+    sampled: list[int] = []
+    fetch = Fetcher.fetch
+
+    def counted(self: Fetcher, positions: Any, **how: Any) -> Any:
+        assert how["max_wait_ms"] == 0
+        found = fetch(self, positions, **how)
+        sampled.append(sum(len(one.records) for one in found))
+        return found
+
+    monkeypatch.setattr(Fetcher, "fetch", counted)
+    query = Query(options(startingOffsets="earliest", maxBytesPerTrigger="24k"))
+    while query.trigger():
+        assert sampled[-1] <= 2 * (3 * 1024 + 1_100)
+    assert sum(end - start for _, start, end in query.read) == 80
 
 
 def test_read_all_available_ignores_the_limit(fake: FakeCluster, options: Any):
@@ -480,3 +557,67 @@ def test_starts_some_time_ago(fake: FakeCluster, options: Any):
     assert query.trigger()
     assert query.committed is not None
     assert query.committed["t"] == {"0": 2, "1": 0}  # nothing in 1: its end
+
+
+def test_a_look_at_very_many_partitions_keeps_no_core_busy_while_a_query_waits(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    assert not query.trigger()
+    looks: list[float] = []
+    peek = Survey.peek
+
+    def slow(self: Survey) -> Any:
+        looks.append(0.3)
+        query.time += 0.3
+        return peek(self)
+
+    monkeypatch.setattr(Survey, "peek", slow)
+    begun = query.time
+    for _ in range(20):
+        query.time += 0.01  # as soon as Spark asks again
+        assert not query.trigger()
+    assert sum(looks) <= 0.45 * (query.time - begun)
+    fill(fake, 1)
+    assert query.trigger()
+
+
+def test_what_a_peek_saw_is_confirmed_and_not_asked_for_again(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """With ten thousand partitions each list of offsets takes a third of a second."""
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fill(fake, 2)
+    query.trigger()
+    fill(fake, 2)
+    listed: list[int] = []
+    latest = Survey._latest
+    monkeypatch.setattr(Survey, "_latest", lambda self, of: listed.append(1) or latest(self, of))
+    assert query.trigger()
+    assert query.read[-1] == (0, 5, 7)
+    assert len(listed) == 1
+
+
+def test_partitions_that_came_since_a_peek_are_looked_at(
+    fake: FakeCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(survey, "PARTITIONS_MAX_AGE_S", 3600)  # as if it were a moment ago
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fill(fake, 2)
+    query.trigger()
+    fill(fake, 2)
+    fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
+    fill(fake, 4, 2)
+    assert query.trigger()
+    assert sorted(query.read[-2:]) == [(0, 5, 7), (2, 0, 4)]
+    old = str(fake.topics["t"].topic_id)
+    fake.create_topic("t", 2)
+    fill(fake, 9)
+    with pytest.raises(DataLossError, match=f"its id was {old}"):
+        query.trigger()

@@ -13,7 +13,7 @@ import pytest
 from fencepost.arrow import connections, ranges
 from fencepost.arrow.batch_planner import plan_batch
 from fencepost.arrow.connections import CLUSTERS_MAX, cluster_for, drop
-from fencepost.arrow.errors import DamagedRecordsError, DataLossError, TimestampError
+from fencepost.arrow.errors import BoundsError, DamagedRecordsError, DataLossError, TimestampError
 from fencepost.arrow.narrowing import Narrowing
 from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.planning import OffsetRange
@@ -578,6 +578,20 @@ def test_batch_bounds_that_do_not_fit(fake: FakeCluster, options: Any):
                 endingOffsets='{"t":{"0":7,"1":0}}',
             )
         )
+
+
+def test_a_time_to_start_at_is_not_later_than_the_one_to_end_at(fake: FakeCluster, options: Any):
+    """Of a partition, as Spark's connector has it, also where both times find the same offset."""
+    fill(fake, 3)
+    times = {"startingOffsetsByTimestamp": '{"t":{"0":7,"1":5}}'}
+    times["startingOffsetsByTimestampStrategy"] = "latest"
+    chosen = options(streaming=False, **times, endingOffsetsByTimestamp='{"t":{"0":7,"1":4}}')
+    with pytest.raises(BoundsError, match="t-1: the timestamp 5 to start at is later than 4"):
+        plan(chosen)
+    chosen = options(streaming=False, **times, endingOffsetsByTimestamp='{"t":{"0":7,"1":5}}')
+    assert plan(chosen) == []
+    chosen = options(streaming=False, startingTimestamp="5", endingTimestamp="4", **times)
+    assert plan(chosen) == []
 
 
 def test_filters_narrow_the_plan(fake: FakeCluster, options: Any):

@@ -20,6 +20,7 @@ GUIDES = (
     "CLIENT",
     "MIGRATING",
     "SPARK",
+    "ARROW",
     "CODEC",
     "FORMATS",
     "ARCHITECTURE",

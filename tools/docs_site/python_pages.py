@@ -73,6 +73,17 @@ PAGES = (
         },
     ),
     Page(
+        "arrow",
+        "Topics as Arrow",
+        "Tables, scans and streams of topics, without Spark.",
+        {
+            "fencepost.arrow.reading": ("read", "scan", "stream"),
+            "fencepost.arrow.scanning": ("Scan",),
+            "fencepost.arrow.streaming": ("Stream",),
+            "fencepost.arrow.errors": (),
+        },
+    ),
+    Page(
         "testing",
         "Testing",
         "A real broker in a child process, gone when the test ends.",

@@ -13,11 +13,11 @@ from fencepost.arrow.conditions import GIVEN_START_BEHIND_END, START_BEHIND_END
 from fencepost.arrow.errors import BoundsError, DataLossError
 from fencepost.arrow.loss import Loss
 from fencepost.arrow.narrowing import Narrowing
-from fencepost.arrow.options import AtOffsets, Point, SourceOptions
+from fencepost.arrow.options import AtOffsets, AtTimestamps, Point, SourceOptions
 from fencepost.arrow.planning import OffsetRange, split_ranges
 from fencepost.arrow.survey import Look, Survey
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.offsets import EARLIEST, list_offsets
+from fencepost.client.offsets import EARLIEST
 
 log = logging.getLogger("fencepost.arrow")
 
@@ -25,6 +25,7 @@ log = logging.getLogger("fencepost.arrow")
 def plan_batch(options: SourceOptions, survey: Survey, narrowing: Narrowing) -> list[OffsetRange]:
     """The ranges of a batch read. ValueError for bounds that do not fit the logs, DataLossError
     for explicit starts that lie before a log's beginning (a warning with failOnDataLoss=false)."""
+    _require_times_in_order(options)
     look = survey.look(new_query=True)
     starts = survey.resolve(options.start, look, "starting")
     ends = survey.resolve(options.end, look, "ending")
@@ -42,10 +43,33 @@ def plan_batch(options: SourceOptions, survey: Survey, narrowing: Narrowing) -> 
     ]
     ranges = _checked(options, survey, look, ranges)
     return split_ranges(
-        _narrowed(survey, ranges, narrowing),
+        survey.placed(_narrowed(survey, ranges, narrowing)),
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
+
+
+def _require_times_in_order(options: SourceOptions) -> None:
+    """Of one partition, the start may not be later than the end, whatever is in the log."""
+    start, end = options.start, options.end
+    if not isinstance(start, AtTimestamps) or not isinstance(end, AtTimestamps):
+        return
+    ends = end.by_partition or {}
+    for partition, start_ms in (start.by_partition or {}).items():
+        end_ms = ends.get(partition, start_ms)
+        if start_ms > end_ms:
+            raise BoundsError(
+                GIVEN_START_BEHIND_END,
+                f"{partition}: the timestamp {start_ms} to start at is later than {end_ms}, to end "
+                "at",
+                {
+                    "offsetType": "timestamp",
+                    "startOffset": start_ms,
+                    "endOffset": end_ms,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                },
+            )
 
 
 def _earliest_by_name(options: SourceOptions) -> set[TopicPartition]:
@@ -110,10 +134,7 @@ def _narrowed(survey: Survey, ranges: list[OffsetRange], narrowing: Narrowing) -
     since: dict[TopicPartition, int] = {}
     if narrowing.least_timestamp_ms is not None:
         wanted_times = {wanted.partition: narrowing.least_timestamp_ms for wanted in allowed}
-        since = {
-            partition: found.offset
-            for partition, found in list_offsets(survey.cluster, wanted_times).items()
-        }
+        since = survey.since(wanted_times)
     narrowed = []
     for wanted in allowed:
         first = since.get(wanted.partition, 0)

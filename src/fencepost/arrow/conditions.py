@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 DATA_LOSS: Final = "KAFKA_DATA_LOSS"
+ARCHIVE: Final = "FENCEPOST_ARCHIVE"
 DAMAGED_RECORDS: Final = "FENCEPOST_DAMAGED_RECORDS"
 INVALID_OFFSET: Final = "FENCEPOST_INVALID_OFFSET"
 NO_SUCH_TIME: Final = "FENCEPOST_NO_RECORD_AT_TIMESTAMP"
@@ -37,6 +38,7 @@ DATA_LOSS_KINDS: Final = frozenset(
 )
 READ_CONDITIONS: Final = frozenset(
     {
+        ARCHIVE,
         DAMAGED_RECORDS,
         INVALID_OFFSET,
         NO_SUCH_TIME,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.arrow.conditions import (
+    ARCHIVE,
     CALL_CONDITIONS,
     DAMAGED_RECORDS,
     DATA_LOSS,
@@ -101,6 +102,13 @@ class DamagedRecordsError(ReadError):
             f"{where}: {cause}",
             {"topic": where.topic, "partition": where.partition, **at, "error": cause.code.name},
         )
+
+
+class ArchiveReadError(ReadError):
+    """The archive that a read begins in cannot be read, or lacks files; the text says why."""
+
+    def __init__(self, archive: str, reason: str) -> None:
+        super().__init__(ARCHIVE, f"archive {archive}: {reason}", {"archive": archive})
 
 
 class BoundsError(ReadError, ValueError):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from fencepost.arrow.archives import Archive
 from fencepost.client.config import ClientConfig
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST
@@ -79,3 +80,7 @@ class SourceOptions:
     stall_timeout_ms: int
     commit_group: str | None = None
     """The consumer group that is told the query's progress."""
+    archive: Archive | None = None
+    """Where records are that brokers have deleted (`backfill`)."""
+    max_bytes_per_trigger: int | None = None
+    """About so many bytes of records, as they are stored, in a micro-batch."""

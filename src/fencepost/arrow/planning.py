@@ -3,7 +3,8 @@
 Pure arithmetic (KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator are the models):
 
 * a limit on a micro-batch is shared out in proportion to what each partition has, rounded down, but
-  never below one record, so that small partitions are not starved;
+  never below one record, so that small partitions are not starved; one in bytes, which Spark's
+  connector has not, goes by what a record of each partition was seen to take;
 * `max_records` cuts every range into equal pieces of at most that many offsets;
 * `min_partitions`, if there are fewer ranges still, gives big ranges several pieces and leaves
   small ones whole.
@@ -37,6 +38,11 @@ class OffsetRange:
     leader_epoch: int = -1
     topic_id: str = ""
     from_earliest: bool = False
+    archive_below: int = 0
+    """Offsets below this one are read from the archive, where it has them; brokers have the rest.
+    What they have deleted by then is looked for in the archive, too, if it is below
+    `archive_until`: from there on the archive had other records."""
+    archive_until: int = 0
 
     @property
     def size(self) -> int:
@@ -60,6 +66,28 @@ def limit_offsets(
         share = sizes.get(key, 0) * limit // total
         ends[key] = begin + min(sizes.get(key, 0), max(share, 1))
     return ends
+
+
+def limit_bytes(
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    bytes_per_offset: Mapping[TopicPartition, float],
+    limit: int,
+) -> dict[TopicPartition, int]:
+    """Those of `ends` that make a micro-batch of about `limit` bytes.
+
+    It is shared out in proportion to the bytes that partitions have, at least one offset to each
+    that has any: so a limit smaller than a record is passed rather than the query stopped.
+    """
+    sizes = {key: (ends[key] - begin) * bytes_per_offset[key] for key, begin in begins.items()
+             if ends[key] > begin}  # fmt: skip
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(ends)
+    return {
+        key: begin + max(1, int((ends[key] - begin) * (limit / total))) if key in sizes else begin
+        for key, begin in begins.items()
+    }
 
 
 def split_ranges(

@@ -9,11 +9,12 @@ there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 
+from fencepost.arrow.archives import Ranges, clipped, held_of
 from fencepost.arrow.errors import DamagedRecordsError, DataLossError, TimestampError
 from fencepost.arrow.loss import UNKNOWN_END, Loss, recreated
 from fencepost.arrow.options import SourceOptions
@@ -66,21 +67,30 @@ class _Reading:
     def batches(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Decoded columns of the range, going on after a loss where that is allowed."""
         left: OffsetRange | None = wanted
+        if wanted.start < wanted.archive_below:
+            end = min(wanted.end, wanted.archive_below)
+            detail = "brokers and archive have no record there; brokers had deleted them before"
+            yield from self._aged_out(wanted, end, detail)
+            left = replace(wanted, start=end, from_earliest=False)
         last_epoch = -1
         while left is not None and left.size > 0:
             position = left.start
             try:
                 for fetched in self._fetch(left, last_epoch):
-                    self._check_beginning(replace(left, start=position), fetched)
+                    yield from self._check_beginning(replace(left, start=position), fetched)
                     for rows in self._decode(left, fetched):
                         # From the first record on there is a middle, which may have no hole.
-                        if left.from_earliest and rows.num_rows:
+                        if left.from_earliest:
                             left = replace(left, from_earliest=False)
                         yield rows
                     position, last_epoch = fetched.next_offset, fetched.last_epoch
                 return
             except (OffsetOutOfRange, LogTruncated, UnknownTopic) as error:
-                left = self._after_loss(replace(left, start=position), error)
+                left = replace(left, start=position)
+                if isinstance(error, OffsetOutOfRange):
+                    left = yield from self._after_out_of_range(left, error)
+                else:
+                    left = self._after_loss(left, error)
                 if left is None or left.start != position or isinstance(error, LogTruncated):
                     last_epoch = -1  # what comes next does not follow on what was read
             except DeadlineExceeded as error:
@@ -120,7 +130,7 @@ class _Reading:
                 _raise_timestamp(left, fetched, error)
             raise
 
-    def _check_beginning(self, left: OffsetRange, fetched: Fetched) -> None:
+    def _check_beginning(self, left: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         """Retention may have overtaken the read. Other gaps (compaction, markers, aborted
         transactions) are what a log may have, and nobody can tell them from loss."""
         if fetched.log_start_offset <= left.start:
@@ -128,7 +138,7 @@ class _Reading:
         first = first_offset(fetched.records)
         if first > left.start:
             detail = f"the log begins at offset {fetched.log_start_offset} now"
-            self._report_aged_out(left, min(first, left.end), detail)
+            yield from self._aged_out(left, min(first, left.end), detail)
 
     def _check_epochs(self, left: OffsetRange, fetched: Fetched) -> None:
         """The blob has batches of a later epoch; fine beyond the range, a rewrite within it."""
@@ -147,8 +157,6 @@ class _Reading:
 
     def _after_loss(self, left: OffsetRange, error: ClientError) -> OffsetRange | None:
         """Report what `error` shows to be lost; what is left to read after that, if anything."""
-        if isinstance(error, OffsetOutOfRange):
-            return self._after_out_of_range(left, error)
         if isinstance(error, LogTruncated):
             loss = Loss(
                 "rewritten", left.partition, error.diverging_offset, left.start, error.message
@@ -170,7 +178,10 @@ class _Reading:
         earliest = list_offsets(self.cluster, {where: EARLIEST})[where].offset
         return recreated(where, left.start, end, left.topic_id, str(now.topic_id), earliest)
 
-    def _after_out_of_range(self, left: OffsetRange, error: OffsetOutOfRange) -> OffsetRange | None:
+    def _after_out_of_range(
+        self, left: OffsetRange, error: OffsetOutOfRange
+    ) -> Generator[pa.RecordBatch, None, OffsetRange]:
+        """What is left to read, after rows that only the archive has."""
         where = left.partition
         earliest = list_offsets(self.cluster, {where: EARLIEST})[where].offset
         latest = list_offsets(self.cluster, {where: LATEST})[where].offset
@@ -179,7 +190,7 @@ class _Reading:
             detail = (
                 f"the log begins at offset {earliest} now; records were deleted before the read"
             )
-            self._report_aged_out(left, lost_to, detail, error)
+            yield from self._aged_out(left, lost_to, detail, error)
             return replace(left, start=lost_to)
         if left.start <= latest and self._second_tries > 0:
             self._second_tries -= 1  # a leader that was just elected may have been behind
@@ -187,6 +198,24 @@ class _Reading:
         detail = f"the log ends at offset {latest} now"
         self._report(Loss("truncated", where, latest, left.end, detail), error)
         return replace(left, start=left.end)
+
+    def _aged_out(
+        self, left: OffsetRange, end: int, detail: str, cause: ClientError | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Offsets that brokers have no more: the archive's rows of them, and what it does not have
+        is lost."""
+        archive = self.options.archive
+        held: Ranges = ()
+        if archive is not None and left.start < left.archive_until:
+            held = held_of(archive, left.partition, left.topic_id)
+        for low, high in clipped(held, left.start, min(end, left.archive_until)):
+            if left.start < low:
+                self._report_aged_out(left, low, detail, cause)
+            assert archive is not None
+            yield from archive.read(left.partition, left.topic_id, low, high, self.columns)
+            left = replace(left, start=high, from_earliest=False)
+        if left.start < end:
+            self._report_aged_out(left, end, detail, cause)
 
     def _require_cut(self, left: OffsetRange, error: DeadlineExceeded) -> None:
         """Report that nothing came because the log was cut before the range's end: a leader says

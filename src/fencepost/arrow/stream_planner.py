@@ -20,7 +20,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fencepost.arrow.conditions import END_BEHIND_LATEST, LOST_PARTITIONS
@@ -39,6 +39,8 @@ log = logging.getLogger("fencepost.arrow")
 HOLD_S = 0.5
 HOLD_PAUSE_S = 0.005
 HOLD_PAUSE_MAX_S = 0.05
+REST_SHARE = 4
+"""An idle query rests so many times as long as a look took."""
 EAGER_S = 0.5
 """A question so soon after an answer is of a query without an interval: others are not held."""
 
@@ -53,11 +55,19 @@ class Surveys(Protocol):
 
     def peek(self) -> Look: ...
     def look(self, *, new_query: bool = False) -> Look: ...
+    def confirm(self, seen: Look) -> Look | None: ...
     def earliest(self, partitions: Any) -> dict[TopicPartition, int]: ...
     def resolve(self, bound: Bound, look: Look, what: str) -> dict[TopicPartition, int]: ...
+    def limit_bytes(
+        self,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        limit: int,
+    ) -> dict[TopicPartition, int]: ...
     def states(
         self, stored: StreamOffset, look: Look
     ) -> dict[TopicPartition, PartitionState | None]: ...
+    def placed(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]: ...
 
 
 class StreamPlanner:
@@ -79,7 +89,7 @@ class StreamPlanner:
         self._initial: Json | None = None
         self._announce_initial = False
         self._last_end: Json | None = None
-        # Offsets that were told plainly, with all that is known of them.
+        # Offsets that were told, with all that is known of them, which plain ones leave out.
         self._told: deque[tuple[Json, StreamOffset]] = deque(maxlen=TOLD_MAX)
         self._warned_of_plain = False
         self._verified: Json | None = None  # the start that was compared with the log
@@ -127,7 +137,7 @@ class StreamPlanner:
         """The end of the next batch; `start_json` itself when there is none to be run.
 
         `start_json` is None from Spark versions that do not tell it; all there is is the end
-        then. `limited` applies maxOffsetsPerTrigger and minOffsetsPerTrigger.
+        then. `limited` applies maxOffsetsPerTrigger, maxBytesPerTrigger and minOffsetsPerTrigger.
         """
         if start_json is None:
             start_json = self._last_end if self._last_end is not None else self._initial
@@ -139,9 +149,10 @@ class StreamPlanner:
             self._last_batch_at = self._clock()
             return self._plan(StreamOffset(look.latest, look.topic_ids))
         start = self._offset(start_json)
-        if not self._wait_for_change(start_json, start):
+        is_changed, seen = self._wait_for_change(start_json, start)
+        if not is_changed:
             return self._nothing_new(start_json)
-        look = self.survey.look()
+        look = (seen and self.survey.confirm(seen)) or self.survey.look()
         self._latest = look
         self._require_target(look)
         begins = self._begins(start, look)
@@ -184,7 +195,7 @@ class StreamPlanner:
             for partition in sorted(limits)
         ]
         return split_ranges(
-            whole,
+            self.survey.placed(whole),
             min_partitions=self.options.min_partitions,
             max_records=self.options.max_records_per_partition,
         )
@@ -201,12 +212,12 @@ class StreamPlanner:
 
     def _json(self, offset: StreamOffset) -> Json:
         told = offset.to_json(plain=self.options.plain_offsets)
-        if self.options.plain_offsets:
-            self._told.append((told, offset))
+        self._told.append((told, offset))
         return told
 
     def _offset(self, told: Json) -> StreamOffset:
-        """What Spark hands back, with what plain offsets leave out if this process told it.
+        """What Spark hands back; if this process told it, as it was, with what plain offsets
+        leave out.
 
         A Python source does not learn where the query's checkpoint is, so nothing can be kept
         beside it: what another process knew is gone, and every start says so.
@@ -234,28 +245,38 @@ class StreamPlanner:
         self._verified = start_json
         self._verified_epochs = {p: end.leader_epoch for p, end in look.latest.items()}
 
-    def _wait_for_change(self, start_json: Json, start: StreamOffset) -> bool:
-        """Whether there may be something to do, waiting a little for it while there is not.
+    def _wait_for_change(self, start_json: Json, start: StreamOffset) -> tuple[bool, Look | None]:
+        """Whether there may be something to do, waiting a little for it while there is not; and
+        what was seen, if so.
 
         Spark asks a query without an interval again right after each answer, others once in their
-        interval: these are answered at once.
+        interval: these are answered at once. A look at very many partitions takes long; pauses are
+        longer then, so that a query that waits keeps no core busy.
         """
         if start_json != self._verified:
-            return True
+            return True, None
         is_eager = self._clock() - self._nothing_at < EAGER_S
-        until = self._clock() + (self.hold_s if is_eager else 0)
+        until: float | None = None
         pause = HOLD_PAUSE_S
         while True:
+            begun = self._clock()
             try:
                 seen = self.survey.peek()
             except UnknownTopic:
-                return True  # something vanished; a full look will tell what
+                return True, None  # something vanished; a full look will tell what
             self._latest = seen
             if self._differs(start, seen):
-                return True
-            if self._target is not None or self._clock() >= until:
-                return False
-            self._sleep(pause)
+                return True, seen
+            now = self._clock()
+            if until is None:
+                until = now + (self.hold_s if is_eager else 0)
+            if self._target is not None or now >= until:
+                return False, None
+            rest = REST_SHARE * (now - begun)
+            if rest >= until - now:
+                self._sleep(until - now)
+                return False, None
+            self._sleep(max(pause, rest))
             pause = min(2 * pause, HOLD_PAUSE_MAX_S)
 
     def _differs(self, start: StreamOffset, seen: Look) -> bool:
@@ -383,6 +404,9 @@ class StreamPlanner:
             latest = {partition: begins[partition] for partition in latest}
         limit = self.options.max_offsets_per_trigger if limited else None
         ends = limit_offsets(begins, latest, limit)
+        most_bytes = self.options.max_bytes_per_trigger if limited else None
+        if most_bytes is not None:
+            ends = self.survey.limit_bytes(begins, ends, most_bytes)
         moved = {
             partition: begin
             for partition, begin in begins.items()

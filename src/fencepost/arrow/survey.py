@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fencepost.arrow.conditions import NO_SUCH_TIME, OTHER_OFFSETS, OTHER_TIMESTAMPS
 from fencepost.arrow.connections import cluster_for
@@ -19,6 +20,7 @@ from fencepost.arrow.errors import BoundsError
 from fencepost.arrow.loss import PartitionState
 from fencepost.arrow.offsets import Position, StreamOffset
 from fencepost.arrow.options import AtOffsets, AtTimestamps, BeforeEnd, Bound, Point, SourceOptions
+from fencepost.arrow.planning import OffsetRange
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic, UnsupportedApi
 from fencepost.client.metadata import TopicInfo, TopicPartition
@@ -31,6 +33,9 @@ from fencepost.client.offsets import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.arrow.sizes import ByteLimit
 
 log = logging.getLogger("fencepost.arrow")
 
@@ -65,6 +70,7 @@ class Survey:
         self._missing: set[str] = set()
         self._asks_epochs = True
         self._matches: Callable[[str], bool] | None = None
+        self._byte_limit: ByteLimit | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -142,6 +148,11 @@ class Survey:
         partitions = self.partitions(max_age_s=PARTITIONS_MAX_AGE_S)
         return Look(dict(self._topic_ids), self._latest(partitions))
 
+    def confirm(self, seen: Look) -> Look | None:
+        """What `peek` saw, if partitions and ids are still those: then it is as good as a look."""
+        same = self.partitions() == sorted(seen.latest) and self._topic_ids == seen.topic_ids
+        return seen if same else None
+
     def look(self, *, new_query: bool = False) -> Look:
         """Partitions, ids and ends that belong together."""
         for _ in range(LOOKS_MAX):
@@ -176,6 +187,19 @@ class Survey:
         listed = list_offsets(self.cluster, dict.fromkeys(partitions, EARLIEST))
         return {partition: found.offset for partition, found in listed.items()}
 
+    def limit_bytes(
+        self,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        limit: int,
+    ) -> dict[TopicPartition, int]:
+        """Those of `ends` that make a batch of about `limit` bytes; see `sizes`."""
+        from fencepost.arrow.sizes import ByteLimit  # fetching, which few planners need
+
+        if self._byte_limit is None or self._byte_limit.limit != limit:
+            self._byte_limit = ByteLimit(limit)
+        return self._byte_limit.ends(self.cluster, begins, ends)
+
     # -- bounds of new queries -------------------------------------------------------------------
 
     def resolve(self, bound: Bound, look: Look, what: str) -> dict[TopicPartition, int]:
@@ -207,8 +231,8 @@ class Survey:
             assert bound.common_ms is not None
             wanted = dict.fromkeys(look.latest, bound.common_ms)
         offsets = {}
-        for partition, found in list_offsets(self.cluster, wanted).items():
-            if found.offset < 0 and not bound.or_latest:
+        for partition, found in self.since(wanted).items():
+            if found < 0 and not bound.or_latest:
                 raise BoundsError(
                     NO_SUCH_TIME,
                     f"{partition} has no record at or after timestamp {wanted[partition]}",
@@ -219,8 +243,18 @@ class Survey:
                     },
                 )
             end = look.latest[partition].offset
-            offsets[partition] = end if found.offset < 0 else found.offset
+            offsets[partition] = end if found < 0 else found
         return offsets
+
+    def since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offsets whose records are not older than these times, ms since 1970; -1 where
+        there is none."""
+        listed = list_offsets(self.cluster, times)
+        return {partition: found.offset for partition, found in listed.items()}
+
+    def placed(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Ranges of a plan, with where each is to be read; here all of them from brokers."""
+        return list(ranges)
 
     # -- the past --------------------------------------------------------------------------------
 

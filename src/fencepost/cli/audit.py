@@ -212,6 +212,7 @@ def _view(outcome: Outcome, *, is_quiet: bool) -> AuditView:
         [FindingView(*one) for one in findings if one.is_problem or not is_quiet],
         AuditSummary(
             totals.replicas,
+            totals.metadata_only,
             totals.partitions,
             totals.segments,
             totals.batches,

@@ -195,7 +195,7 @@ def _targets(admin: Admin, arguments: argparse.Namespace, wanted: list[TopicPart
                 f"--shift-by: group {arguments.group} has committed no offset of {missing[0]}"
             )
         moved = {partition: offset + arguments.shift_by for partition, offset in at.items()}
-        return _within_logs(admin.cluster, moved)
+        return within_logs(admin.cluster, moved)
     if arguments.by_duration is not None:
         return _since(admin.cluster, wanted, _before_now_ms(arguments.by_duration))
     return named_offsets(admin.cluster, wanted, arguments.to, at)
@@ -238,7 +238,7 @@ def named_offsets(
         return {partition: committed.get(partition, latest[partition]) for partition in partitions}
     if where.isdecimal():
         check_number("--to", int(where), 0, INT64_MAX)
-        return _within_logs(cluster, dict.fromkeys(partitions, int(where)))
+        return within_logs(cluster, dict.fromkeys(partitions, int(where)))
     try:
         is_number = where.startswith("@") and where[1:].isdecimal()
         since_ms = int(where[1:]) if is_number else parse_time_ms(where, "--to")
@@ -274,7 +274,7 @@ def _since(cluster: Cluster, partitions: list[TopicPartition], since_ms: int) ->
     return {one: at.offset if at.offset >= 0 else latest[one] for one, at in found.items()}
 
 
-def _within_logs(cluster: Cluster, wanted: Offsets) -> Offsets:
+def within_logs(cluster: Cluster, wanted: Offsets) -> Offsets:
     """The same, but no offset before the beginning or behind the end of its log."""
     earliest, latest = _ends(cluster, wanted)
     chosen = {}

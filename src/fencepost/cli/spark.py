@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fencepost.client.cluster import Cluster
     from fencepost.spark.checkpoint import Source
+    from fencepost.spark.storage import Storage
     from fencepost.views.queries import FailedLook, QueryPartition, QueryView
 
 INTERVAL_S: Final = 2.0
@@ -28,7 +29,8 @@ INTERVAL_MAX_S: Final = 3600.0
 CLEAR: Final = "\x1b[H\x1b[2J"
 EXAMPLES = """\
 CHECKPOINT is the checkpointLocation of any query that reads topics, with .format("fencepost") or
-with Spark's own connector: a local path or a file: URI. Nothing is changed or committed.
+with Spark's own connector: a path or a URI (file:, s3://, gs://, abfs://, hdfs://). Nothing is
+changed or committed.
 
 examples:
   fencepost spark watch /data/checkpoints/orders
@@ -36,12 +38,13 @@ examples:
   fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
+  fencepost spark forget nightly-export --keys-older-than 30
 """
 
 
 def register(subparsers: Any) -> None:
     """Add the parser of `fencepost spark`."""
-    from fencepost.cli import spark_sinks
+    from fencepost.cli import spark_checkpoint, spark_sinks
 
     parser = subparsers.add_parser(
         "spark",
@@ -51,10 +54,11 @@ def register(subparsers: Any) -> None:
     )
     actions = add_actions(parser)
     spark_sinks.register(actions)
+    spark_checkpoint.register(actions)
     watching = actions.add_parser(
         "watch", help="a query's checkpoint against the cluster, again and again", epilog=EXAMPLES
     )
-    watching.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a file: URI")
+    watching.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a URI")
     watching.add_argument("--once", action="store_true", help="look once")
     watching.add_argument(
         "--interval",
@@ -79,11 +83,12 @@ def _interval(text: str) -> float:
 @command
 def watch(arguments: argparse.Namespace) -> int:
     """A row per source and partition; without --once until it is interrupted."""
-    from fencepost.spark.checkpoint import CheckpointError, checkpoint_directory
+    from fencepost.spark.checkpoint import CheckpointError
     from fencepost.spark.lag import CLIENT_PROPERTIES
+    from fencepost.spark.storage import StorageError, storage_at
 
     try:
-        directory = checkpoint_directory(arguments.checkpoint)
+        directory = storage_at(arguments.checkpoint)
         defaults = {key.replace(".", "_"): value for key, value in CLIENT_PROPERTIES.items()}
         with open_cluster(arguments, **defaults) as cluster:
             view = look(cluster, directory)
@@ -91,12 +96,12 @@ def watch(arguments: argparse.Namespace) -> int:
             while not arguments.once:
                 time.sleep(arguments.interval)
                 _show(_look_again(cluster, directory), arguments)
-    except CheckpointError as error:
+    except (CheckpointError, StorageError) as error:
         raise InputError(str(error)) from error
     return 0
 
 
-def _look_again(cluster: Cluster, directory: Path) -> QueryView | FailedLook:
+def _look_again(cluster: Cluster, directory: Path | Storage) -> QueryView | FailedLook:
     """A look whose failure is shown in the view: the next one may work."""
     from fencepost.spark.checkpoint import CheckpointError
     from fencepost.views.queries import FailedLook
@@ -107,7 +112,7 @@ def _look_again(cluster: Cluster, directory: Path) -> QueryView | FailedLook:
         return FailedLook(str(error))
 
 
-def look(cluster: Cluster, directory: Path) -> QueryView:
+def look(cluster: Cluster, directory: Path | Storage) -> QueryView:
     """The query's checkpoint, held against the cluster. CheckpointError, ClientError."""
     from fencepost.spark.checkpoint import read_checkpoint
     from fencepost.views.queries import QueryView

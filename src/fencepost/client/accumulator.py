@@ -119,7 +119,7 @@ class RecordAccumulator:
         ClientError for a record larger than `max.request.size` or `buffer.memory` allow,
         UnknownTopic for a partition that the topic has not.
         """
-        is_free = partition is None and (key is None or not self._goes_by_key)
+        named = partition
         if key is not None and partition is None and self._goes_by_key:
             partition = partition_for_key(key, partition_count)
         else:
@@ -142,7 +142,8 @@ class RecordAccumulator:
             begun.size_bytes = begun.append(key, value, headers, timestamp_ms)
             if batch is not None:
                 closed = (self._close((topic, partition)),)
-                if is_free and not self._config.round_robin:
+                sticks = named is None and not self._config.round_robin
+                if sticks and (key is None or not self._goes_by_key):
                     closed = (*closed, *self._begin_elsewhere(begun, partition_count))
             batch = self._open[begun.partition] = begun
             self._due_at = min(self._due_at, batch.opened_at + self._linger_s)

@@ -162,14 +162,15 @@ def topic(
     until = deadline or view.deadline()
     return repeating(
         f"metadata of topic {name}",
-        lambda: _topic_once(view, name, until),
+        lambda: topic_once(view, name, until),
         until,
         view.backoff(),
         view.unknown_topic_limit(),
     )
 
 
-def _topic_once(view: ClusterView[Any], name: str, deadline: Deadline) -> Conversation[TopicInfo]:
+def topic_once(view: ClusterView[Any], name: str, deadline: Deadline) -> Conversation[TopicInfo]:
+    """A topic from the cache, or as a broker says when asked once. Raises UnknownTopic."""
     known = view.fresh_topic(name)
     return known or topic_in((yield from describe(view, [name], deadline=deadline)), name)
 
@@ -182,7 +183,7 @@ def leader_once(
     Raises UnknownTopic when there is no such partition, and BrokerError LEADER_NOT_AVAILABLE
     while no replica leads it; both retriable.
     """
-    return view.leader_in((yield from _topic_once(view, topic, deadline)), partition)
+    return view.leader_in((yield from topic_once(view, topic, deadline)), partition)
 
 
 # -- coordinators --------------------------------------------------------------------------------

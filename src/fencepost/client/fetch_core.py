@@ -68,6 +68,13 @@ class FetchPosition(NamedTuple):
     last_epoch: int = -1
 
 
+class FetchLimits(NamedTuple):
+    """Bytes of one answer, and of one partition in it; a first batch that is larger comes whole."""
+
+    max_bytes: int
+    partition_max_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """One partition's part of a fetch.
@@ -166,9 +173,12 @@ class FetchCore:
         positions: Mapping[TopicPartition, FetchPosition],
         *,
         max_wait_ms: int | None = None,
+        limits: FetchLimits | None = None,
         deadline: Deadline | None = None,
     ) -> Conversation[list[Fetched]]:
         """One fetch from every leader; partitions that had nothing new come back empty.
+
+        `max_wait_ms` and `limits` are by default those of the config.
 
         Partitions whose leader moved are left out (a later call finds the new one) unless all
         were, which is retried until `deadline`. Raises OffsetOutOfRange, UnknownTopic and other
@@ -180,7 +190,8 @@ class FetchCore:
         give_up_on_unknown = view.unknown_topic_limit()
         while True:
             failures: list[ClientError] = []
-            fetched = yield from self._fetch_once(positions, max_wait_ms, failures, deadline)
+            how = (max_wait_ms, limits)
+            fetched = yield from self._fetch_once(positions, how, failures, deadline)
             for error in failures:
                 if not error.retriable:
                     raise error
@@ -196,7 +207,7 @@ class FetchCore:
     def _fetch_once(
         self,
         positions: Mapping[TopicPartition, FetchPosition],
-        max_wait_ms: int | None,
+        how: tuple[int | None, FetchLimits | None],
         failures: list[ClientError],
         deadline: Deadline,
     ) -> Conversation[list[Fetched]]:
@@ -215,7 +226,7 @@ class FetchCore:
         for node_id, (connection, wanted) in groups.items():
             buffer = self._buffers.setdefault(node_id, ReceiveBuffer())
             try:
-                request, version = yield from self.request(connection, wanted, max_wait_ms)
+                request, version = yield from self.request(connection, wanted, *how)
             except ClientError as error:
                 failures.append(_about(error, wanted))
             else:
@@ -239,13 +250,13 @@ class FetchCore:
         connection: Any,
         wanted: Wanted,
         max_wait_ms: int | None = None,
-        partition_max_bytes: int | None = None,
+        limits: FetchLimits | None = None,
     ) -> Conversation[tuple[FetchRequest, int]]:
         """The request for `wanted`, and the version it is for. Limits that are not given are those
         of the config."""
         config = self.view.config
-        if partition_max_bytes is None:
-            partition_max_bytes = config.max_partition_fetch_bytes
+        if limits is None:
+            limits = FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         topics = by_topic(wanted)
         ids = {}
         for name in topics:
@@ -260,7 +271,7 @@ class FetchCore:
         request = FetchRequest(
             max_wait_ms=config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms,
             min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
+            max_bytes=limits.max_bytes,
             isolation_level=int(config.isolation_level == "read_committed"),
             topics=[
                 FetchTopic(
@@ -272,7 +283,7 @@ class FetchCore:
                             current_leader_epoch=epoch,
                             fetch_offset=position.offset,
                             last_fetched_epoch=position.last_epoch if diverges else -1,
-                            partition_max_bytes=partition_max_bytes,
+                            partition_max_bytes=limits.partition_max_bytes,
                         )
                         for number, (position, epoch) in partitions
                     ],

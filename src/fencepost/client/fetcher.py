@@ -23,7 +23,7 @@ from fencepost.client.errors import (
     LogTruncated,
     ProtocolError,
 )
-from fencepost.client.fetch_core import FetchCore, Fetched, FetchPosition
+from fencepost.client.fetch_core import FetchCore, Fetched, FetchLimits, FetchPosition
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.protocol.framing import ReceiveBuffer
 from fencepost.client.protocol.in_flight import Token
@@ -52,11 +52,12 @@ class Fetcher(FetchCore):
         positions: Mapping[TopicPartition, FetchPosition],
         *,
         max_wait_ms: int | None = None,
+        limits: FetchLimits | None = None,
         deadline: Deadline | None = None,
     ) -> list[Fetched]:
         """One fetch from every leader; see `FetchCore.fetching`."""
         return self.cluster.run(
-            self.fetching(positions, max_wait_ms=max_wait_ms, deadline=deadline)
+            self.fetching(positions, max_wait_ms=max_wait_ms, limits=limits, deadline=deadline)
         )
 
     # -- one partition ---------------------------------------------------------------------------
@@ -135,9 +136,8 @@ class Fetcher(FetchCore):
             )
         connection = self.cluster.connection(node)
         wanted = {partition: (position, epoch)}
-        request, version = self.cluster.run(
-            self.request(connection, wanted, None, left.bytes_of(position))
-        )
+        limits = FetchLimits(self.cluster.config.fetch_max_bytes, left.bytes_of(position))
+        request, version = self.cluster.run(self.request(connection, wanted, None, limits))
         return connection, connection.send(request, version)
 
     def _ask_ahead(

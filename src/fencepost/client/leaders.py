@@ -15,7 +15,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation, Exchange, ExchangeAll
 from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded
-from fencepost.client.metadata import Node, TopicPartition
+from fencepost.client.metadata import Node, TopicInfo, TopicPartition
 from fencepost.client.retry import Deadline, pausing
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Request
@@ -85,7 +85,10 @@ def asking_leaders(
     backoff = view.backoff()
     give_up_on_unknown = view.unknown_topic_limit()
     answers: dict[TopicPartition, A] = {}
-    waiting = {TopicPartition(*key): value for key, value in questions.items()}
+    waiting = {
+        key if isinstance(key, TopicPartition) else TopicPartition(*key): value
+        for key, value in questions.items()
+    }
     while waiting:
         failures: list[ClientError] = []
         groups = yield from _by_leader(view, waiting, build, lowest, failures, deadline)
@@ -125,16 +128,25 @@ def _by_leader(
     deadline: Deadline,
 ) -> Conversation[list[tuple[Exchange[Any], dict[TopicPartition, Asked[Q]]]]]:
     """A request for each leader that can be reached, with what it asks."""
-    groups: dict[Node, dict[TopicPartition, Asked[Q]]] = {}
+    groups: dict[int, dict[TopicPartition, Asked[Q]]] = {}
+    nodes: dict[int, Node] = {}
+    # Topics have thousands of partitions: each is looked up once for all of them.
+    topics: dict[str, TopicInfo] = {}
     for partition, question in waiting.items():
         try:
-            node, epoch = yield from asking.leader_once(view, *partition, deadline)
+            info = topics.get(partition.topic)
+            if info is None:
+                info = yield from asking.topic_once(view, partition.topic, deadline)
+                topics[partition.topic] = info
+            node, epoch = view.leader_in(info, partition.partition)
         except BrokerError as error:
             failures.append(error)
         else:
-            groups.setdefault(node, {})[partition] = Asked(question, epoch)
+            nodes[node.node_id] = node
+            groups.setdefault(node.node_id, {})[partition] = Asked(question, epoch)
     requests = []
-    for node, group in groups.items():
+    for node_id, group in groups.items():
+        node = nodes[node_id]
         try:
             connection = yield from asking.connect(node)
             message = build(group)

@@ -21,13 +21,13 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, Protocol
 
 from fencepost.arrow.offsets import StreamOffset
+from fencepost.spark.storage import LocalStorage, Storage
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Offsets of a million partitions; what is larger was not written by Spark."""
@@ -76,69 +76,126 @@ class Checkpoint:
         return "committed" if self.planned_batch == self.committed_batch else "planned"
 
 
-def checkpoint_directory(location: str) -> Path:
-    """The directory that a path or a `file:` URI names. CheckpointError for other file systems."""
-    scheme, _, _ = location.partition(":/")
-    if scheme == location or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        return Path(location)
-    parts = urlsplit(location)
-    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
-        raise CheckpointError(
-            f"{location}: only local paths and file: URIs can be read; copy the directory here"
-        )
-    return Path(unquote(parts.path))
-
-
-def read_checkpoint(directory: Path) -> Checkpoint:
-    """What the checkpoint says now; see the module for CheckpointError."""
+def read_checkpoint(place: Path | Storage) -> Checkpoint:
+    """What the checkpoint in a directory says now; see the module for CheckpointError."""
+    files = _files_of(place)
     for _ in range(READS_MAX):
-        planned = _last_batch(directory / "offsets")
-        committed = _last_batch(directory / "commits")
-        if planned is None and not (directory / "metadata").exists():
+        planned = _last_batch(files, "offsets")
+        committed = _last_batch(files, "commits")
+        if planned is None and not files.exists("metadata"):
             raise CheckpointError(
-                f"{directory}: not a checkpoint: it has no offsets and no metadata"
+                f"{files.where('')}: not a checkpoint: it has no offsets and no metadata"
             )
         if committed is not None and (planned is None or planned < committed):
             # Batch N may have been planned and committed between the two looks.
             planned = committed
         try:
-            return _read(directory, planned, committed)
+            return _read(files, planned, committed)
         except FileNotFoundError as error:
             missing = error.filename
     raise CheckpointError(f"{missing}: is missing, though the batch is in commits or offsets")
 
 
-def _read(directory: Path, planned: int | None, committed: int | None) -> Checkpoint:
-    ends = {} if planned is None else _read_offsets(directory / "offsets" / str(planned))
+class _Files(Protocol):
+    """A directory's files, by paths from it."""
+
+    def where(self, path: str) -> str:
+        """The path as it is told to people."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def names(self, path: str) -> Iterable[str]:
+        """Of what is in a directory. FileNotFoundError, OSError."""
+        ...
+
+    def data(self, path: str) -> bytes:
+        """At most FILE_BYTES_MAX + 1 bytes. FileNotFoundError, CheckpointError, OSError."""
+        ...
+
+
+class _LocalFiles:
+    """Those of a local directory, in which anything may be: pipes, links to themselves."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def where(self, path: str) -> str:
+        return str(self._directory / path)
+
+    def exists(self, path: str) -> bool:
+        return (self._directory / path).exists()
+
+    def names(self, path: str) -> Iterable[str]:
+        with os.scandir(self._directory / path) as entries:
+            for entry in entries:
+                yield entry.name
+
+    def data(self, path: str) -> bytes:
+        # Not blocking: a FIFO without a writer would be waited for.
+        descriptor = os.open(self._directory / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CheckpointError(f"{self.where(path)}: is not a file")
+            return file.read(FILE_BYTES_MAX + 1)
+
+
+class _StoredFiles:
+    """Those of a directory in a store."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def where(self, path: str) -> str:
+        return self._storage.uri_of(path)
+
+    def exists(self, path: str) -> bool:
+        return self._storage.exists(path)
+
+    def names(self, path: str) -> Iterable[str]:
+        for entry in self._storage.list(path):
+            yield entry.path.removeprefix(f"{path}/")
+
+    def data(self, path: str) -> bytes:
+        return self._storage.read_bytes(path, FILE_BYTES_MAX)
+
+
+def _files_of(place: Path | Storage) -> _Files:
+    if isinstance(place, LocalStorage):
+        return _LocalFiles(Path(place.root or "/"))
+    return _StoredFiles(place) if isinstance(place, Storage) else _LocalFiles(place)
+
+
+def _read(files: _Files, planned: int | None, committed: int | None) -> Checkpoint:
+    ends = {} if planned is None else _read_offsets(files, f"offsets/{planned}")
     begins: Mapping[str, _Line] = {}
     if committed is not None and committed == planned:
         begins = ends
     elif committed is not None:
-        begins = _read_offsets(directory / "offsets" / str(committed))
+        begins = _read_offsets(files, f"offsets/{committed}")
     sources = []
     for name in dict.fromkeys([*ends, *begins]):
         end, begin = ends.get(name, _Line()), begins.get(name, _Line())
         start = begin.offset
         if committed is None and start is None:
-            start = _read_initial(directory / "sources" / name / "0")
+            start = _read_initial(files, f"sources/{name}/0")
         sources.append(Source(name, start, end.offset, end.is_topics and begin.is_topics))
-    return Checkpoint(_read_id(directory / "metadata"), planned, committed, tuple(sources))
+    return Checkpoint(_read_id(files), planned, committed, tuple(sources))
 
 
-def _last_batch(directory: Path) -> int | None:
+def _last_batch(files: _Files, directory: str) -> int | None:
     """The highest number that a file is named by; other names are Spark's own business."""
     last: int | None = None
     try:
-        with os.scandir(directory) as entries:
-            for number, entry in enumerate(entries):
-                if number >= ENTRIES_MAX:
-                    raise CheckpointError(f"{directory}: more than {ENTRIES_MAX} files")
-                if re.fullmatch(r"[0-9]{1,18}", entry.name):
-                    last = max(int(entry.name), -1 if last is None else last)
+        for number, name in enumerate(files.names(directory)):
+            if number >= ENTRIES_MAX:
+                raise CheckpointError(f"{files.where(directory)}: more than {ENTRIES_MAX} files")
+            if re.fullmatch(r"[0-9]{1,18}", name):
+                last = max(int(name), -1 if last is None else last)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CheckpointError(f"{directory}: {error.strerror}") from error
+        raise CheckpointError(f"{files.where(directory)}: {error.strerror or error}") from error
     return last
 
 
@@ -150,8 +207,9 @@ class _Line:
     is_topics: bool = True
 
 
-def _read_offsets(path: Path) -> dict[str, _Line]:
-    lines = _lines(path)
+def _read_offsets(files: _Files, place: str) -> dict[str, _Line]:
+    path = files.where(place)
+    lines = _lines(files, place)
     if lines[0] not in ("v1", "v2"):
         raise CheckpointError(f"{path}: begins with {_short(lines[:1])}, not with v1 or v2")
     if len(lines) < 3:
@@ -171,7 +229,7 @@ def _read_offsets(path: Path) -> dict[str, _Line]:
     return found
 
 
-def _read_line(path: Path, number: int, text: str) -> _Line:
+def _read_line(path: str, number: int, text: str) -> _Line:
     if text == NO_OFFSET:
         return _Line()
     parsed = _json(path, number, text)
@@ -191,23 +249,24 @@ def _topic_offset(parsed: Any) -> StreamOffset:
     return offset
 
 
-def _read_initial(path: Path) -> StreamOffset | None:
+def _read_initial(files: _Files, place: str) -> StreamOffset | None:
     """Where Spark's own connector starts (a zero byte, "v1", JSON); None where it says nothing."""
     try:
-        lines = _lines(path)
+        lines = _lines(files, place)
     except FileNotFoundError:
         return None
     if len(lines) != 2 or lines[0].lstrip("\0") != "v1":
         return None
     try:
-        return _topic_offset(_json(path, 2, lines[1]))
+        return _topic_offset(_json(files.where(place), 2, lines[1]))
     except ValueError:
         return None
 
 
-def _read_id(path: Path) -> str | None:
+def _read_id(files: _Files) -> str | None:
+    path = files.where("metadata")
     try:
-        text = _text(path)
+        text = _text(files, "metadata")
     except FileNotFoundError:
         return None
     query_id = _json_object(path, 1, text).get("id")
@@ -216,24 +275,20 @@ def _read_id(path: Path) -> str | None:
     return query_id
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(files: _Files, place: str) -> list[str]:
     """At least one. Not `splitlines`, which takes more for the end of a line than Spark does."""
-    return _text(path).removesuffix("\n").split("\n")
+    return _text(files, place).removesuffix("\n").split("\n")
 
 
-def _text(path: Path) -> str:
+def _text(files: _Files, place: str) -> str:
     """The file's text. FileNotFoundError, CheckpointError."""
+    path = files.where(place)
     try:
-        # Not blocking: a FIFO without a writer would be waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CheckpointError(f"{path}: is not a file")
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = files.data(place)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from error
+        raise CheckpointError(f"{path}: {error.strerror or error}") from error
     if len(data) > FILE_BYTES_MAX:
         raise CheckpointError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
     if not data:
@@ -244,7 +299,7 @@ def _text(path: Path) -> str:
         raise CheckpointError(f"{path}: is not UTF-8: {error.reason}") from error
 
 
-def _json(path: Path, number: int, text: str) -> Any:
+def _json(path: str, number: int, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -254,7 +309,7 @@ def _json(path: Path, number: int, text: str) -> Any:
         ) from error
 
 
-def _json_object(path: Path, number: int, text: str) -> Mapping[str, Any]:
+def _json_object(path: str, number: int, text: str) -> Mapping[str, Any]:
     parsed = _json(path, number, text)
     if not isinstance(parsed, Mapping):
         raise CheckpointError(f"{path}: line {number} is no JSON object: {_short(text)}")

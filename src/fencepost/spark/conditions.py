@@ -25,6 +25,7 @@ EXACTLY_ONCE_KINDS: Final = frozenset(
         "DIFFERENT_DRIVERS",
         "INCOMPLETE_BATCH",
         "INVALID_DECISION",
+        "KEY_NEEDED",
         "NOTHING_TO_FORGET",
         "NOT_IN_A_TASK",
         "OLDER_VERSION",

@@ -117,6 +117,10 @@ class DamagedRecordsError(SparkError):
     """Bytes that a broker gave out are no records; the partition cannot be read past them."""
 
 
+class ArchiveReadError(SparkError):
+    """The archive of the option `archive` cannot be read, or lacks files."""
+
+
 class BoundsError(SparkError, ValueError):
     """Starts or ends do not fit the partitions there are, or each other."""
 
@@ -142,6 +146,7 @@ class DataLossError(SparkError):
 _CLASSES: Final[dict[type[read_errors.ReadError], type[SparkError]]] = {
     read_errors.OffsetError: OffsetError,
     read_errors.DamagedRecordsError: DamagedRecordsError,
+    read_errors.ArchiveReadError: ArchiveReadError,
     read_errors.BoundsError: BoundsError,
     read_errors.AvailableNowError: AvailableNowError,
     read_errors.TimestampError: TimestampError,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
-from fencepost.client.open_transactions import Outcome, end_all, outcomes
-from fencepost.spark.decisions import read_decision, record_decision, revoked_after
+from fencepost.client.open_transactions import OpenTransaction, Outcome, end_all, outcomes
+from fencepost.spark.decisions import Decision, read_decision, record_decision, revoked_after
 from fencepost.spark.sink_errors import ExactlyOnceError
 from fencepost.spark.sinks import finish
 from fencepost.spark.takeover import take_over
@@ -19,10 +20,21 @@ def forget_batch(cluster: Cluster, sink: str) -> None:
 
     ExactlyOnceError NOTHING_TO_FORGET where the last batch is decided and whole. ClientError.
     """
+    Admin(cluster).describe_transaction(sink)  # which refuses a name that no coordinator knows
+    _require_lost(cluster, sink, read_decision(cluster, sink))  # before a driver is fenced for it
     driver, _ = take_over(cluster, sink, None)
     decision = read_decision(cluster, sink)
     if decision is None:
         return  # InitProducerId has cleared what was left of the lost decision
+    left = _require_lost(cluster, sink, decision)
+    end_all(cluster, left, commit=False)
+    record_decision(cluster, sink, driver, revoked_after(decision))
+
+
+def _require_lost(cluster: Cluster, sink: str, decision: Decision | None) -> list[OpenTransaction]:
+    """What is open of a batch of which a part was aborted."""
+    if decision is None:
+        return []
     found = outcomes(cluster, decision.transactions)
     if Outcome.ABORTED not in found.values():
         raise ExactlyOnceError(
@@ -30,14 +42,13 @@ def forget_batch(cluster: Cluster, sink: str) -> None:
             f"batch {decision.batch} of {sink} is decided, and none of it was lost",
             {"sink": sink, "batch": decision.batch},
         )
-    left = [one for one, outcome in found.items() if outcome is Outcome.OPEN]
-    end_all(cluster, left, commit=False)
-    record_decision(cluster, sink, driver, revoked_after(decision))
+    return [one for one, outcome in found.items() if outcome is Outcome.OPEN]
 
 
 def forget_keys(cluster: Cluster, sink: str, before_day: int) -> int:
     """Fence the sink's driver, and forget the keys that were last decided before a day (since
     1970): they would be written again. How many those are. ExactlyOnceError, ClientError."""
+    Admin(cluster).describe_transaction(sink)  # which refuses a name that no coordinator knows
     driver, _ = take_over(cluster, sink, None)
     decision = read_decision(cluster, sink)
     if decision is None:

@@ -61,6 +61,8 @@ class TaskResult:
     transaction: OpenTransaction | None
     """None if it had no rows, or the batch was decided already."""
     topics: tuple[str, ...]
+    batch: int = 0
+    """The version of the key."""
     label: Label = NO_LABEL
     run: str = ""
     """The run of the streaming query, if there is one (`memory.run_digest`)."""

@@ -8,6 +8,7 @@ txnVersion are also what Delta Lake calls them, so the same line serves its tabl
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
-RUN_PROPERTY: Final = "spark.jobGroup.id"
-"""Where a streaming query keeps the id of its run."""
+DESCRIPTION_PROPERTY: Final = "spark.job.description"
+"""Of a streaming query: its name, if it has one, then lines with the ids of query, run, batch."""
 
 # Spark Connect has a process for each run of a query with foreachBatch.
 _process: Final = uuid.uuid4().hex
@@ -42,7 +43,7 @@ def in_batch(
     if not type(frame).__module__.startswith("pyspark.sql.connect."):
         context: Any = frame.sparkSession.sparkContext
         app_id = app_id or context.getLocalProperty(QUERY_PROPERTY)
-        run_id = context.getLocalProperty(RUN_PROPERTY) or _process
+        run_id = run_in(context.getLocalProperty(DESCRIPTION_PROPERTY) or "")
     if not app_id:
         raise ValueError(
             "Spark does not say here which query this is: in_batch is for the function that "
@@ -52,5 +53,12 @@ def in_batch(
         "deliveryGuarantee": "exactly-once",
         "txnAppId": f"{app_id}/{write}" if write else app_id,
         "txnVersion": str(batch_id),
-        "txnRun": run_id,
+        **({"txnRun": run_id} if run_id else {}),
     }
+
+
+def run_in(description: str) -> str:
+    """The id of a query's run in the description of its jobs; empty where the program has put
+    another there."""
+    found = re.search(r"^runId = ([0-9a-f-]{36})$", description, re.MULTILINE)
+    return found[1] if found else ""

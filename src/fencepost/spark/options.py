@@ -17,7 +17,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.arrow.bounds import UNITS_MS, relative, unit_ms
 from fencepost.arrow.java_regex import PatternError, matcher
@@ -38,6 +38,9 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST
 from fencepost.spark.errors import OptionError
 
+if TYPE_CHECKING:
+    from fencepost.arrow.archives import Archive
+
 log = logging.getLogger("fencepost.spark")
 
 NAMES = (
@@ -53,6 +56,7 @@ NAMES = (
     "endingOffsetsByTimestamp",
     "failOnDataLoss",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -62,6 +66,7 @@ NAMES = (
     "plainOffsets",
     "topic",
     "commitOffsetsToGroup",
+    "archive",
     "deliveryGuarantee",
     "transactionalIdPrefix",
     "txnAppId",
@@ -90,6 +95,7 @@ REJECTED_FOR_SINKS = {
     "transactional.id": "use deliveryGuarantee=exactly-once and transactionalIdPrefix",
 }
 PREFIX = "kafka."
+ARCHIVE_PREFIX = "archive."
 # As Java trims texts.
 BLANKS = "".join(map(chr, range(33)))
 TOPIC_CHARS_MAX = 249
@@ -155,6 +161,16 @@ class _Options:
     def get(self, name: str) -> str | None:
         return self._given.get(name.lower())
 
+    def starting(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """All options whose names start so, without that."""
+        return tuple(
+            sorted(
+                (key.removeprefix(prefix), value)
+                for key, value in self._given.items()
+                if key.startswith(prefix)
+            )
+        )
+
     def boolean(self, name: str, default: bool) -> bool:
         text = self.get(name)
         if text is None:
@@ -172,11 +188,22 @@ class _Options:
             raise OptionError(name, text, "must be a positive whole number")
         return number
 
+    def size_bytes(self, name: str) -> int | None:
+        """A size such as 1073741824, 512k or 1g, as Spark spells them."""
+        text = self.get(name)
+        if text is None:
+            return None
+        match = re.fullmatch(r"\s*([0-9]{1,19})\s*([kmgtp]?)b?\s*", text.lower())
+        size = int(match[1]) << 10 * " kmgtp".index(match[2] or " ") if match else 0
+        if not 1 <= size <= INT64_MAX:
+            raise OptionError(name, text, "must be a size in bytes above 0, like 512m or 10g")
+        return size
+
     def check_names(self) -> None:
         """Refuse what looks like a misspelt option; mention others that mean nothing here."""
         known = {name.lower(): name for name in (*NAMES, *WITHOUT_EFFECT, *SPARKS_OWN)}
         for key, value in self._given.items():
-            if key in known or key.startswith(PREFIX):
+            if key in known or key.startswith((PREFIX, ARCHIVE_PREFIX)):
                 continue
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
             if close:
@@ -218,8 +245,10 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if options.get(name) is not None:
                 raise OptionError(name, options.get(name), "a stream has no end")
-    elif options.get("maxOffsetsPerTrigger") is not None:
-        log.warning("maxOffsetsPerTrigger has no effect on a batch read")
+    else:
+        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger"):
+            if options.get(name) is not None:
+                log.warning("%s has no effect on a batch read", name)
     start = _bound(options, "starting", Point.LATEST if streaming else Point.EARLIEST)
     if not streaming:
         _require_readable(options, start)
@@ -245,7 +274,26 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         plain_offsets=options.boolean("plainOffsets", False),
         stall_timeout_ms=options.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         commit_group=_commit_group(options),
+        archive=_archive(options),
+        max_bytes_per_trigger=options.size_bytes("maxBytesPerTrigger"),
     )
+
+
+def _archive(options: _Options) -> Archive | None:
+    directory = options.get("archive")
+    if directory is None:
+        return None
+    if not directory.strip():
+        raise OptionError("archive", directory, "must be the directory of an archive")
+    from fencepost.arrow.errors import ArchiveReadError
+    from fencepost.spark.archive.serving import ServedArchive  # reads without one do without
+
+    archive = ServedArchive(directory, options.starting(ARCHIVE_PREFIX))
+    try:
+        archive.topics()
+    except ArchiveReadError as error:
+        raise OptionError("archive", directory, str(error)) from error
+    return archive
 
 
 def _require_readable(options: _Options, start: Bound) -> None:

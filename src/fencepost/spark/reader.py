@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from fencepost.arrow.backfill import survey_for
 from fencepost.arrow.batch_planner import plan_batch
 from fencepost.arrow.narrowing import Narrowing
 from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.planning import OffsetRange
-from fencepost.arrow.survey import Survey
 from fencepost.spark.errors import cluster_errors
 from fencepost.spark.filters import narrow
 from fencepost.spark.projection import Projection
@@ -61,7 +61,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One range per task."""
         with cluster_errors():
-            ranges = plan_batch(self.options, Survey(self.options), self.narrowing)
+            ranges = plan_batch(self.options, survey_for(self.options), self.narrowing)
         return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

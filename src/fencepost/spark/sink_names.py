@@ -149,6 +149,6 @@ def _path_of(location: str) -> str:
 def _joined(*parts: str) -> str:
     """Of letters that transactional ids, groups and ACLs take without quoting."""
     cleaned = (
-        re.sub(r"[^A-Za-z0-9._]+", "_", part)[:PART_CHARS_MAX].strip("_") for part in parts[:-1]
+        re.sub(r"[^A-Za-z0-9._-]+", "_", part)[:PART_CHARS_MAX].strip("_-") for part in parts[:-1]
     )
     return "-".join((PREFIX, *filter(None, cleaned), parts[-1]))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from fencepost.arrow.backfill import survey_for
 from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.stream_planner import StreamPlanner
-from fencepost.arrow.survey import Survey
 from fencepost.spark.errors import cluster_errors
 from fencepost.spark.projection import Projection
 from fencepost.spark.reader import RangePartition, wanted_range
@@ -58,7 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def planner(self) -> StreamPlanner:
         """The planner of this process."""
         if self._planner is None:
-            self._planner = StreamPlanner(self.options, Survey(self.options))
+            self._planner = StreamPlanner(self.options, survey_for(self.options))
         return self._planner
 
     def _finished(self, offset: dict[str, Any] | None) -> None:
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Any limit but ReadAllAvailable stands for "as the options say"; Spark hands it back."""
         most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
-        if most is None and least is None:
+        if most is None and least is None and self.options.max_bytes_per_trigger is None:
             return ReadAllAvailable()
         return ReadMaxRows(most or UNLIMITED_ROWS)
 

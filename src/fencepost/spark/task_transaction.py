@@ -14,14 +14,13 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.spark.decisions import NO_LABEL, Label
 from fencepost.spark.grants import Grant, TaskResult
-from fencepost.spark.memory import is_keyed, run_digest
+from fencepost.spark.idempotency import DESCRIPTION_PROPERTY, QUERY_PROPERTY, run_in
+from fencepost.spark.memory import is_keyed, key_of, run_digest
+from fencepost.spark.options import SinkOptions
 from fencepost.spark.sink_errors import BatchForgottenError, ExactlyOnceError
 
 BATCH_PROPERTY = "streaming.sql.batchId"
-QUERY_PROPERTY = "sql.streaming.queryId"
 APPLICATION_PROPERTY = "spark.app.name"
-DESCRIPTION_PROPERTY = "spark.job.description"
-"""Of a streaming query its name, if it has one, then lines with its ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,45 +41,84 @@ class Attempt:
     """The run of a streaming query in whose foreachBatch this is, as `memory.run_digest` has it."""
 
     @classmethod
-    def running(
-        cls, *, streaming: bool, key: str = "", version: int = 0, run_id: str = ""
-    ) -> Attempt:
-        """The attempt that this Python worker works for, of a streaming query or of a batch write
-        with that key and version, in that run of a query."""
+    def running(cls, options: SinkOptions, *, streaming: bool) -> Attempt:
+        """The attempt that this Python worker works for, of a batch or of a streaming query.
+
+        A batch write without a key, in the function of a foreachBatch, has that of the query, if
+        the sink has a name that stays. ExactlyOnceError.
+        """
         context = TaskContext.get()
         if context is None:
             raise ExactlyOnceError(
                 "NOT_IN_A_TASK", "exactly-once writes run in Spark's tasks only", {}
             )
-        query, batch = key, str(version)
-        streaming_query = context.getLocalProperty(QUERY_PROPERTY) or ""
-        if streaming:
-            query = streaming_query
-            batch = context.getLocalProperty(BATCH_PROPERTY) or ""
-            if not query or not re.fullmatch("[0-9]+", batch):
-                raise ExactlyOnceError(
-                    "UNKNOWN_BATCH",
-                    f"Spark does not say which batch this is ({QUERY_PROPERTY}={query!r}, "
-                    f"{BATCH_PROPERTY}={batch!r})",
-                    {"query": query, "batch": batch},
-                )
+        around = _Around.of(context)
+        key, batch, run = _identity(options, around, streaming=streaming)
         return cls(
-            query,
-            int(batch),
+            key,
+            batch,
             context.partitionId(),
             context.taskAttemptId(),
             context.attemptNumber() == 0,
-            _label(context, bool(streaming_query)),
-            run_digest(run_id),
+            Label(around.application, around.query_name).shortened(),
+            run_digest(run),
         )
 
 
-def _label(context: TaskContext, is_query: bool) -> Label:
-    name = ""
-    if is_query:  # else it is a text of the program's
-        name = (context.getLocalProperty(DESCRIPTION_PROPERTY) or "").partition("\n")[0]
-        name = "" if name.startswith("id = ") else name
-    return Label(context.getLocalProperty(APPLICATION_PROPERTY) or "", name).shortened()
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What Spark tells its tasks of the query that they are a part of; empty where it is none."""
+
+    application: str
+    query_id: str
+    batch: str
+    query_name: str
+    run_id: str
+
+    @classmethod
+    def of(cls, context: TaskContext) -> _Around:
+        query_id = context.getLocalProperty(QUERY_PROPERTY) or ""
+        name, run_id = "", ""
+        if query_id:  # else the description is a text of the program's
+            text = context.getLocalProperty(DESCRIPTION_PROPERTY) or ""
+            first = text.partition("\n")[0]
+            name = "" if first.startswith("id = ") else first
+            run_id = run_in(text)
+        return cls(
+            context.getLocalProperty(APPLICATION_PROPERTY) or "",
+            query_id,
+            context.getLocalProperty(BATCH_PROPERTY) or "",
+            name,
+            run_id,
+        )
+
+
+def _identity(options: SinkOptions, around: _Around, *, streaming: bool) -> tuple[str, int, str]:
+    """The key of what is written, its version, and the run of the query that it is a part of."""
+    wanted = options.exactly_once
+    if not streaming and wanted is not None and wanted.write is not None:
+        write = wanted.write
+        return key_of(write.app_id, options.topic), write.version, write.run
+    if not streaming and not around.query_id:
+        return "", 0, ""
+    if not around.query_id or not re.fullmatch("[0-9]{1,18}", around.batch):
+        raise ExactlyOnceError(
+            "UNKNOWN_BATCH",
+            f"Spark does not say which batch this is ({QUERY_PROPERTY}={around.query_id!r}, "
+            f"{BATCH_PROPERTY}={around.batch!r})",
+            {"query": around.query_id, "batch": around.batch},
+        )
+    if streaming:
+        return around.query_id, int(around.batch), ""
+    if wanted is None or wanted.name is None:
+        raise ExactlyOnceError(
+            "KEY_NEEDED",
+            "this write is a part of a streaming query's batch, which Spark may run again, and its "
+            "rows would be there again: write with .options(**in_batch(frame, batch_id)), which "
+            "fencepost.spark has, or with txnAppId and txnVersion",
+            {"query": around.query_id, "batch": around.batch},
+        )
+    return key_of(around.query_id, options.topic), int(around.batch), around.run_id
 
 
 def is_decided(grant: Grant, attempt: Attempt) -> bool:
@@ -192,6 +230,7 @@ class TaskTransaction:
             query=self.attempt.query,
             transaction=producer.leave_open() if producer is not None else None,
             topics=topics,
+            batch=self.attempt.batch,
             label=self.attempt.label,
             run=self.attempt.run,
         )

@@ -41,7 +41,6 @@ from fencepost.spark.collector import freeze_loaded
 from fencepost.spark.errors import OptionError, SinkError, cluster_errors
 from fencepost.spark.exactly_once import SinkDriver
 from fencepost.spark.grants import Grant, TaskResult
-from fencepost.spark.memory import key_of
 from fencepost.spark.options import ExactlyOnce, SinkOptions
 from fencepost.spark.query_checkpoint import planned_since_ms
 from fencepost.spark.sink_names import (
@@ -196,18 +195,15 @@ class _Writer:
         with cluster_errors():
             if self.grant is None:
                 return write_rows(self.options, iterator)
-            key, version, run_id = self._key()
-            attempt = Attempt.running(
-                streaming=self.is_streaming, key=key, version=version, run_id=run_id
-            )
+            attempt = Attempt.running(self.options, streaming=self.is_streaming)
             return write_in_transaction(self.options, self.grant, attempt, iterator)
 
-    def _commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+    def _commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = _written(messages)
         results = [one.result for one in written if one.result is not None]
         if results:
             with cluster_errors():
-                self._driver(results[0].mandate.sink).commit(results, batch)
+                self._driver(results[0].mandate.sink).commit(results, results[0].batch)
         log.debug("%d records were written by %d tasks", _total(written), len(messages))
 
     def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -227,14 +223,6 @@ class _Writer:
         wanted = self.options.exactly_once
         assert wanted is not None
         return SinkDriver(cluster_for(self.options.client), sink, wanted.timeout_ms)
-
-    def _key(self) -> tuple[str, int, str]:
-        """Of a batch write, its version, and the run of the query that it is a part of."""
-        wanted = self.options.exactly_once
-        if wanted is None or wanted.write is None:
-            return "", 0, ""
-        write = wanted.write
-        return key_of(write.app_id, self.options.topic), write.version, write.run
 
     def _sink_name(self, wanted: ExactlyOnce) -> str:
         topic = self.options.topic
@@ -266,8 +254,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """At least once, everything is acknowledged already."""
-        _, version, _ = self._key()
-        self._commit(messages, batch=version)
+        self._commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Take back what is in transactions; other records cannot be."""
@@ -294,7 +281,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         """At least once, everything is acknowledged already."""
-        self._commit(messages, batch=batchId)
+        self._commit(messages)
 
     def abort(
         self,

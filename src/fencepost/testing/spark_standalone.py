@@ -55,6 +55,11 @@ class _Daemon:
             )
 
     @property
+    def pid(self) -> int:
+        """Its own process id."""
+        return self._process.pid
+
+    @property
     def members(self) -> list[int]:
         """Process ids: its own, and those of its executors and their Python workers."""
         return session_members(self._process.pid)
@@ -78,11 +83,16 @@ class _Daemon:
 
 
 class SparkStandalone:
-    """See the module. `memory_mb`: what a worker offers to executors; ClusterError when a process
-    does not start, JavaNotFoundError."""
+    """See the module. `memory_mb`: what a worker offers to executors. With `own_hosts` each worker
+    has a loopback address of its own, 127.0.0.1 and on (Linux): Spark never runs a speculative
+    attempt on the host of the first. ClusterError when a process does not start,
+    JavaNotFoundError."""
 
-    def __init__(self, workers: int = 2, *, cores: int = 1, memory_mb: int = 1024) -> None:
+    def __init__(
+        self, workers: int = 2, *, cores: int = 1, memory_mb: int = 1024, own_hosts: bool = False
+    ) -> None:
         self._count = workers
+        self._own_hosts = own_hosts
         self._cores = cores
         self._memory_mb = memory_mb
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-spark-"))
@@ -153,6 +163,11 @@ class SparkStandalone:
             found: dict[str, Any] = json.load(answer)
         return found
 
+    @property
+    def executor_processes(self) -> list[int]:
+        """Process ids of the executors and of their Python workers."""
+        return [pid for one in self.workers for pid in one.members if pid != one.pid]
+
     def close(self) -> None:
         """End everything and remove its files."""
         for daemon in (*self.workers, self._master):
@@ -164,13 +179,14 @@ class SparkStandalone:
         number = len(self.workers)
         place = self.directory / f"worker-{number}"
         port, ui_port = free_ports(2)
-        words = ["--host", HOST, "--port", str(port), "--webui-port", str(ui_port)]
+        host = f"{HOST.rpartition('.')[0]}.{number + 1}" if self._own_hosts else HOST
+        words = ["--host", host, "--port", str(port), "--webui-port", str(ui_port)]
         words += ["--cores", str(self._cores), "--memory", f"{self._memory_mb}m"]
         words += ["--work-dir", str(place), self.master_url]
         name, main = f"worker {number}", "org.apache.spark.deploy.worker.Worker"
-        self.workers.append(self._launch(name, main, words))
+        self.workers.append(self._launch(name, main, words, host))
 
-    def _launch(self, name: str, main: str, words: list[str]) -> _Daemon:
+    def _launch(self, name: str, main: str, words: list[str], host: str = HOST) -> _Daemon:
         import pyspark
 
         from fencepost.spark.java import ensure_java_home, find_java
@@ -181,7 +197,7 @@ class SparkStandalone:
             **os.environ,
             "JAVA_HOME": str(java.home),
             "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
         }

@@ -145,3 +145,17 @@ class CompactedArchive(View, frozen=True):
             f"{self.directories} directories, {self.rows:,} records, "
             f"{self.bytes_before / MB:,.1f} MB to {self.bytes_after / MB:,.1f} MB"
         )
+
+
+class MaintainedArchive(CompactedArchive, frozen=True):
+    """What maintenance did besides compaction; 0 where the format does not tell."""
+
+    snapshots_expired: int
+    files_removed: int
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{super().sentence}; {count(self.snapshots_expired, 'snapshot')} expired, "
+            f"{count(self.files_removed, 'file')} removed"
+        )

@@ -36,9 +36,11 @@ class FindingView(View, frozen=True):
 
 
 class AuditSummary(View, frozen=True):
-    """How much was read and found; `ranges` are of offsets, compared in all replicas."""
+    """How much was read and found; `ranges` are of offsets, compared in all replicas. `replicas`
+    are brokers with topics, `metadata_only` nodes with the metadata log alone."""
 
     replicas: int
+    metadata_only: int
     partitions: int
     segments: int
     batches: int
@@ -51,11 +53,17 @@ class AuditSummary(View, frozen=True):
     seconds: float
 
     @property
+    def _nodes(self) -> str:
+        if not self.metadata_only:
+            return f"{self.replicas} brokers"
+        return f"{self.replicas} brokers and {self.metadata_only} nodes with the metadata log alone"
+
+    @property
     def sentence(self) -> str:
         verdict = "sound" if not self.errors + self.warnings else "not sound"
         return (
             f"{verdict}: {self.errors} errors, {self.warnings} warnings, {self.notes} notes in"
-            f" {self.partitions} partitions of {self.replicas} replicas, {self.segments} segments,"
+            f" {self.partitions} partitions of {self._nodes}, {self.segments} segments,"
             f" {self.batches} batches, {self.size_bytes} bytes;"
             f" {self.ranges - self.differing_ranges} of {self.ranges} ranges equal in all replicas;"
             f" {self.seconds:.1f} s"

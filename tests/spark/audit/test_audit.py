@@ -12,13 +12,18 @@ import pytest
 
 from fencepost.batch.header import read_header, stamp, stamp_crc
 from fencepost.log.checkpoints import encode_lines
+from fencepost.log.disk import OsDisk
+from fencepost.log.log_dir import LogDir
+from fencepost.log.meta import format_log_dir
 from fencepost.log.txn_index import TxnIndex
 from fencepost.spark.audit.auditing import Source
 from fencepost.spark.audit.model import AuditError, Finding
+from fencepost.wire.types import Uuid
 
-from ...log.helpers import make_batch
+from ...log.helpers import NOW_MS, make_batch
 from .world import (
     CLEAN,
+    CONFIG,
     HIGH_WATERMARKS,
     InProcess,
     audit,
@@ -96,6 +101,26 @@ def test_nodes_of_a_cluster_keep_their_logs_below_themselves(replicas, tmp_path)
     for number, replica in enumerate(replicas, 1):
         shutil.copytree(replica, tmp_path / "nodes" / f"broker-{number}" / "data")
     assert audit(tmp_path / "nodes").totals.replicas == 3
+
+
+def test_controllers_are_no_brokers(replicas, tmp_path):
+    """Nor are topics that are not audited a reason to call a broker anything else."""
+    nodes = tmp_path / "nodes"
+    for number, replica in enumerate(replicas, 1):
+        shutil.copytree(replica, nodes / f"broker-{number}" / "data")
+    for number in (11, 12):
+        metadata = nodes / f"controller-{number}" / "data"
+        metadata.mkdir(parents=True)
+        directory_id = Uuid(bytes(14) + bytes([number, 7]))
+        format_log_dir(
+            OsDisk(), str(metadata), cluster_id="c", node_id=number, directory_id=directory_id
+        )
+        log_dir = LogDir.open(OsDisk(), str(metadata))
+        log_dir.create("__cluster_metadata", 0, Uuid(bytes(15) + b"\1"), CONFIG, wall_ms=NOW_MS)
+        log_dir.close(broker_epoch=1)
+    for topics in ((), ("__cluster_metadata",), ("orders",)):
+        totals = audit(nodes, topics=topics).totals
+        assert (totals.replicas, totals.metadata_only) == (3, 2), topics
 
 
 def test_chosen_topics(replicas):

@@ -72,7 +72,7 @@ def test_the_command(spark: Any, cluster: Path, tmp_path: Path, capsys: Any):
         "not sound"
     ]
     assert "error: orders-1 replica 2 offsets 15-17: " in captured.out
-    assert "2 errors, 0 warnings, 3 notes in 3 partitions of 3 replicas" in lines[-1]
+    assert "2 errors, 0 warnings, 3 notes in 3 partitions of 3 brokers" in lines[-1]
     assert "reading logs: " in captured.err
     rows = [
         json.loads(line)

@@ -17,6 +17,8 @@ from fencepost.testing.ports import free_ports
 
 from ...waiting import eventually
 
+BUCKET = "tests"
+"""One for all: the server makes several volumes for each."""
 KEY, SECRET = "fencepost", "secret-of-tests"
 
 
@@ -50,11 +52,6 @@ class S3Server:
             connect_timeout=30,
         )
 
-    def make_bucket(self, name: str) -> str:
-        """Its URI."""
-        self.filesystem.create_dir(name)
-        return f"s3a://{name}"
-
 
 def binary() -> str | None:
     """The program, beside this interpreter or on the path."""
@@ -72,16 +69,8 @@ def s3_server(place: Path) -> Iterator[S3Server]:
     credentials = [{"accessKey": KEY, "secretKey": SECRET}]
     who = {"name": "tests", "credentials": credentials, "actions": ["Admin", "Read", "Write"]}
     config.write_text(json.dumps({"identities": [who]}))
-    names = (
-        "master",
-        "master.grpc",
-        "volume",
-        "volume.grpc",
-        "filer",
-        "filer.grpc",
-        "s3",
-        "s3.grpc",
-    )
+    parts = ("master", "volume", "filer", "s3")
+    names = [f"{part}.{port}" for part in parts for port in ("port", "port.grpc")]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     command = [
         program,
@@ -94,36 +83,27 @@ def s3_server(place: Path) -> Iterator[S3Server]:
         "-s3",
         f"-s3.config={config}",
         "-master.volumeSizeLimitMB=64",
-        "-volume.max=40",
+        "-volume.max=0",
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
-        *(
-            f"-{one.replace('.grpc', '.port.grpc')}={p}"
-            for one, p in ports.items()
-            if "grpc" in one
-        ),
-        *(f"-{one}.port={port}" for one, port in ports.items() if "grpc" not in one),
+        *(f"-{name}={port}" for name, port in ports.items()),
     ]
     with (place / "weed.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        server = S3Server(f"127.0.0.1:{ports['s3']}")
+        server = S3Server(f"127.0.0.1:{ports['s3.port']}")
         eventually(lambda: _answers(server, process), f"an S3 server: {place / 'weed.log'}")
         yield server
     finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()  # asked to end, it waits for clients for a minute
+        process.wait()
 
 
 def _answers(server: S3Server, process: subprocess.Popen[bytes]) -> bool:
     assert process.poll() is None, "the S3 server ended"
     try:
-        server.filesystem.create_dir("first")
-        with server.filesystem.open_output_stream("first/object") as file:
+        server.filesystem.create_dir(BUCKET)
+        with server.filesystem.open_output_stream(f"{BUCKET}/first") as file:
             file.write(b"ready")
     except OSError:
         return False

@@ -196,6 +196,16 @@ def test_one_version_is_deleted_permanently(registry: SchemaRegistry):
     )
 
 
+def test_numbers_go_on_behind_those_that_are_left(registry: SchemaRegistry):
+    registry.set_compatibility("NONE")
+    for kind in ("int", "long"):
+        registry.register("a", f'"{kind}"')
+    for query in ("", "?permanent=true"):
+        assert ask(registry, "DELETE", f"/subjects/a/versions/1{query}") == (200, 1)
+    registry.register("a", '"string"')
+    assert ask(registry, "GET", "/subjects/a/versions?deleted=true") == (200, [2, 3])
+
+
 # -- references ------------------------------------------------------------------------------------
 
 MONEY = record("cents long", name="Money")
@@ -470,7 +480,7 @@ def test_requests_that_are_refused(
     assert ask(registry, "GET", "/subjects") == (200, [])
 
 
-def test_bodies_of_no_or_unbelievable_length(registry: SchemaRegistry):
+def test_bodies_of_no_length_or_too_much(registry: SchemaRegistry):
     for length, status in ((str(BODY_BYTES_MAX + 1), 413), ("9" * 30, 413), ("-1", 411)):
         with socket.create_connection(("127.0.0.1", registry.port), timeout=60) as connection:
             connection.sendall(

@@ -19,6 +19,7 @@ examples:
   fencepost archive run /data/orders orders -b kafka-1:9092
   fencepost archive run /data/all --pattern 'shop\\..*' --every "30 seconds" --master spark://s:7077
   fencepost archive compact /data/orders
+  fencepost archive maintain s3a://lake/orders --conf spark.hadoop.fs.s3a.endpoint.region=eu-west-1
   fencepost archive verify /data/orders --against-topic -b kafka-1:9092
   fencepost archive replay /data/orders --to orders-again -b kafka-2:9092
   fencepost archive offsets /data/orders orders-again --csv offsets.csv
@@ -37,6 +38,7 @@ def register(subparsers: Any) -> None:
     actions = add_actions(parser)
     _add_run(actions)
     _add_compact(actions)
+    _add_maintain(actions)
     _add_status(actions)
     _add_verify(actions)
     _add_replay(actions)
@@ -88,7 +90,7 @@ def _add_run(actions: Any) -> None:
 
 
 def _add_compact(actions: Any) -> None:
-    from fencepost.cli.archive.upkeep import compact
+    from fencepost.cli.archive.compacting import compact
 
     parser = _action(actions, "compact", "make few files of many small ones")
     parser.add_argument("--target-mb", type=float, default=256, metavar="N", help="default: 256")
@@ -98,6 +100,23 @@ def _add_compact(actions: Any) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_spark_options(parser)
     parser.set_defaults(run=compact)
+
+
+def _add_maintain(actions: Any) -> None:
+    from fencepost.cli.archive.compacting import maintain
+
+    parser = _action(actions, "maintain", "compact, and remove what no reader needs any more")
+    parser.add_argument("--target-mb", type=float, default=256, metavar="N", help="default: 256")
+    parser.add_argument(
+        "--retention-hours",
+        type=float,
+        default=168,
+        metavar="N",
+        help="of a table, keep versions and files that are younger (default: a week; at least 24)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_spark_options(parser)
+    parser.set_defaults(run=maintain)
 
 
 def _add_status(actions: Any) -> None:

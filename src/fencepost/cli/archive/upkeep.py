@@ -1,4 +1,4 @@
-"""`fencepost archive compact`, `status` and `verify`."""
+"""`fencepost archive status` and `verify`."""
 
 from __future__ import annotations
 
@@ -8,69 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.archive.places import layout_of
 from fencepost.cli.cluster_options import command, given_properties, open_cluster
-from fencepost.cli.failures import InputError, UsageError
-from fencepost.cli.output import print_json, print_result, print_table_of
-from fencepost.cli.rates import Rates, duration
+from fencepost.cli.failures import InputError
+from fencepost.cli.output import print_json, print_table_of
 from fencepost.cli.spark_session import open_session, reason_of
 from fencepost.views.archive import (
     ArchivedDate,
     ArchivedPartition,
     ArchiveStatus,
-    CompactedArchive,
     ComparedPartition,
 )
 
 if TYPE_CHECKING:
     from fencepost.spark.archive.checking import Status
     from fencepost.spark.archive.comparing import Compared
-
-MB = 1_000_000
-
-
-@command
-def compact(arguments: argparse.Namespace) -> int:
-    """Compaction by Spark's tasks."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from fencepost.spark.archive.compaction import compact as compact_archive
-    from fencepost.spark.archive.layout import ArchiveError
-    from fencepost.spark.archive.running import in_tasks
-    from fencepost.spark.archive.state import PARQUET, read_state
-    from fencepost.spark.archive.tables import compact_table
-
-    if not 0 < arguments.target_mb <= 1 << 20:
-        raise UsageError(f"--target-mb {arguments.target_mb:g}: must be more than 0")
-    rates = Rates(None, quiet=arguments.quiet)
-
-    def on_progress(done: int, total: int) -> None:
-        rates.total = total
-        rates.add(0, done - rates.done, done - rates.done)
-
-    layout = layout_of(arguments)
-    try:
-        layout.require()
-        with open_session(arguments, "fencepost archive compact") as spark:
-            target_bytes = int(arguments.target_mb * MB)
-            if (format := read_state(layout).data_format) != PARQUET:
-                done = compact_table(spark, layout, format, target_bytes)
-            else:
-                done = compact_archive(
-                    layout,
-                    in_tasks(spark),
-                    target_bytes=target_bytes,
-                    discard=arguments.discard,
-                    on_progress=on_progress,
-                )
-    except (ArchiveError, OSError) as error:
-        raise InputError(str(error)) from error
-    except (PySparkException, Py4JError) as error:
-        raise InputError(reason_of(error)) from error
-    finally:
-        rates.close()
-    view = CompactedArchive(**asdict(done))
-    print_result(arguments, view, f"{view.sentence}, {duration(rates.took_s)}")
-    return 0
 
 
 @command

@@ -157,7 +157,7 @@ def _what_was_read(
     layout: Layout, state: State, batch: int
 ) -> tuple[dict[TopicPartition, tuple[int | None, int]], Mapping[str, str], str]:
     """Where Spark's checkpoint says that a batch begins and ends, ids of topics, and the query."""
-    checkpoint = read_checkpoint(checkpoint_of(layout, state))  # type: ignore[arg-type]
+    checkpoint = read_checkpoint(checkpoint_of(layout, state))
     source = checkpoint.sources[0] if checkpoint.sources else None
     if checkpoint.planned_batch != batch or source is None or source.planned is None:
         raise ArchiveError(

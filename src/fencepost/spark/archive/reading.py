@@ -8,11 +8,13 @@ of them has to be read on. At most those files are open that overlap, each with 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from fencepost.spark.archive.layout import ArchiveError, DataFile
 
@@ -22,11 +24,18 @@ BATCH_ROWS = 16_384
 class _Cursor:
     """A file, read as far as needed."""
 
-    def __init__(self, file: DataFile, start: int, end: int) -> None:
+    def __init__(
+        self, file: DataFile, start: int, end: int, columns: Sequence[str] | None, rows: int
+    ) -> None:
         self.file = file
         self._opened = ExitStack()
         parquet = self._opened.enter_context(file.opened())
-        self._batches = parquet.iter_batches(batch_size=BATCH_ROWS)
+        groups = [
+            number
+            for number, known in enumerate(column_statistics(parquet, "offset"))
+            if known is None or (known[0] < end and known[1] >= start)
+        ]
+        self._batches = parquet.iter_batches(rows, row_groups=groups, columns=columns)
         self._start, self._end = start, end
         self.rows: pa.RecordBatch | None = None
         self._next()
@@ -68,9 +77,31 @@ class _Cursor:
         self._opened.close()
 
 
-def records_in_order(files: Iterable[DataFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """The records of `files` with start <= offset < end. ArchiveError for a file that cannot be
-    read, and for an offset that is there twice."""
+def column_statistics(parquet: pq.ParquetFile, column: str) -> list[tuple[Any, Any] | None]:
+    """The least and the greatest value of a column in each row group; None where a writer kept
+    none."""
+    found: list[tuple[Any, Any] | None] = []
+    metadata = parquet.metadata
+    names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    place = names.index(column)
+    for group in range(metadata.num_row_groups):
+        kept = metadata.row_group(group).column(place).statistics
+        found.append((kept.min, kept.max) if kept is not None and kept.has_min_max else None)
+    return found
+
+
+def records_in_order(
+    files: Iterable[DataFile],
+    start: int,
+    end: int,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """The records of `files` with start <= offset < end: with some columns (the offset is always
+    there), or all. ArchiveError for a file that cannot be read, and for an offset that is there
+    twice."""
+    if columns is not None:
+        columns = list(dict.fromkeys(["offset", *columns]))
     chosen = [one for one in files if one.first < end and one.last >= start]
     waiting = deque(sorted(chosen, key=lambda one: one.first))
     active: list[_Cursor] = []
@@ -79,7 +110,7 @@ def records_in_order(files: Iterable[DataFile], start: int, end: int) -> Iterato
         while waiting or active:
             bound = min((cursor.last for cursor in active), default=None)
             while waiting and (bound is None or waiting[0].first <= bound):
-                cursor = _Cursor(waiting.popleft(), start, end)
+                cursor = _Cursor(waiting.popleft(), start, end, columns, batch_rows)
                 if cursor.rows is not None:
                     active.append(cursor)
                     bound = cursor.last if bound is None else min(bound, cursor.last)

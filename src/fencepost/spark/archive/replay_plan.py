@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from fencepost.spark.archive.layout import (
     ArchiveError,
     DataFile,
@@ -26,6 +28,7 @@ from fencepost.spark.archive.replay_task import Piece
 from fencepost.spark.archive.running import Run
 from fencepost.spark.archive.state import (
     PARQUET,
+    Incarnation,
     State,
     checkpoint_of,
     counted_files,
@@ -101,7 +104,7 @@ def plan_replay(
         raise ArchiveError(f"{step_records} records are no step")
     state = read_state(layout)
     if state.data_format == PARQUET:
-        found = _in_files(layout, wanted.topic)
+        found = _in_files(layout, wanted.topic, run)
     else:
         found = _in_table(layout, state, wanted.topic, place.within(RECORDS), run, spark)
     steps: list[tuple[Piece, ...]] = []
@@ -155,10 +158,12 @@ def files_of(layout: Layout, place: Storage, plan: Plan) -> list[DataFile]:
     return files
 
 
-def _in_files(layout: Layout, topic: str | None) -> _Contents:
+def _in_files(layout: Layout, topic: str | None, run: Run) -> _Contents:
     state = recover(layout)
     chosen = _choose(layout, {one.topic for one in state.incarnations}, topic)
     found = state.of(chosen)
+    if not layout.is_local:
+        _require_all(layout, state, found, run)
     return _Contents(
         chosen,
         1 + max((p for one in found for p in one.partitions), default=0),
@@ -167,6 +172,34 @@ def _in_files(layout: Layout, topic: str | None) -> _Contents:
             for one in found
         ],
     )
+
+
+def _require_all(layout: Layout, state: State, found: Sequence[Incarnation], run: Run) -> None:
+    """ArchiveError unless the files have as many records as were archived: a store's list may lack
+    some of them, and nothing else would notice."""
+    files, _ = counted_files(layout, state)
+    mine = [one for one in files if any(one.topic == i.topic and one.tag == i.tag for i in found)]
+    rows: dict[tuple[str, int], int] = {}
+    for one, count in zip(mine, run(rows_in, mine), strict=True):
+        name = (one.tag, one.partition)
+        rows[name] = rows.get(name, 0) + count
+    for incarnation in found:
+        for partition, count in incarnation.records.items():
+            there = rows.get((incarnation.tag, partition), 0)
+            if there != count:
+                raise ArchiveError(
+                    f"{layout}: {incarnation.topic}-{partition} has {count} records, the files "
+                    f"that the store lists have {there}: see fencepost archive verify"
+                )
+
+
+def rows_in(file: DataFile) -> int:
+    """How many records a file has, by its footer. ArchiveError."""
+    try:
+        with file.opened() as parquet:
+            return int(parquet.metadata.num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveError(f"{file.uri}: cannot be read: {error}") from error
 
 
 def _in_table(
@@ -199,7 +232,7 @@ def _known_of(layout: Layout, state: State, topic: str) -> tuple[str, int]:
     """The id of a topic and how many partitions it has, as the query knows them."""
     try:
         place = checkpoint_of(layout, state)
-        sources = read_checkpoint(place).sources  # type: ignore[arg-type]
+        sources = read_checkpoint(place).sources
     except CheckpointError as error:
         raise ArchiveError(str(error)) from error
     planned = sources[0].planned if sources else None

@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from fencepost.client.metadata import TopicPartition
@@ -39,7 +38,7 @@ from fencepost.spark.archive.layout import (
     data_file,
     tag_of,
 )
-from fencepost.spark.storage import LocalStorage, Storage, storage_at
+from fencepost.spark.storage import Storage, storage_at
 
 FORMAT: Final = 1
 PARQUET: Final = "parquet"
@@ -243,10 +242,9 @@ def checkpoint_location(layout: Layout, state: State) -> str:
     return str(state.settings.get(CHECKPOINT_SETTING) or layout.for_spark(CHECKPOINT))
 
 
-def checkpoint_of(layout: Layout, state: State) -> Storage | Path:
+def checkpoint_of(layout: Layout, state: State) -> Storage:
     """Where the query's checkpoint is, for `read_checkpoint`. OSError."""
-    storage = storage_at(checkpoint_location(layout, state), layout.options)
-    return Path(storage.root) if isinstance(storage, LocalStorage) else storage
+    return storage_at(checkpoint_location(layout, state), layout.options)
 
 
 def write_first_state(layout: Layout, state: State) -> None:

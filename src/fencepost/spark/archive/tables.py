@@ -22,19 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from fencepost.spark.archive.compaction import Compacted
+from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, how_to_load
 from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.columns import default_schema
 
-DELTA: Final = "delta"
-ICEBERG: Final = "iceberg"
 TABLE: Final = "table"
 PARTITIONED_BY: Final = ("topic", "date")
-PACKAGES: Final = {
-    DELTA: "io.delta:delta-spark_2.13:VERSION (and its settings spark.sql.extensions and "
-    "spark.sql.catalog.spark_catalog)",
-    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION",
-}
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _MISSING: Final = re.compile(
     r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source"
@@ -116,41 +109,6 @@ def require_columns(found: Any, path: str) -> None:
             raise ArchiveError(f"{path}: column {one.name} is {types.get(one.name)}, not {wanted}")
 
 
-def compact_table(spark: Any, layout: Layout, format: str, target_bytes: int) -> Compacted:
-    """Make few files of many by Iceberg's own procedure, in one commit; batches may be archived
-    meanwhile. Replaced files stay as long as a snapshot has them. ArchiveError for other formats;
-    PySparkException."""
-    if format != ICEBERG:
-        raise ArchiveError(f"{layout}: only Parquet and Iceberg are compacted here, not {format}")
-    with told_plainly(format, spark.version):
-        table = iceberg_table(spark, layout)
-        catalog, _, name = table.partition(".")
-        done = spark.sql(
-            f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map("
-            f"'target-file-size-bytes', '{target_bytes}', 'min-input-files', '2'))"
-        ).first()
-        if not done.rewritten_data_files_count:
-            return Compacted(0, 0, 0, 0, 0, 0)
-        replaced = spark.sql(
-            f"SELECT summary FROM {table}.snapshots WHERE operation = 'replace' "
-            "ORDER BY committed_at DESC LIMIT 1"
-        ).first()
-    summary = replaced.summary
-    return Compacted(
-        *(
-            int(summary[key])
-            for key in (
-                "changed-partition-count",
-                "deleted-data-files",
-                "added-data-files",
-                "added-records",
-                "removed-files-size",
-                "added-files-size",
-            )
-        )
-    )
-
-
 @contextmanager
 def told_plainly(format: str, version: str) -> Iterator[None]:
     """ArchiveError for a format that Spark does not have, or that is not made for this Spark."""
@@ -161,13 +119,13 @@ def told_plainly(format: str, version: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
-        hint = PACKAGES.get(format)
+        hint = how_to_load(format, version)
         if _MISSING.search(text):
-            package = f"; give it with --packages {hint}" if hint else ""
-            raise ArchiveError(f"Spark has no format {format!r}{package}") from error
+            told = f"Spark has no format {format!r}{hint and f': {hint}'}"
+            raise ArchiveError(told) from error
         if hint and _MISFIT.search(text):
             raise ArchiveError(
                 f"format {format!r}: the package is made for another Spark than {version}, whose "
-                f"classes differ; give one that is made for {version}, or archive as parquet"
+                f"classes differ: {hint}"
             ) from error
         raise

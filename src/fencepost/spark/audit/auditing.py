@@ -188,7 +188,9 @@ class Audit:
                     self._outcome.findings.append(finding_of(copy.partition, number, problem))
         if not partitions:
             raise AuditError("there are no partitions of these topics")
-        self._outcome.totals.replicas = len(set(self._directories.values()))
+        with_topics = {number for directory, number in found.values() if directory.has_topics}
+        self._outcome.totals.replicas = len(with_topics)
+        self._outcome.totals.metadata_only = len({*self._directories.values()} - with_topics)
         return {where: list(partitions[where].values()) for where in sorted(partitions)}
 
     def _cover(self, partitions: Mapping[Partition, Sequence[Copy]]) -> None:

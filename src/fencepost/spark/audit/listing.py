@@ -34,6 +34,7 @@ from fencepost.wire.types import Uuid
 
 SPLIT_BYTES: Final = 256 << 20
 """Segments of more than one and a half times as much are read in parts."""
+METADATA_TOPIC: Final = "__cluster_metadata"
 CLUSTER_NODE: Final = "data"
 """Where a node of `fencepost cluster` has its log directory."""
 
@@ -48,6 +49,8 @@ class LogDirectory:
     problems: list[Problem] = field(default_factory=list)
     """Of the files that are about all of it."""
     copies: list[Copy] = field(default_factory=list)
+    has_topics: bool = False
+    """Whether a partition of a topic is in it, audited or not: controllers have none."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,10 @@ class ListTask:
         present: set[TopicPartition] = set()
         for name in files.list(path):
             key = parse_partition_dir(name)
-            if key is None or not files.is_dir(f"{path}/{name}") or not self._is_chosen(key):
+            if key is None or not files.is_dir(f"{path}/{name}"):
+                continue
+            found.has_topics |= key[0] != METADATA_TOPIC
+            if not self._is_chosen(key):
                 continue
             present.add(key)
             number = -1 if replica is None else replica

@@ -143,9 +143,11 @@ class ComparedRange(NamedTuple):
 
 @dataclass
 class Totals:
-    """How much was looked at."""
+    """How much was looked at; `replicas` are brokers with topics, `metadata_only` nodes that have
+    the metadata log alone: controllers, and brokers without a partition."""
 
     replicas: int = 0
+    metadata_only: int = 0
     partitions: int = 0
     segments: int = 0
     batches: int = 0
