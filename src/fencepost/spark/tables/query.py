@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fencepost.spark.checkpoint import read_checkpoint
 from fencepost.spark.options import source_options
-from fencepost.spark.storage import LocalStorage, Storage, storage_at
+from fencepost.spark.storage import Storage, storage_at
 from fencepost.spark.tables.batches import (
     ON_ERROR,
     MergeOptions,
@@ -123,7 +123,7 @@ def _writer(
     on_batch: Callable[[Version], None] | None,
 ) -> Callable[[Any, int], None]:
     """What `foreachBatch` calls."""
-    checkpoint = checkpoint_of(versions.storage)
+    checkpoint = versions.storage.within(CHECKPOINT)
     place = for_spark(versions.storage.uri)
     format = versions.require_newest().settings.format
 
@@ -228,10 +228,7 @@ def _said(settings: Settings) -> str:
 
 
 def checkpoint_of(storage: Storage) -> str:
-    """Where the table's query keeps its checkpoint, as Spark takes it. TableError for a store whose
-    checkpoints cannot be read."""
-    if not isinstance(storage, LocalStorage):
-        raise TableError(f"{storage.uri}: tables are made on file systems only, for now")
+    """Where the table's query keeps its checkpoint, as Spark takes it."""
     return for_spark(storage.uri_of(CHECKPOINT))
 
 
@@ -248,12 +245,14 @@ def _registry(given: str | Mapping[str, Any] | None) -> Registry | None:
     return tuple(sorted(({"url": given} if isinstance(given, str) else dict(given)).items()))
 
 
-def _reach(checkpoint: str, topic: str, batch: int) -> tuple[str, Reach]:
+def _reach(checkpoint: Storage, topic: str, batch: int) -> tuple[str, Reach]:
     """The query's id and what its batch reads. CheckpointError."""
-    found = read_checkpoint(Path(checkpoint.removeprefix("file:")))
+    found = read_checkpoint(checkpoint)
     source = found.sources[0] if found.sources else None
     if found.planned_batch != batch or source is None or source.planned is None:
-        raise TableError(f"{checkpoint}: batch {batch} runs, but planned is {found.planned_batch}")
+        raise TableError(
+            f"{checkpoint.uri}: batch {batch} runs, but planned is {found.planned_batch}"
+        )
     begins = source.committed.positions if source.committed else {}
     ranges = {}
     for where, end in source.planned.positions.items():
