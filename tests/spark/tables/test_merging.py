@@ -200,7 +200,7 @@ def test_only_the_last_delete_of_a_partition_waits_for_its_tombstone():
 
 
 def test_a_row_comes_back_that_a_bare_tombstone_deleted():
-    """The connector repeated a `d`, its tombstone and what followed, and compaction took the `d`."""
+    """A `d`, its tombstone and what followed were repeated, and compaction took the `d`."""
     table = debezium()
     created = envelope("c", 3, after=row_of(1, "again", "A"))
     table.take([Record(0, 2, key_of(1), created)])
