@@ -144,6 +144,7 @@ NOT_RUN = {
     ("quotas", "remove"),
     *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
+    *(("spark", "checkpoint", action) for action in ("show", "move", "convert", "translate")),
     ("brokers", "decommission"),
     ("brokers", "unregister"),
     ("perf", "consume"),
