@@ -183,3 +183,113 @@ def test_properties_that_cannot_travel(spark: Any):
 
     with pytest.raises(ValueError, match="must be a text or a number"):
         decode("value", {"url": "http://x", "callback": print})
+
+
+# -- subjects --------------------------------------------------------------------------------------
+
+OLD = {"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "int"}]}
+MORE = [
+    {"name": "price", "type": ["null", SCHEMA["fields"][1]["type"]], "default": None},
+    {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
+    {
+        "name": "lines",
+        "type": {
+            "type": "array",
+            "items": {
+                "type": "record",
+                "name": "Line",
+                "fields": [
+                    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+                    {"name": "raw", "type": "bytes"},
+                    {"name": "sizes", "type": {"type": "map", "values": "double"}},
+                ],
+            },
+        },
+        "default": [],
+    },
+]
+NEW = {**OLD, "fields": [{"name": "id", "type": "long"}, *MORE]}
+
+
+def test_values_of_several_versions_have_the_newest_ones_type(spark: Any, server: SchemaRegistry):
+    from fencepost.spark.formats import decode, encode, schema_of
+
+    server.register("sales-value", json.dumps(OLD))
+    made = spark.sql("SELECT named_struct('id', CAST(id AS int)) AS sale FROM range(2)")
+    old = made.select(encode("sale", server.url, "sales-value").alias("value")).collect()
+    new = spark.sql(
+        "SELECT named_struct('id', 7L, 'price', CAST('1.50' AS decimal(9,2)), 'day',"
+        " DATE '2026-01-02', 'lines', array(named_struct("
+        "'at', TIMESTAMP '2026-01-02 03:04:05.000006Z', 'raw', X'00ff',"
+        " 'sizes', map('a', 1.5D)))) AS sale"
+    )
+    encoded = new.select(encode("sale", server.url, "sales-value", json.dumps(NEW)).alias("value"))
+    values = [*old, *encoded.collect(), (b"no frame",), (None,)]
+    kind = (
+        "struct<id:bigint,price:decimal(9,2),day:date,"
+        "lines:array<struct<at:timestamp,raw:binary,sizes:map<string,double>>>>"
+    )
+    assert schema_of(server.url, "sales-value").simpleString() == kind
+    assert schema_of(server.url, "sales-value", 1).simpleString() == "struct<id:int>"
+    rows = spark.createDataFrame([tuple(one) for one in values], "value binary")
+    decoded = rows.select(decode("value", server.url, subject="sales-value").alias("d"))
+    assert decoded.schema["d"].dataType["value"].dataType.simpleString() == kind
+    found = [row.d for row in decoded.collect()]
+    assert [one.value and one.value.id for one in found] == [0, 1, 7, None, None]
+    assert found[0].value[1:] == (None, None, [])
+    assert found[2].value == new.first().sale
+    assert [one.schema_id for one in found] == [4, 4, 5, None, None]  # 3 was there before
+    assert [bool(one.error) for one in found] == [False, False, False, True, False]
+    # A schema of one's own goes on from that shape.
+    own = rows.select(decode("value", server.url, "id string", subject="sales-value").alias("d"))
+    assert own.first().d.value.id == "0"
+    with pytest.raises(ValueError, match="no version latest of subject nowhere"):
+        decode("value", server.url, subject="nowhere")
+    server.register("plain", '"int"')
+    with pytest.raises(ValueError, match="its values are int, not records"):
+        decode("value", server.url, subject="plain")
+
+
+def test_a_refused_schema_fails_the_query_in_the_registrys_words(
+    spark: Any, server: SchemaRegistry
+):
+    from fencepost.spark.formats import encode
+
+    server.register("sales-value", json.dumps(OLD))
+    text = json.dumps({**OLD, "fields": [{"name": "id", "type": "string"}]})
+    rows = spark.sql("SELECT named_struct('id', '5') AS sale")
+    with pytest.raises(Exception, match="/id: string does not read int"):
+        rows.select(encode("sale", server.url, "sales-value", text)).collect()
+    properties = {"url": server.url, "auto.register.schemas": "false"}
+    with pytest.raises(Exception, match="Subject 'other' not found"):
+        rows.select(encode("sale", properties, "other", text)).collect()
+    with pytest.raises(ValueError, match="must be true or false"):
+        encode("sale", {**properties, "normalize.schemas": "maybe"}, "other", text)
+    with pytest.raises(ValueError, match="leave the schema out"):
+        encode("sale", {"url": server.url, "use.latest.version": True}, "other", text)
+
+
+def test_a_secured_registry_is_reached_from_tasks(spark: Any, tmp_path: Any):
+    pytest.importorskip("cryptography")
+    from fencepost.spark.formats import decode, encode
+    from fencepost.testing.certificates import CertificateAuthority
+
+    authority = CertificateAuthority()
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(authority.certificate_pem)
+    issued = authority.issue("registry")
+    with SchemaRegistry(credentials="spark:hush", certificate=issued) as secured:
+        properties = {
+            "url": secured.url,
+            "ssl.ca.location": str(trusted),
+            "basic.auth.user.info": "spark:hush",
+        }
+        rows = spark.sql("SELECT named_struct('id', CAST(id AS int)) AS sale FROM range(3)")
+        encoded = rows.select(encode("sale", properties, "s", json.dumps(OLD)).alias("value"))
+        values = spark.createDataFrame(encoded.collect())
+        decoded = values.select(decode("value", properties, subject="s").alias("d"))
+        assert sorted(row.d.value.id for row in decoded.collect()) == [0, 1, 2]
+        stranger = {**properties, "basic.auth.user.info": "spark:wrong", "max.retries": 0}
+        with pytest.raises(Exception, match="401") as failed:
+            values.select(decode("value", stranger)).collect()
+        assert "wrong" not in str(failed.value)

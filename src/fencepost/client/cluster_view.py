@@ -27,6 +27,7 @@ from fencepost.client.retry import Backoff, Deadline
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
 # Attempts, with back-off between them, before "no such topic" is believed (about 2.5 s).
 UNKNOWN_TOPIC_ATTEMPTS: Final = 6
@@ -130,6 +131,15 @@ class ClusterView(Generic[C]):
     def topic_name(self, topic_id: Any) -> str | None:
         """The name a topic id has in the cache."""
         return self.metadata.names_by_id.get(topic_id)
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, Uuid]:
+        """Ids of topics by their names, as far as they are in the cache."""
+        known = ((name, self.metadata.topics.get(name)) for name in names)
+        return {
+            name: topic.topic_id
+            for name, topic in known
+            if topic is not None and topic.topic_id != Uuid.ZERO
+        }
 
     def invalidate(self, topics: Iterable[str]) -> None:
         """Have the next question about these topics asked of a broker again."""

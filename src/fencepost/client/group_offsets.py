@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from fencepost.client import asking
 from fencepost.client.cluster_view import ClusterView
@@ -25,11 +25,15 @@ from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from fencepost.wire.errors import ErrorCode, is_retriable
+from fencepost.wire.types import Uuid
 
-# Later versions name topics by id.
-OFFSETS_HIGHEST = 9
-FIRST_OFFSET_FETCH_OF_STABLE = 7
-FIRST_OFFSET_FETCH_OF_GROUPS = 8
+LAST_VERSION_WITH_NAMES: Final = 9
+FIRST_OFFSET_FETCH_OF_STABLE: Final = 7
+FIRST_OFFSET_FETCH_OF_GROUPS: Final = 8
+
+
+class _TopicIdUnknown(ClientError):
+    """The coordinator knows no topic of an id that it was given."""
 
 
 def reading_offsets(
@@ -42,31 +46,56 @@ def reading_offsets(
     """What the group has committed, for `partitions` or (None) all; empty for an unknown group.
 
     With `require_stable` offsets that an open transaction may change are waited for (KIP-447),
-    from brokers that can tell.
+    from brokers that can tell. All of a group's offsets are asked for by name, as topics that are
+    not there any more have none; those of topics whose ids are known, by id.
     """
-    wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+    if partitions is None:
+        return (yield from _read(view, group, None, {}, require_stable))
+    wanted = by_topic(dict.fromkeys(partitions))
+    ids = view.topic_ids(wanted)
+    try:
+        return (yield from _read(view, group, wanted, ids, require_stable))
+    except _TopicIdUnknown:
+        yield from asking.describe(view, list(wanted))
+        return (yield from _read(view, group, wanted, {}, require_stable))
 
-    def asked(kind: Any) -> Any:
+
+def _read(
+    view: ClusterView[Any],
+    group: str,
+    wanted: Mapping[str, list[tuple[int, None]]] | None,
+    ids: Mapping[str, Uuid],
+    require_stable: bool,
+) -> Conversation[dict[TopicPartition, CommittedOffset]]:
+    highest = _highest(wanted or (), ids)
+
+    def asked(kind: Any, ids: Mapping[str, Uuid]) -> Any:
         if wanted is None:
             return None
         return [
-            kind(name=topic, partition_indexes=[number for number, _ in numbers])
+            kind(
+                name=topic,
+                partition_indexes=[number for number, _ in numbers],
+                **({"topic_id": ids[topic]} if topic in ids else {}),
+            )
             for topic, numbers in wanted.items()
         ]
 
     def build(connection: ConnectionCore) -> OffsetFetchRequest:
-        version = connection.version_for(OffsetFetchRequest, highest=OFFSETS_HIGHEST)
+        version = connection.version_for(OffsetFetchRequest, highest=highest)
         is_stable = require_stable and version >= FIRST_OFFSET_FETCH_OF_STABLE
         if version < FIRST_OFFSET_FETCH_OF_GROUPS:
-            found = asked(OffsetFetchRequestTopic)
+            found = asked(OffsetFetchRequestTopic, {})
             return OffsetFetchRequest(group_id=group, topics=found, require_stable=is_stable)
-        one = OffsetFetchRequestGroup(group_id=group, topics=asked(OffsetFetchRequestTopics))
+        one = OffsetFetchRequestGroup(group_id=group, topics=asked(OffsetFetchRequestTopics, ids))
         return OffsetFetchRequest(groups=[one], require_stable=is_stable)
 
     def error_of(response: Any) -> int:
         code = error_in(response.groups) if response.groups else int(response.error_code)
         found = response.groups[0] if response.groups else response
-        return code or next(filter(is_retriable, _codes_of_partitions(found)), 0)
+        codes = list(_codes_of_partitions(found))
+        _check_ids(group, codes)
+        return code or next(filter(is_retriable, codes), 0)
 
     response = yield from asking.request_coordinator(
         view,
@@ -74,24 +103,37 @@ def reading_offsets(
         build,
         error_of,
         what=f"cannot read the offsets of group {group}",
-        highest=OFFSETS_HIGHEST,
+        highest=highest,
     )
     topics = response.groups[0].topics if response.groups else response.topics
+    return _offsets_in(group, topics, {topic_id: name for name, topic_id in ids.items()})
+
+
+def _offsets_in(
+    group: str, topics: Iterable[Any], names: Mapping[Uuid, str]
+) -> dict[TopicPartition, CommittedOffset]:
+    """The offsets of an answer. BrokerError if it has an error."""
     offsets = {}
     for topic in topics:
+        name = _name_of(topic, names)
         for entry in topic.partitions:
             if entry.error_code != ErrorCode.NONE:
                 raise BrokerError.of(
                     entry.error_code,
                     f"cannot read offsets of group {group}",
-                    topic=topic.name,
+                    topic=name,
                     partition=entry.partition_index,
                 )
             if entry.committed_offset >= 0:
-                offsets[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
+                offsets[TopicPartition(name, entry.partition_index)] = CommittedOffset(
                     entry.committed_offset, entry.committed_leader_epoch, entry.metadata or ""
                 )
     return dict(sorted(offsets.items()))
+
+
+def _name_of(topic: Any, names: Mapping[Uuid, str]) -> str:
+    topic_id = getattr(topic, "topic_id", Uuid.ZERO)
+    return str(topic.name or names.get(Uuid(topic_id), ""))
 
 
 def writing_offsets(
@@ -101,9 +143,35 @@ def writing_offsets(
 ) -> Conversation[None]:
     """Set a group's offsets, as one of its members or, while it is empty, from outside.
 
-    BrokerError: UNKNOWN_MEMBER_ID while it has members; for a member also ILLEGAL_GENERATION
-    and REBALANCE_IN_PROGRESS.
+    They are for the topics as this client knows them, by their ids: where one was deleted, another
+    of its name gets none of them. BrokerError: UNKNOWN_MEMBER_ID while the group has members; for a
+    member also ILLEGAL_GENERATION and REBALANCE_IN_PROGRESS; UNKNOWN_TOPIC_ID for a topic that is
+    another by now.
     """
+    topics = by_topic(offsets)
+    ids = view.topic_ids(topics)
+    try:
+        yield from _write(view, member, topics, ids)
+    except _TopicIdUnknown:
+        yield from asking.describe(view, list(topics))
+        now = view.topic_ids(topics)
+        for name, topic_id in ids.items():
+            if now.get(name) != topic_id:
+                raise BrokerError.of(
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                    f"cannot set the offsets of group {member.group_id}: the topic was deleted",
+                    topic=name,
+                ) from None
+        # The coordinator has not read of the topics yet.
+        yield from _write(view, member, topics, {})
+
+
+def _write(
+    view: ClusterView[Any],
+    member: ConsumerGroupMetadata,
+    topics: Mapping[str, list[tuple[int, CommittedOffset]]],
+    ids: Mapping[str, Uuid],
+) -> Conversation[None]:
     request = OffsetCommitRequest(
         group_id=member.group_id,
         generation_id_or_member_epoch=member.generation_id,
@@ -112,6 +180,7 @@ def writing_offsets(
         topics=[
             OffsetCommitRequestTopic(
                 name=topic,
+                topic_id=ids.get(topic, Uuid.ZERO),
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=number,
@@ -122,17 +191,34 @@ def writing_offsets(
                     for number, committed in partitions
                 ],
             )
-            for topic, partitions in by_topic(offsets).items()
+            for topic, partitions in topics.items()
         ],
     )
+
+    def error_of(response: Any) -> int:
+        codes = list(_codes_of_partitions(response))
+        _check_ids(member.group_id, codes)
+        return next((code for code in codes if code != ErrorCode.NONE), 0)
+
     yield from asking.request_coordinator(
         view,
         member.group_id,
         request,
-        _error_of_partitions,
+        error_of,
         what=f"cannot set the offsets of group {member.group_id}",
-        highest=OFFSETS_HIGHEST,
+        highest=_highest(topics, ids),
     )
+
+
+def _highest(topics: Iterable[str], ids: Mapping[str, Uuid]) -> int | None:
+    """The version up to which topics can be named: by id, all of them or none."""
+    names = list(topics)
+    return None if names and all(name in ids for name in names) else LAST_VERSION_WITH_NAMES
+
+
+def _check_ids(group: str, codes: Iterable[int]) -> None:
+    if ErrorCode.UNKNOWN_TOPIC_ID in codes:
+        raise _TopicIdUnknown(f"the coordinator of group {group} does not know the id of a topic")
 
 
 def error_in(entries: Any) -> int:
@@ -144,7 +230,3 @@ def error_in(entries: Any) -> int:
 
 def _codes_of_partitions(response: Any) -> Iterator[int]:
     return (entry.error_code for topic in response.topics for entry in topic.partitions)
-
-
-def _error_of_partitions(response: Any) -> int:
-    return next((code for code in _codes_of_partitions(response) if code != ErrorCode.NONE), 0)

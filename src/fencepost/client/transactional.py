@@ -63,7 +63,8 @@ class TransactionDriver:
         group_metadata: ConsumerGroupMetadata | str,
     ) -> Conversation[None]:
         """Make offsets part of the transaction."""
-        self.manager.add_offsets(*offsets_of_group(offsets, group_metadata))
+        found, group = offsets_of_group(offsets, group_metadata)
+        self.manager.add_offsets(found, group, self._view.topic_ids(one.topic for one in found))
         yield from self.run("send_offsets_to_transaction")
 
     def prepare(self, flush: Face) -> Conversation[PreparedTxnState]:

@@ -1,4 +1,4 @@
-"""`LagListener`: tells how far every streaming query of a session is behind.
+"""`LagListener`: tells how far every streaming query of a session is behind, and what it has read.
 
     from fencepost.spark.listener import LagListener
 
@@ -32,6 +32,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ClientError
 from fencepost.client.metadata import TopicPartition
+from fencepost.spark.counters import Counters
 from fencepost.spark.lag import CLIENT_PROPERTIES, PartitionLag, measure_lag
 from fencepost.spark.progress import LagTracker, Measure, Progress, QueryReport, read_progress
 from fencepost.spark.prometheus import MetricsServer, prometheus_text, write_textfile
@@ -69,6 +70,7 @@ class LagListener(StreamingQueryListener):
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._tracker = LagTracker()
+        self._counters = Counters()
         self._ended: deque[Progress] = deque(maxlen=ENDED_MAX)
         self._closing = threading.Event()
         self._server = None if port is None else MetricsServer(host, port)
@@ -91,6 +93,7 @@ class LagListener(StreamingQueryListener):
         if progress.sources:
             with self._lock:
                 self._tracker.update(progress)
+                self._counters.of(progress.query).add(progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """There was nothing to read; the last report stands."""
@@ -125,11 +128,18 @@ class LagListener(StreamingQueryListener):
         for progress in ended:
             log.info("%s (ended)", self._look(progress))
         reports = [self._look(progress) for progress in running]
+        with self._lock:
+            for query in reports:
+                counters_of = self._counters.of(query.query)
+                for one in query.partitions:
+                    counters_of.look(one.source, one.lag)
         for report in reports:
             log.info("%s", report)
         if self._server is None and self._textfile is None:
             return
-        text = prometheus_text(reports)
+        with self._lock:
+            counters = self._counters.copies()
+        text = prometheus_text(reports, counters)
         if self._server is not None:
             self._server.text = text
         if self._textfile is not None:

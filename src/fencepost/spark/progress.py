@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from fencepost.arrow.offsets import Position, StreamOffset
@@ -28,12 +28,19 @@ Place = tuple[int, TopicPartition]  # source, partition
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The newest report of one query: per source that reads topics, end and latest offset."""
+    """The newest report of one query: per source that reads topics, end and latest offset.
+
+    `starts` is where the batch began, `rows` how many rows a source gave, `rows_written` how many
+    the sink took; each as far as Spark says it.
+    """
 
     query_id: str
     query: str
     batch_id: int
     sources: Mapping[int, tuple[StreamOffset, StreamOffset | None]]
+    starts: Mapping[int, StreamOffset] = field(default_factory=dict)
+    rows: Mapping[int, int] = field(default_factory=dict)
+    rows_written: int | None = None
 
 
 class PartitionReport(NamedTuple):
@@ -86,14 +93,21 @@ def _total(known: list[int]) -> str:
 
 def read_progress(document: Mapping[str, Any]) -> Progress:
     """A report as Spark makes it. KeyError, TypeError or ValueError for one that is none."""
-    sources = {}
+    sources, starts, rows = {}, {}, {}
     for number, source in enumerate(document["sources"]):
         end = _offset(source.get("endOffset"))
         if end is not None:
             sources[number] = (end, _offset(source.get("latestOffset")))
+            rows[number] = int(source.get("numInputRows") or 0)
+            if (start := _offset(source.get("startOffset"))) is not None:
+                starts[number] = start
     query_id = str(document["id"])
-    name = document.get("name")
-    return Progress(query_id, str(name or query_id), int(document["batchId"]), sources)
+    query = str(document.get("name") or query_id)
+    # -1 where a sink does not say it.
+    written = (document.get("sink") or {}).get("numOutputRows", -1)
+    rows_written = int(written) if written is not None and int(written) >= 0 else None
+    batch_id = int(document["batchId"])
+    return Progress(query_id, query, batch_id, sources, starts, rows, rows_written)
 
 
 def _offset(value: object) -> StreamOffset | None:

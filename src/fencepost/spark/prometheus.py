@@ -1,4 +1,4 @@
-"""Lags of queries as Prometheus text: in a file for node_exporter's textfile collector, or served.
+"""Lags and counters of queries as Prometheus text: served, or in a file for node_exporter.
 
 The server is for a scraper on the same machine (it binds to loopback unless told otherwise). It
 answers one connection after the other and gives each `REQUEST_TIMEOUT_S` in all, so a stranger can
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from fencepost.spark.counters import QueryCounters
 from fencepost.spark.progress import PartitionReport, QueryReport
 
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -53,12 +54,40 @@ def _values(one: PartitionReport) -> tuple[float | None, ...]:
     )
 
 
-class _Reports(Collector):
-    def __init__(self, reports: Iterable[QueryReport]) -> None:
-        self._reports = reports
+def _counter_families(counters: Iterable[QueryCounters]) -> Iterable[Metric]:
+    """What queries have read, written and lost."""
+    offsets = CounterMetricFamily(
+        "fencepost_spark_offsets_read", "Offsets that batches went through.",
+        labels=("query", "source", "topic"),
+    )  # fmt: skip
+    rows = CounterMetricFamily(
+        "fencepost_spark_rows_read", "Rows that a source gave.", labels=("query", "source")
+    )
+    written = CounterMetricFamily(
+        "fencepost_spark_rows_written", "Rows that the sink took, if it says so.", labels=("query",)
+    )
+    losses = CounterMetricFamily(
+        "fencepost_spark_losses", "Times that records were gone or rewritten.", labels=_LABELS
+    )
+    for one in counters:
+        for (source, topic), count in sorted(one.offsets_read.items()):
+            offsets.add_metric((one.query, str(source), topic), count)
+        for source, count in sorted(one.rows_read.items()):
+            rows.add_metric((one.query, str(source)), count)
+        if one.rows_written is not None:
+            written.add_metric((one.query,), one.rows_written)
+        for (source, where), count in sorted(one.losses.items()):
+            labels = (one.query, str(source), where.topic, str(where.partition))
+            losses.add_metric(labels, count)
+    return offsets, rows, written, losses
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """A family per gauge, and the number of each query's last batch."""
+
+class _Reports(Collector):
+    def __init__(self, reports: Iterable[QueryReport], counters: Iterable[QueryCounters]) -> None:
+        self._reports, self._counters = reports, counters
+
+    def collect(self) -> Iterable[Metric]:
+        """A family per gauge, the number of each query's last batch, and the counters."""
         families = [
             GaugeMetricFamily(f"fencepost_spark_{name}", text, labels=_LABELS)
             for name, text in _GAUGES
@@ -74,13 +103,16 @@ class _Reports(Collector):
                 for family, value in zip(families, _values(one), strict=True):
                     if value is not None:
                         family.add_metric(labels, value)
-        return [*families, batches]
+        return [*families, batches, *_counter_families(self._counters)]
 
 
-def prometheus_text(reports: Iterable[QueryReport]) -> bytes:
-    """The reports in Prometheus' text format 0.0.4. A query's name goes into a label as it is."""
+def prometheus_text(
+    reports: Iterable[QueryReport], counters: Iterable[QueryCounters] = ()
+) -> bytes:
+    """Reports and counters in Prometheus' text format 0.0.4. A query's name goes into a label as it
+    is."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Reports(reports))
+    registry.register(_Reports(reports, counters))
     return generate_latest(registry)
 
 

@@ -369,7 +369,7 @@ def test_every_login_is_told_to_the_audit_sink(
 # -- the deadline --------------------------------------------------------------------------
 
 
-def in_a_hurry(node: RunningNode, monkeypatch: pytest.MonkeyPatch, timeout_ms: int) -> None:
+def with_deadline(node: RunningNode, monkeypatch: pytest.MonkeyPatch, timeout_ms: int) -> None:
     """New connections have so long to log in."""
     assert node.node.broker is not None
     securities = node.node.broker.listener.securities
@@ -391,7 +391,7 @@ def test_a_client_that_does_not_log_in_is_disconnected_at_its_deadline(
     sink = Sink()
     monkeypatch.setattr(login_node.node.broker.listener.logins, "sink", sink)
     caplog.set_level(logging.INFO, "fencepost")
-    in_a_hurry(login_node, monkeypatch, 100)
+    with_deadline(login_node, monkeypatch, 100)
     before = counts(login_node).failed["LOGIN", "unknown"]
     with login_node.connect() as silent:
         assert silent.is_disconnected()

@@ -77,6 +77,11 @@ def test_every_pair_of_primitives():
         (record(field("b", ["null", "int"], default=None)), record(), None),
         (record(field("b", "int", aliases=["a"])), record(field("a", "int")), None),
         (record(field("b", "int", aliases=["a"])), record(field("a", "string")), "/b: int does"),
+        (
+            record(field("b", "int", aliases=["a"])),
+            record(field("a", "int"), field("b", "int")),
+            "/b: several fields",
+        ),
         (record(name="R"), record(name="S"), "record R does not read S"),
         (record(name="R", aliases=["S"]), record(name="S"), None),
         ("int", ["int"], None),

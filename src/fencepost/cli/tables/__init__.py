@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "tables",
         help="topics as tables of latest values, from change data too",
-        description="Tables of the latest value of each key, in Parquet, written by Spark.",
+        description="Tables of the latest value of each key, written by Spark.",
         epilog=EXAMPLES,
     )
     actions = add_actions(parser)
@@ -67,6 +67,9 @@ def _add_run(actions: Any) -> None:
     parser.add_argument("--registry", metavar="URL", help="a schema registry, for values")
     parser.add_argument("--key-registry", metavar="URL", help="a schema registry, for keys")
     parser.add_argument("--buckets", type=int, metavar="N", help="of a new table (default: 16)")
+    parser.add_argument(
+        "--format", default="parquet", help="parquet (default), delta or iceberg, by their MERGE"
+    )
     parser.add_argument(
         "--on-error",
         default="fail",

@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
                 registry=arguments.registry,
                 key_registry=arguments.key_registry,
                 buckets=arguments.buckets,
+                format=arguments.format,
                 options=options,
                 interval=arguments.every,
                 on_batch=on_batch,

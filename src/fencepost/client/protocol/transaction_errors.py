@@ -90,6 +90,9 @@ DIFFERING: Final[dict[Kind, dict[int, Reaction]]] = {
         E.ILLEGAL_GENERATION: Reaction.ABORT,
         E.REBALANCE_IN_PROGRESS: Reaction.ABORT,
         E.STALE_MEMBER_EPOCH: Reaction.ABORT,
+        # The topic was deleted: what was read of it is nothing that another of its name has.
+        E.UNKNOWN_TOPIC_ID: Reaction.ABORT,
+        E.GROUP_ID_NOT_FOUND: Reaction.ABORT,  # what ILLEGAL_GENERATION was before v6
     },
     Kind.COMMIT: {E.UNKNOWN_PRODUCER_ID: Reaction.ABORT},
     Kind.ABORT: {E.TRANSACTION_ABORTABLE: Reaction.FATAL},

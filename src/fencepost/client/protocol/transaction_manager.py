@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.errors import (
@@ -61,6 +62,7 @@ from fencepost.client.protocol.transaction_requests import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Request
+from fencepost.wire.types import Uuid
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -73,7 +75,9 @@ INIT_HIGHEST: Final = 5
 INIT_FIRST_2PC: Final = 6
 ADD_PARTITIONS_HIGHEST: Final = 3  # later versions are for brokers
 END_FIRST_TV2: Final = 5
-OFFSET_COMMIT_FIRST_TV2: Final = 5  # 6 has ids of topics
+OFFSET_COMMIT_FIRST_TV2: Final = 5
+OFFSET_COMMIT_BY_ID: Final = 6
+NO_IDS: Final[Mapping[str, Uuid]] = MappingProxyType({})
 OFFSET_COMMIT_FIRST_OF_MEMBERS: Final = 3
 PRODUCE_FIRST_TV2: Final = 12
 
@@ -110,6 +114,7 @@ class _Offsets:
 
     group: ConsumerGroupMetadata
     left: dict[TopicPartition, CommittedOffset]
+    topic_ids: Mapping[str, Uuid]
 
 
 class TransactionManager:
@@ -188,12 +193,16 @@ class TransactionManager:
         return partition in self._partitions and self.state in _SENDING
 
     def add_offsets(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], group: ConsumerGroupMetadata
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        group: ConsumerGroupMetadata,
+        topic_ids: Mapping[str, Uuid] = NO_IDS,
     ) -> None:
-        """Offsets of `group` are part of the transaction."""
+        """Offsets of `group` are part of the transaction. Where the ids of all their topics are
+        given they are for topics of these ids, and for no others of the same names."""
         self._require("send offsets", State.IN_TRANSACTION)
         if offsets:
-            self._offsets.append(_Offsets(group, dict(offsets)))
+            self._offsets.append(_Offsets(group, dict(offsets), topic_ids))
 
     def prepare(self) -> PreparedTxnState:
         """From now on the transaction can only be ended. All batches and offsets are delivered."""
@@ -284,7 +293,7 @@ class TransactionManager:
         if reaction is Reaction.DONE:
             return Reaction.DONE if self._carry_out(ask, response) else Reaction.AGAIN
         if ask.kind is Kind.OFFSET_COMMIT:
-            self._take_off(response)
+            self._take_off(ask, response)
         what = f"{ask.kind.value} was refused: {refusal(code)}"
         if self._keeps_prepared and code == ErrorCode.UNSUPPORTED_VERSION:
             what = "the coordinator cannot keep a prepared transaction (keep_prepared_txn)"
@@ -354,7 +363,11 @@ class TransactionManager:
         if self.is_tv2:
             self._is_started = True  # whatever becomes of the answer
             lowest = highest = OFFSET_COMMIT_FIRST_TV2
-        commit = offset_commit_request(self.transactional_id, self._known, group, offsets.left)
+            if all(one.topic in offsets.topic_ids for one in offsets.left):
+                highest = OFFSET_COMMIT_BY_ID
+        commit = offset_commit_request(
+            self.transactional_id, self._known, group, offsets.left, offsets.topic_ids
+        )
         return Ask(Kind.OFFSET_COMMIT, commit, GROUP, group.group_id, lowest, highest)
 
     def _end(self) -> Ask:
@@ -398,7 +411,7 @@ class TransactionManager:
                 self._groups.add(self._offsets[0].group.group_id)
                 self._is_started = True
             case Kind.OFFSET_COMMIT:
-                return self._take_off(response)
+                return self._take_off(ask, response)
             case Kind.COMMIT | Kind.ABORT:
                 if self.is_tv2 and response.producer_id >= 0:
                     self.identity = Identity(response.producer_id, response.producer_epoch)
@@ -406,13 +419,12 @@ class TransactionManager:
                 self._complete()
         return True
 
-    def _take_off(self, response: Any) -> bool:
+    def _take_off(self, ask: Ask, response: Any) -> bool:
         """Offsets that were taken are not sent again; whether all were."""
         left = self._offsets[0].left
-        for topic in response.topics:
-            for entry in topic.partitions:
-                if entry.error_code == ErrorCode.NONE:
-                    left.pop(TopicPartition(topic.name, entry.partition_index), None)
+        for code, partition in _answers(ask, response):
+            if code == ErrorCode.NONE and partition is not None:
+                left.pop(partition, None)
         if not left:
             self._offsets.pop(0)
         return not left
@@ -490,8 +502,15 @@ def _answers(ask: Ask, response: Any) -> list[tuple[int, TopicPartition | None]]
                 for entry in topic.results_by_partition
             ]
         case Kind.OFFSET_COMMIT:
+            message: Any = ask.message
+            names = {one.topic_id: one.name for one in message.topics}
             return [
-                (entry.error_code, TopicPartition(topic.name, entry.partition_index))
+                (
+                    entry.error_code,
+                    TopicPartition(
+                        topic.name or names.get(topic.topic_id, ""), entry.partition_index
+                    ),
+                )
                 for topic in response.topics
                 for entry in topic.partitions
             ]

@@ -20,6 +20,7 @@ from fencepost.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from fencepost.wire.types import Uuid
 
 
 class ConsumerGroupMetadata(NamedTuple):
@@ -85,8 +86,9 @@ def offset_commit_request(
     identity: Identity,
     group: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, CommittedOffset],
+    topic_ids: Mapping[str, Uuid],
 ) -> TxnOffsetCommitRequest:
-    """Offsets that count if the transaction is committed."""
+    """Offsets that count if the transaction is committed; with ids where they are given."""
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
@@ -98,6 +100,7 @@ def offset_commit_request(
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=name,
+                topic_id=topic_ids.get(name, Uuid.ZERO),
                 partitions=[
                     TxnOffsetCommitRequestPartition(
                         partition_index=number,

@@ -27,6 +27,8 @@ def merge_batches(batches: Iterable[StateBatch], start_offset: int) -> tuple[Sta
     Each has `first_offset` <= `last_offset`. A `start_offset` of -1 drops nothing.
     """
     kept = sorted(_cut(batches, start_offset))
+    if is_merged(kept):  # as what leaders write is, as a rule; a write may be of thousands
+        return tuple(kept)
     edges = sorted({edge for one in kept for edge in (one.first_offset, one.last_offset + 1)})
     merged: list[StateBatch] = []
     covering: list[tuple[int, int, int]] = []  # (-delivery count, -delivery state, last offset)
@@ -72,7 +74,10 @@ def merge_into(
             end = bisect_left(stored, fresh[place].last_offset + 2, end, key=_first)
             place += 1
         merged += stored[rest:begin]
-        merged += merge_batches((*stored[begin:end], *fresh[together:place]), start_offset)
+        if begin == end:
+            merged.append(fresh[together])
+        else:
+            merged += merge_batches((*stored[begin:end], *fresh[together:place]), start_offset)
         rest = end
     merged += stored[rest:]
     return tuple(merged)

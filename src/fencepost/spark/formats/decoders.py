@@ -22,6 +22,11 @@ from uuid import UUID
 from fencepost.spark.formats.framing import DecodeError, read_message_indexes
 
 Decoder = Callable[[bytes], str]
+WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
+)
+"""Messages of Protobuf that are but a value which may be absent."""
 BROKEN: Final = (ValueError, ArithmeticError, LookupError, TypeError, EOFError, RecursionError)
 """What libraries raise for bytes that do not fit a schema: anything of this, by the place."""
 
@@ -37,18 +42,25 @@ class SchemaText:
     references: Mapping[str, SchemaText] = field(default_factory=dict)
 
 
-def make_decoder(schema: SchemaText) -> Decoder:
+def make_decoder(schema: SchemaText, reader: SchemaText | None = None) -> Decoder:
     """A function that raises DecodeError for what does not fit. DecodeError, too, for a schema of
-    another kind, or that makes no sense."""
-    makers: dict[str, Callable[[SchemaText], Decoder]] = {
+    another kind, or that makes no sense.
+
+    With `reader`, values come in the shape of that schema, whichever they were written with: by
+    Avro's resolution of schemas; by Protobuf's numbers of fields, as the message of the same name.
+    JSON stays as it is.
+    """
+    makers: dict[str, Callable[[SchemaText, SchemaText | None], Decoder]] = {
         "AVRO": _avro,
         "PROTOBUF": _protobuf,
-        "JSON": lambda _: _read_json,
+        "JSON": lambda *_: _read_json,
     }
     if schema.kind not in makers:
         raise DecodeError(f"schemas of type {schema.kind} are unknown")
+    if reader is not None and reader.kind != schema.kind:
+        raise DecodeError(f"it is {schema.kind}, and is to be read as {reader.kind}")
     try:
-        return makers[schema.kind](schema)
+        return makers[schema.kind](schema, reader)
     except schema_errors() as error:
         raise DecodeError(f"its schema cannot be used: {told(error)}") from error
 
@@ -108,16 +120,20 @@ def avro_schema(schema: SchemaText) -> Any:
     return parsed
 
 
-def _avro(schema: SchemaText) -> Decoder:
+def _avro(schema: SchemaText, reader: SchemaText | None) -> Decoder:
     import fastavro
+    from fastavro.read import SchemaResolutionError
 
     parsed = avro_schema(schema)
+    wanted = None if reader is None else avro_schema(reader)
 
     def decode(payload: bytes) -> str:
         stream = io.BytesIO(payload)
         try:
-            value = fastavro.schemaless_reader(stream, parsed, None)
+            value = fastavro.schemaless_reader(stream, parsed, wanted)
             text = dump(value)
+        except SchemaResolutionError as error:
+            raise DecodeError(f"cannot be read by the schema asked for: {told(error)}") from error
         except BROKEN as error:
             raise DecodeError(f"does not fit its Avro schema: {told(error)}") from error
         if stream.tell() != len(payload):
@@ -184,11 +200,12 @@ def message_types(schema: SchemaText) -> list[Any]:
     return list(file.message_types_by_name.values())
 
 
-def _protobuf(schema: SchemaText) -> Decoder:
+def _protobuf(schema: SchemaText, reader: SchemaText | None) -> Decoder:
     from google.protobuf.message import DecodeError as ProtobufError
     from google.protobuf.message_factory import GetMessageClass
 
     top = message_types(schema)
+    wanted = None if reader is None else message_types(reader)[0]
 
     def decode(payload: bytes) -> str:
         indexes, data = read_message_indexes(payload)
@@ -198,6 +215,10 @@ def _protobuf(schema: SchemaText) -> Decoder:
                 found = found.nested_types[_index(index)]
         except IndexError:
             raise DecodeError(f"its schema has no message at the indexes {indexes}") from None
+        if wanted is not None:
+            if found.full_name != wanted.full_name:
+                raise DecodeError(f"is a {found.full_name}, not a {wanted.full_name}")
+            found = wanted
         try:
             return dump(_plain_message(GetMessageClass(found).FromString(data)))
         except (*BROKEN, ProtobufError) as error:
@@ -248,6 +269,8 @@ def _plain_message(message: Any) -> Any:
     from google.protobuf import json_format
 
     descriptor = message.DESCRIPTOR
+    if descriptor.full_name in WRAPPERS:
+        return message.value
     if descriptor.file.package == "google.protobuf":
         return json_format.MessageToDict(message)  # a Timestamp is a text, a Struct an object
     plain: dict[str, Any] = {}

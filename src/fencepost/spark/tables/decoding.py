@@ -99,7 +99,7 @@ def _parsed(data: bytes | str | None) -> Any:
     if data is None:
         return None
     try:
-        return json.loads(data)
+        return json.loads(data.decode() if isinstance(data, bytes) else data)
     except (ValueError, RecursionError) as error:
         return EventError(f"no JSON: {error}")
 

@@ -57,6 +57,8 @@ class Merged:
     """A bucket after a batch; `changed` says whether it is another than before."""
 
     rows: pa.Table
+    new: pa.Table
+    """Rows that were not there before, or other ones."""
     changed: bool
     marks: tuple[Place, ...]
     lasts: dict[int, tuple[int, bytes | None]] = field(default_factory=dict)
@@ -85,7 +87,7 @@ def merge(old: pa.Table, events: pa.Table, rules: Rules) -> Merged:
     """See the module. `old` has the columns of `Rules.stored` or fewer, `events` those of
     `events_schema`. Without events only deletions are purged. UnorderedError."""
     old = fitted(old, rules.stored)
-    merged = Merged(old, False, _marks(events, rules))
+    merged = Merged(old, old.slice(0, 0), False, _marks(events, rules))
     is_row = pc.is_in(events["kind"], value_set=pa.array([UPSERT, DELETE, TOMBSTONE]))
     by = [(name, "ascending") for name in ("partition", "offset", "part")]
     rows = events.filter(is_row).sort_by(by)
@@ -102,7 +104,8 @@ def merge(old: pa.Table, events: pa.Table, rules: Rules) -> Merged:
     if new or drop.any():
         merged.changed = True
         kept = old.filter(pa.array(~drop))
-        merged.rows = pa.concat_tables([kept, _built(new, old, rows, fold.keys, rules)])
+        merged.new = _built(new, old, rows, rules)
+        merged.rows = pa.concat_tables([kept, merged.new])
     return merged
 
 
@@ -296,7 +299,7 @@ def _marks(events: pa.Table, rules: Rules) -> tuple[Place, ...]:
 def _is_covered(place: Place, deleted: bool, rules: Rules) -> bool:
     """Whether a truncation came behind this place. A deletion that has no position cannot be told
     from that, and need not: it says no more than the truncation does."""
-    if deleted and place.position is None and rules.order == SOURCE:
+    if not rules.marks or (deleted and place.position is None and rules.order == SOURCE):
         return False
     return any(is_later(place, mark, rules.order) <= 0 for mark in rules.marks)
 
@@ -318,9 +321,7 @@ def _purgeable(old: pa.Table, rules: Rules) -> Any:
     return pc.and_(old["__deleted"], is_old).to_numpy()
 
 
-def _built(
-    states: list[_State], old: pa.Table, events: pa.Table, keys: pa.Array, rules: Rules
-) -> pa.Table:
+def _built(states: list[_State], old: pa.Table, events: pa.Table, rules: Rules) -> pa.Table:
     """Rows of new states."""
     at = np.array([state.at for state in states], dtype=np.int64)
     of_events = pa.array(at - old.num_rows)

@@ -11,7 +11,8 @@ read(spark, "/data/orders").show()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,23 +26,23 @@ from fencepost.spark.tables.batches import (
     ON_ERROR,
     MergeOptions,
     Reach,
-    RunTasks,
     apply_batch,
+    require_accepted,
 )
-from fencepost.spark.tables.bucket_task import BucketReport, BucketWork
+from fencepost.spark.tables.bucket_task import BucketReport
 from fencepost.spark.tables.columns import OWN, evolved, require_usable
-from fencepost.spark.tables.decoding import RAW_COLUMNS, Decoding, Registry, decode_records
+from fencepost.spark.tables.decoding import RAW_COLUMNS, Decoding, Registry
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.events import BYTES, DEBEZIUM, DECODES, FLAT, UNAVAILABLE
-from fencepost.spark.tables.merging import events_schema
+from fencepost.spark.tables.lakes import LAKES, LakeTable, in_lake
 from fencepost.spark.tables.order import ORDERS, SOURCE, TOPIC
-from fencepost.spark.tables.versions import CHECKPOINT, Settings, Version, Versions
+from fencepost.spark.tables.spark_tasks import in_spark
+from fencepost.spark.tables.versions import CHECKPOINT, PARQUET, Settings, Version, Versions
 
 BUCKETS: Final = 16
 BUCKETS_MAX: Final = 10_000
 BATCH_RECORDS: Final = 1_000_000
 _REFUSED: Final = {"includeheaders", "plainoffsets", "topic", "checkpointlocation", "assign"}
-_REPORTS: Final = "bucket int, report string"
 
 
 def latest(
@@ -57,6 +58,7 @@ def latest(
     key_registry: str | Mapping[str, Any] | None = None,
     placeholder: str = UNAVAILABLE,
     buckets: int | None = None,
+    format: str = PARQUET,
     options: MergeOptions | None = None,
     interval: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -76,6 +78,8 @@ def latest(
     which a batch's cost is divided), `decode`, `key` and `order` are the table's from its beginning
     on, and need not be given again.
 
+    `format` is `parquet`, or `delta` or `iceberg` where Spark has them (`lakes`).
+
     `on_batch` is told of every new version. One query at a time may write to a table. TableError;
     what the query itself fails with is raised by `awaitTermination`.
     """
@@ -89,8 +93,10 @@ def latest(
         fail_on_data_loss=source_options(given, streaming=True).fail_on_data_loss,
     )
     columns = columns_of(spark, decode, schema)
-    settings = settings_of(decode, key, order, buckets or BUCKETS)
-    table = prepare(versions, settings, columns)
+    settings = settings_of(decode, key, order, buckets or BUCKETS, format)
+    place = for_spark(versions.storage.uri)
+    make = None if format == PARQUET else LakeTable(spark, format, place).make
+    table = prepare(versions, settings, columns, make)
     decoding = Decoding(
         table.settings.decode,
         table.settings.key,
@@ -103,9 +109,14 @@ def latest(
     frame = spark.readStream.format("fencepost").options(**given).load()
     checkpoint = checkpoint_of(versions.storage)
 
+    def accept(reports: Sequence[BucketReport]) -> None:
+        require_accepted(reports, topic, options.on_error)
+
     def write(batch_frame: Any, batch: int) -> None:
         query, reach = _reach(checkpoint, topic, batch)
         run = in_spark(batch_frame)
+        if format != PARQUET:
+            run = in_lake(batch_frame, place, format, query, batch, accept)
         done = apply_batch(versions, decoding, query, batch, reach, options, run)
         if done is not None and on_batch is not None:
             on_batch(done)
@@ -142,38 +153,62 @@ def columns_of(spark: Any, decode: str, schema: Any) -> pa.Schema:
         schema = spark.createDataFrame([], schema).schema
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    found = to_arrow_schema(schema, timezone="UTC")
+    # Before Spark 4.2 timestamps are in UTC anyhow.
+    names = inspect.signature(to_arrow_schema).parameters
+    utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in names else {}
+    found = to_arrow_schema(schema, **utc)
     return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
-def settings_of(decode: str, key: str | Sequence[str], order: str | None, buckets: int) -> Settings:
+def settings_of(
+    decode: str,
+    key: str | Sequence[str],
+    order: str | None,
+    buckets: int,
+    format: str = PARQUET,
+) -> Settings:
     """What the table is. TableError."""
     order = order or (SOURCE if decode in (DEBEZIUM, FLAT) else TOPIC)
     if order not in ORDERS:
         raise TableError(f"order={order!r}: must be one of {', '.join(ORDERS)}")
     if not 1 <= buckets <= BUCKETS_MAX:
         raise TableError(f"buckets={buckets}: must be from 1 to {BUCKETS_MAX}")
-    return Settings(decode, (key,) if isinstance(key, str) else tuple(key), order, buckets)
+    if format not in (PARQUET, *LAKES):
+        raise TableError(f"format={format!r}: must be one of {', '.join((PARQUET, *LAKES))}")
+    return Settings(decode, (key,) if isinstance(key, str) else tuple(key), order, buckets, format)
 
 
-def prepare(versions: Versions, settings: Settings, columns: pa.Schema) -> Version:
-    """The table's newest version; the first one is made where there is no table. TableError for a
-    table that is of another kind, or cannot take the columns in."""
+def prepare(
+    versions: Versions,
+    settings: Settings,
+    columns: pa.Schema,
+    make: Callable[[pa.Schema], None] | None = None,
+) -> Version:
+    """The table's newest version; the first one is made where there is no table. Before that `make`
+    is given all columns that rows will have. TableError for a table that is of another kind, or
+    cannot take the columns in."""
     require_usable(columns, settings.key)
     found = versions.newest()
     if found is None:
+        if make is not None:
+            make(pa.schema([*columns, *OWN]))
         return versions.publish(Version(settings, columns))
     wanted = replace(settings, buckets=found.settings.buckets)
     if found.settings != wanted:
         raise TableError(
             f"{versions.storage.uri}: is a table with {_said(found.settings)}, not {_said(wanted)}"
         )
-    evolved(found.columns, columns)
+    all_columns = evolved(found.columns, columns)
+    if make is not None:
+        make(pa.schema([*all_columns, *OWN]))
     return found
 
 
 def _said(settings: Settings) -> str:
-    return f"decode={settings.decode}, key={','.join(settings.key)}, order={settings.order}"
+    return (
+        f"decode={settings.decode}, key={','.join(settings.key)}, order={settings.order}, "
+        f"format={settings.format}"
+    )
 
 
 def checkpoint_of(storage: Storage) -> str:
@@ -208,39 +243,6 @@ def _reach(checkpoint: str, topic: str, batch: int) -> tuple[str, Reach]:
     return found.query_id or "", Reach(topic, source.planned.topic_ids.get(topic, ""), ranges)
 
 
-def in_spark(frame: Any) -> RunTasks:
-    """Runs a batch's work in Spark's tasks; `frame` are its records."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    def run(decoding: Decoding, work: BucketWork) -> list[BucketReport]:
-        records = frame.select(
-            *(F.col(name).cast("binary").alias(name) for name in ("key", "value")),
-            *("partition", "offset"),
-            F.expr("unix_millis(timestamp)").alias("timestamp_ms"),
-        )
-
-        def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for one in batches:
-                yield decode_records(one, decoding)
-
-        def merge(number: tuple[Any, ...], events: pa.Table) -> pa.Table:
-            bucket = number[0].as_py()
-            report = work.merge_bucket(bucket, events)
-            return pa.table(
-                {"bucket": pa.array([bucket], pa.int32()), "report": [report.to_json()]}
-            )
-
-        schema = events_schema(decoding.columns)
-        # Spark looks at annotations, which are texts here.
-        merge.__annotations__ = {}
-        events = records.mapInArrow(decode, from_arrow_schema(schema, prefer_timestamp_ntz=True))
-        reports = events.groupBy("bucket").applyInArrow(merge, _REPORTS).collect()
-        return [BucketReport.from_json(one.report) for one in reports]
-
-    return run
-
-
 def read(
     spark: Any,
     path: str | Path,
@@ -257,6 +259,11 @@ def read(
 
     columns = pa.schema([*found.columns, *OWN]) if own_columns else found.columns
     schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
+    if found.settings.format != PARQUET:
+        if version is not None:
+            raise TableError(f"{path}: versions of {found.settings.format} are read by itself")
+        table = LakeTable(spark, found.settings.format, for_spark(versions.storage.uri))
+        return table.rows().where("NOT __deleted").select(*columns.names)
     files = [one.rows for one in found.buckets.values() if one.rows is not None]
     if not files:
         return spark.createDataFrame([], schema)

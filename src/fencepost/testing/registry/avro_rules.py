@@ -7,7 +7,7 @@ Resolution") if
 * records, enums and fixed have the same name without its namespace, or the reader has the writer's
   full name as an alias; fixed have the same size, too;
 * an enum of the reader has all symbols of the writer's, or a default;
-* every field of the reader's record is in the writer's, by name or alias, or has a default;
+* every field of the reader's record is in the writer's once, by name or alias, or has a default;
 * or the writer's type is promoted: int to long, float, double; long to float, double; float to
   double; string to bytes and back;
 * a writer's union resolves if each of its branches does; a reader's if one of its branches does.
@@ -117,9 +117,11 @@ class _Resolution:
         for field in reader["fields"]:
             name = field["name"]
             names = (name, *field.get("aliases", ()))
-            found = next((written[one] for one in names if one in written), None)
-            if found is not None:
-                yield from self.reasons(field["type"], found["type"], f"{path}/{name}")
+            found = [written[one] for one in dict.fromkeys(names) if one in written]
+            if len(found) > 1:
+                yield f"{path}/{name}: several fields that were written are the reader's field"
+            elif found:
+                yield from self.reasons(field["type"], found[0]["type"], f"{path}/{name}")
             elif "default" not in field:
                 yield f"{path}/{name}: the reader's field has no default and was not written"
 

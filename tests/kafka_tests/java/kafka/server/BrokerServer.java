@@ -4,6 +4,7 @@ import fencepost.Acls;
 import fencepost.NeedsInternals;
 import fencepost.Observer;
 import fencepost.StandIns;
+import fencepost.Users;
 
 import kafka.cluster.Partition;
 import kafka.log.LogManager;
@@ -255,7 +256,7 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public org.apache.kafka.security.CredentialProvider credentialProvider() {
-        throw internals("credentialProvider");
+        return Users.of(() -> metadataCache().currentImage());
     }
 
     @Override
