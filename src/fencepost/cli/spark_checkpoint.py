@@ -376,10 +376,10 @@ def translate(arguments: argparse.Namespace) -> int:
 
     names = dict(pair(text, "--rename") for text in arguments.rename)
     _check_translate(arguments, names)
-    with _told_plainly():
+    with _told_plainly(), contextlib.ExitStack() as clusters:
         opened = _open(arguments)
         needs_brokers = arguments.by_time or arguments.syncs is not None
-        translation = _translation(arguments, names)
+        translation = _translation(arguments, names, clusters)
         wanted = {}
         for source in opened.checkpoint.sources:
             if source.committed is not None:
@@ -407,7 +407,11 @@ def _check_translate(arguments: argparse.Namespace, names: Mapping[str, str]) ->
         raise UsageError("--rename: two topics cannot become one")
 
 
-def _translation(arguments: argparse.Namespace, names: Mapping[str, str]) -> Translation:
+def _translation(
+    arguments: argparse.Namespace, names: Mapping[str, str], clusters: contextlib.ExitStack
+) -> Translation:
+    """By what the options say; `clusters` gets those that the translation asks. ClientError,
+    TranslationError, InputError."""
     from fencepost.client.cluster import Cluster
     from fencepost.spark import offset_translation as ways
 
@@ -417,12 +421,14 @@ def _translation(arguments: argparse.Namespace, names: Mapping[str, str]) -> Tra
         return ways.same_offsets(names)
     if arguments.offsets is not None:
         return ways.given_offsets(names, _offsets(arguments.offsets))
-    servers = arguments.old_servers or _servers(arguments)
-    old = Cluster(config=client_config(arguments, servers))
+    here = _servers(arguments)
+    old, new = (
+        clusters.enter_context(Cluster(config=client_config(arguments, servers)))
+        for servers in (arguments.old_servers or here, here)
+    )
     if arguments.syncs is not None:
-        with old:
-            return ways.by_syncs(ways.read_syncs(old, arguments.syncs), names)
-    return ways.by_time(old, Cluster(config=client_config(arguments, _servers(arguments))), names)
+        return ways.by_syncs(ways.read_syncs(old, arguments.syncs), names)
+    return ways.by_time(old, new, names)
 
 
 def _of_replay(arguments: argparse.Namespace) -> Translation:
