@@ -75,6 +75,13 @@ def register(actions: Any) -> None:
 def _action(inner: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = inner.add_parser(name, help=text, epilog=EXAMPLES)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a URI")
+    parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of its store, such as endpoint_override=HOST:PORT (repeatable)",
+    )
     return parser
 
 
@@ -451,7 +458,8 @@ def _open(arguments: argparse.Namespace, *, whole: bool = False) -> Opened:
     from fencepost.spark.checkpoint_edit import open_checkpoint
     from fencepost.spark.storage import storage_at
 
-    return open_checkpoint(storage_at(arguments.checkpoint), whole=whole)
+    given = dict(pair(text, "--storage") for text in arguments.storage)
+    return open_checkpoint(storage_at(arguments.checkpoint, given), whole=whole)
 
 
 def _servers(arguments: argparse.Namespace) -> str:

@@ -248,6 +248,23 @@ def test_rewritten_records_are_the_logs(
     )
 
 
+def test_a_stream_is_not_told_that_rewritten_records_are_there(
+    world: Backfill, options: Any, tmp_path: Path
+):
+    world.logs[0].elect(2, cut_to=15)
+    cut = world.logs[0].end_offset
+    world.truth[0] = {o: v for o, v in world.truth[0].items() if o < cut}
+    world.produce(0, 15)
+    world.logs[0].delete_before(cut + 6)
+    start = json.dumps({"t": {"0": cut + 1}})
+    chosen = options(archive=str(tmp_path / "archive"), startingOffsets=start)
+    planner = StreamPlanner(chosen, survey_for(chosen))
+    with pytest.raises(DataLossError) as caught:
+        planner.next_end(planner.initial(), limited=True)
+    (loss,) = caught.value.losses
+    assert (loss.kind, loss.start, loss.end) == ("aged out", cut + 1, cut + 6)
+
+
 def test_a_history_that_the_leader_does_not_know(world: Backfill, options: Any, tmp_path: Path):
     world.logs[0].epochs = [(5, 10)]
     world.logs[0].epoch = 5
