@@ -119,7 +119,7 @@ def test_archive_maintain_verify_replay_and_translate(
     storage = [w for key, value in s3.options.items() for w in ("--storage", f"{key}={value}")]
     run = ["run", place, topic, "-b", servers, "--batch-records", "700", "--quiet", *settings]
     told = json.loads(done(*run, "--json"))
-    assert told["rows"] == COUNT
+    assert told["records"] == COUNT
     layout = Layout(place, s3.options)
     checkpoint = read_checkpoint(layout.storage.within(CHECKPOINT))
     assert checkpoint.committed_batch == read_state(layout).batch == 2
