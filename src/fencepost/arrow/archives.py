@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.client.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # planning, which loads this, does without
 
 Ranges = Sequence[tuple[int, int]]
 """Ranges of offsets in order, apart from each other, each without its end."""
