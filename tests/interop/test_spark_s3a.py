@@ -97,7 +97,7 @@ def command(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "fencepost.cli.main", "archive", *words],
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
@@ -107,8 +107,8 @@ def command(*words: str) -> subprocess.Popen[str]:
 
 def done(*words: str) -> str:
     with command(*words) as process:
-        out, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, out[-4000:]
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err[-4000:]
     return out
 
 
@@ -118,22 +118,20 @@ def test_archive_maintain_verify_replay_and_translate(
     place = f"s3a://{BUCKET}/{topic}/archive"
     storage = [w for key, value in s3.options.items() for w in ("--storage", f"{key}={value}")]
     run = ["run", place, topic, "-b", servers, "--batch-records", "700", "--quiet", *settings]
-    told = json.loads(done(*run, "--json").splitlines()[-1])
-    assert told["rows"] == COUNT
+    told = json.loads(done(*run, "--json"))
+    assert told["records"] == COUNT
     layout = Layout(place, s3.options)
     checkpoint = read_checkpoint(layout.storage.within(CHECKPOINT))
     assert checkpoint.committed_batch == read_state(layout).batch == 2
     fill(servers, topic, 60)
     assert "archived 60 records" in done(*run)
-    maintained = json.loads(
-        done("maintain", place, "--json", "--quiet", *settings).splitlines()[-1]
-    )
+    maintained = json.loads(done("maintain", place, "--json", "--quiet", *settings))
     assert maintained["rows"] == COUNT + 60
     told_by_status = json.loads(done("status", place, "--json", *storage))
     assert not told_by_status["problems"]
     assert sum(one["records"] for one in told_by_status["partitions"]) == COUNT + 60
     verified = done("verify", place, "--against-topic", "-b", servers, "--json", *settings)
-    compared = json.loads(verified.splitlines()[-1])["compared"]
+    compared = json.loads(verified)["compared"]
     assert [one["same"] for one in compared] == [True, True]
     again = f"{topic}-again"
     replay = ["replay", place, "--to", again, "-b", servers, "--step-records", "400", "--quiet"]

@@ -296,7 +296,9 @@ class Storage:
 class LocalStorage(Storage):
     """A local directory: files are flushed to the disk, and appear by rename."""
 
-    is_conditional = True
+    @property
+    def is_conditional(self) -> bool:
+        return True
 
     def create_bytes(self, path: str, data: bytes) -> bool:
         target = Path(self.path_of(path))

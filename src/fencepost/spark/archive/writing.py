@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fencepost.batch.columns import HEADERS_TYPE
@@ -94,6 +93,7 @@ class _File:
         self._storage = storage
         self._path = path
         self._stack = ExitStack()
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self.rows = 0
 
@@ -118,6 +118,7 @@ class _File:
 
     def _end_group(self) -> None:
         if self._waiting:
+            assert self._writer is not None, "the file was not entered"
             self._writer.write_table(pa.Table.from_batches(self._waiting))
             self._waiting = []
 
@@ -133,7 +134,7 @@ def _runs(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[pa.RecordBa
         return
     changed = np.zeros(batch.num_rows, bool)
     for name in columns:
-        codes = pc.dictionary_encode(batch.column(name), null_encoding="encode").indices
+        codes = batch.column(name).dictionary_encode(null_encoding="encode").indices
         changed[1:] |= np.diff(codes.to_numpy(zero_copy_only=False)) != 0
     starts = [0, *np.flatnonzero(changed).tolist(), batch.num_rows]
     for start, end in pairwise(starts):
