@@ -92,6 +92,17 @@ def test_a_batch_that_is_there_is_skipped(tmp_path: Path):
     assert table.names() == STATES[1]
 
 
+def test_a_truncation_is_known_to_later_batches(tmp_path: Path):
+    table = StoredTable(tmp_path, options=KEEP)
+    for number, records in enumerate(BATCHES):
+        table.take(number, records)
+    before = envelope("c", 6, after=row_of(8, "late", "L"))
+    version = table.take(5, [Record(1, 4, key_of(8), before)])
+    assert version is not None
+    assert version.counts["late"] == 1
+    assert table.names() == STATES[5]
+
+
 def test_another_query_reads_the_topic_again_and_changes_nothing(tmp_path: Path):
     table = StoredTable(tmp_path, options=KEEP)
     for number, records in enumerate(BATCHES):

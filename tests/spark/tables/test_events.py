@@ -115,6 +115,18 @@ def test_the_key_is_from_the_record_and_else_from_the_row():
     assert event.key == b"[7]"
 
 
+def test_the_records_key_says_which_row_it_is_whatever_the_value_says():
+    (event,) = events_of("json", {"id": 7}, row_of(8, "a", "A"))
+    assert (event.key, event.row["id"]) == (b"[7]", 8)
+
+
+def test_a_key_is_never_the_placeholder():
+    columns = pa.schema([("id", pa.string())])
+    value = change("c", after={"id": UNAVAILABLE})
+    (event,) = events_of("debezium", None, value, columns)
+    assert (event.unavailable, event.row) == ((), {"id": UNAVAILABLE})
+
+
 def test_mongodb_tells_the_row_as_text():
     columns = pa.schema([("id", pa.string()), ("name", pa.string())])
     source = {"connector": "mongodb", "ts_ms": 1000, "ord": 3}
