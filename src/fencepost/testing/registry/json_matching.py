@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def matched(edges: Sequence[Sequence[int]], right: int) -> int:
-    """The size of the largest matching; `edges` has for each part on the left the parts that it goes
+    """The size of the largest matching; `edges` has for each part on the left those that it goes
     with on the right, of `right` in all. Paths that improve it are looked for without recursion."""
     partner = [-1] * right
     size = 0
