@@ -9,7 +9,7 @@ from fencepost.testing.registry.json_matching import matched
 
 
 def tried_out(edges: list[list[int]], right: int) -> int:
-    """The best of all ways to give each on the left one on the right, or nobody."""
+    """The best of all ways to give each on the left one on the right, or none."""
     places = [*range(right), *[-1] * len(edges)]
     return max(
         (
@@ -31,8 +31,8 @@ def test_drawn_graphs():
         assert matched(edges, right) == tried_out(edges, right), edges
 
 
-def test_a_long_chain_of_those_who_give_way():
-    """Everybody holds the next one's only choice."""
+def test_a_long_chain_of_parts_that_give_way():
+    """Each holds the only choice of the next."""
     count = 3000
     edges = [[number, number + 1] for number in range(count - 1)] + [[0]]
     assert matched(edges, count) == count

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def matched(edges: Sequence[Sequence[int]], right: int) -> int:
-    """The size of the largest matching; `edges` has for each on the left whom it goes with on the
-    right, of `right` in all. Paths that improve it are looked for without recursion."""
+    """The size of the largest matching; `edges` has for each part on the left those that it goes
+    with on the right, of `right` in all. Paths that improve it are looked for without recursion."""
     partner = [-1] * right
     size = 0
     for start in range(len(edges)):
@@ -35,7 +35,7 @@ def _turn(
     start: int,
     free: int,
 ) -> None:
-    """Pair everybody along the way that led to a free one."""
+    """Pair the parts along the way that led to a free one."""
     held = {left: right for right, left in enumerate(partner) if left >= 0}
     place = free
     while True:

@@ -118,7 +118,7 @@ class _Comparison:
 
     def _message_field(self, new: Any, old: Any, path: str) -> Iterator[str]:
         found = self._new.messages.get(_name(new)), self._old.messages.get(_name(old))
-        if found[0] is None or found[1] is None:  # a file that everybody has, and nobody registers
+        if found[0] is None or found[1] is None:  # in a file of Google's, which is not registered
             names = _name(new), _name(old)
         else:
             names = _local(_name(new), found[0][1]), _local(_name(old), found[1][1])

@@ -1,6 +1,6 @@
 """`SchemaRegistry`: the registry as a server of HTTP, in threads of this process.
 
-What strangers can do to it is bounded: connections, how long one may be silent, the length of a
+What clients can do to it is bounded: connections, how long one may be silent, the length of a
 request, and of a schema (`documents`). Requests are answered one after the other.
 """
 
