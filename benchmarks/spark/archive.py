@@ -1,16 +1,18 @@
 """An archive of several GB, its replay, and an audit of the broker, on Spark standalone clusters.
 
     python benchmarks/spark/archive.py [--gb 1] [--partitions 4] [--workers 1 2] [--dir DIR]
-                                       [--batch-bytes N] [--steps run compact replay audit]
+                                       [--batch-bytes N] [--steps run compact replay audit] [--s3]
 
 One broker of ours with one topic of 1 kB records; per number of workers (one core each) a new
 cluster and a new archive. Says what `fencepost archive` and `fencepost audit` say, with the load of
-the machine.
+the machine. With `--s3` the archive is in an S3 server of this machine (SeaweedFS), and its
+checkpoint is not.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -28,6 +30,9 @@ from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster as Client
 from fencepost.testing import Cluster
 from fencepost.testing.spark_standalone import SparkStandalone
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.spark.storage.seaweed import BUCKET, s3_server
 
 ROWS = 10_000
 VALUE_BYTES = 1_000
@@ -83,28 +88,38 @@ def main() -> None:
     parser.add_argument("--dir", type=Path)
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--s3", action="store_true")
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="archive-bench-", dir=arguments.dir))
     try:
         logs = base / "broker"
-        with Cluster(faults=False, data_dir=logs) as cluster:
+        with contextlib.ExitStack() as stack:
+            cluster = stack.enter_context(Cluster(faults=False, data_dir=logs))
+            server = stack.enter_context(s3_server(base / "s3")) if arguments.s3 else None
+            store = [
+                word
+                for key, value in (server.options if server else {}).items()
+                for word in ("--storage", f"{key}={value}")
+            ]
             servers = cluster.bootstrap_servers
             total_bytes = int(arguments.gb * 1e9)
             count = produce(servers, arguments.partitions, total_bytes, arguments.batch_bytes)
             print(f"{count:,} records of {VALUE_BYTES} bytes in {arguments.partitions} partitions")
             for workers in arguments.workers:
-                place = str(base / f"{workers}-workers")
+                local = base / f"{workers}-workers"
+                place = f"s3a://{BUCKET}/{workers}" if server else str(local)
+                checkpoint = ["--checkpoint", str(local)] if server else []
                 with SparkStandalone(workers, cores=1, memory_mb=2048) as spark:
                     commands = {
-                        "run": ["archive", "run", place, "big"],
-                        "compact": ["archive", "compact", place, "--discard"],
-                        "replay": ["archive", "replay", place, "--to", f"again-{workers}"],
+                        "run": ["archive", "run", place, "big", *checkpoint, *store],
+                        "compact": ["archive", "compact", place, "--discard", *store],
+                        "replay": ["archive", "replay", place, "--to", f"again-{workers}", *store],
                         "audit": ["audit", str(logs), "--topic", "big", "--deep"],
                     }
                     for step in arguments.steps:
                         told = run(commands[step], spark, servers)
                         print(f"{workers} workers, {step}: {told}", flush=True)
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(local, ignore_errors=True)
     finally:
         shutil.rmtree(base, ignore_errors=True)
 

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from fencepost.arrow.ranges import ROWS_PER_BATCH
 from fencepost.spark.columns import default_schema
-from fencepost.spark.tasks import ROWS_PER_BATCH
 
 
 class Ceiling(DataSource):

@@ -158,7 +158,7 @@ NOT_RUN = {
     ("sim", "ablations"),
     ("pipeline", "init"),
     ("audit",),
-    *(("archive", action) for action in ("run", "compact", "verify", "replay")),
+    *(("archive", action) for action in ("run", "compact", "maintain", "verify", "replay")),
     ("archive", "offsets"),
     ("tables", "run"),
     ("archive", "translate"),

@@ -23,7 +23,7 @@ from fencepost.spark.archive.layout import CHECKPOINT
 from fencepost.spark.archive.maintaining import _expire, compact_table, maintain
 from fencepost.spark.archive.replay_task import Work
 from fencepost.spark.archive.replaying import StepDone
-from fencepost.spark.archive.tables import TABLE
+from fencepost.spark.archive.tables import TABLE, iceberg_table
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.options import sink_options
 
@@ -67,6 +67,7 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
         return [table.count(), table.select("partition", "offset").distinct().count()]
 
     found: dict[str, Any] = {"first": run()}
+    add_column(spark, format, layout)
     with Cluster(servers) as cluster, Producer(cluster) as producer:
         for number in range(60):
             producer.send(topic, b"more", partition=number % 3)
@@ -87,6 +88,7 @@ def archived(spark: Any, format: str, servers: str, topic: str, layout: Layout) 
     forget_last_commit(layout)
     found["again after maintenance"] = run()
     first = spark.read.format(format).load(path).orderBy("partition", "offset").first()
+    found["notes"] = spark.read.format(format).load(path).where("note is null").count()
     found["record"] = [first.topic, bytes(first.key).decode(), bytes(first.value).decode()]
     found["replayed"] = replayed(spark, servers, topic, layout)
     return found
@@ -121,6 +123,13 @@ def replayed(spark: Any, servers: str, topic: str, layout: Layout) -> list[int]:
         except RuntimeError:
             assert expected
     return steps
+
+
+def add_column(spark: Any, format: str, layout: Layout) -> None:
+    """As the table's owner may; what is archived later leaves it empty."""
+    delta = f"delta.`{layout.for_spark(TABLE)}`"
+    table = delta if format == "delta" else iceberg_table(spark, layout)
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN note string")
 
 
 def forget_last_commit(layout: Layout) -> None:

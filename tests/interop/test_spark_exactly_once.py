@@ -21,6 +21,16 @@ from ..spark.test_exactly_once import (
     overtaken,
     times_out_before_the_decision,
 )
+from ..spark.test_exactly_once_uses import (
+    DECIDED,
+    is_repeated,
+    keyed,
+    killed_by,
+    loses_its_group,
+    loses_its_topic,
+    points_of,
+    share_a_sink,
+)
 from .apache import apache_broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -68,3 +78,18 @@ def test_transactions_that_time_out_before_the_decision(tmp_path: Path, kafka_ja
             Admin(cluster).create_topic("t", 2)
             Admin(cluster).wait_for_topic("t")
         times_out_before_the_decision(World(broker.bootstrap_servers, "t"), 120_000)
+
+
+@pytest.mark.parametrize("use", ["shared", "key", "group", "topic"])
+def test_what_people_do_after_a_kill(make_world, use: str):
+    for point, fuse in points_of(make_world(batches=1)).items():
+        world = make_world(batches=1 if use == "key" else 2)
+        killed = killed_by(fuse(), keyed(world, run="1") if use == "key" else world)
+        if use == "shared":
+            share_a_sink(killed)
+        elif use == "key":
+            is_repeated(killed)
+        elif use == "group":
+            loses_its_group(killed, is_decided=point in DECIDED)
+        else:
+            loses_its_topic(killed, is_decided=point in DECIDED)

@@ -27,14 +27,20 @@ from ..waiting import eventually
 from .conftest import jars_or_skip
 from .maven import ROOT, JarSet
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(7_200),
+]
 HADOOP = JarSet("hadoop-aws-3.5.0", ("org.apache.hadoop:hadoop-aws:3.5.0",), transitive=False)
 """Of the version that the installed Spark has of Hadoop."""
 MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 SDK = JarSet("awssdk-s3-2.57.8", tuple(f"software.amazon.awssdk:{m}:2.57.8" for m in MODULES))
 """18 MB, instead of the bundle of all services, which hadoop-aws names and which has 600."""
 COUNT = 2_000
-TIMEOUT_S = 900
+TIMEOUT_S = 2_400
 
 
 @pytest.fixture(scope="module")

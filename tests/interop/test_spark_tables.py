@@ -25,7 +25,13 @@ from .conftest import jars_or_skip
 from .maven import ROOT, JarSet
 from .pysparks import INSTALLED, environment, python_with
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(7_200),
+]
 
 
 def jar_set(format: str, minor: str) -> JarSet:
@@ -39,7 +45,7 @@ def jar_set(format: str, minor: str) -> JarSet:
 LISTED = [(format, minor) for format, minors in PACKAGES.items() for minor in minors]
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
-TIMEOUT_S = 500
+TIMEOUT_S = 2_400
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +133,7 @@ def test_a_table_has_every_record_once(
         # The query's last batch, and the compaction and the rewrite of manifests behind it.
         assert found["snapshots"] == 3
         assert found["expired"] >= 1
+    assert found["notes"] == 360  # a column that was added to the table
     assert found["replayed"] == [150, 150, 60]
     records = contents(servers, topic)
     assert sum(map(len, records.values())) == 360

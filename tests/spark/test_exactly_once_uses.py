@@ -48,8 +48,12 @@ def kill_points(served: str) -> KillPoints:
     with Cluster(served) as cluster:
         Admin(cluster).create_topic(name, 2)
         Admin(cluster).wait_for_topic(name)
+    return points_of(World(served, name, batches=1))
+
+
+def points_of(world: World) -> KillPoints:
     fuse = Fuse()
-    assert World(served, name, batches=1).live(fuse)
+    assert world.live(fuse)
     return {
         point: partial(Fuse, range(fuse.seen.count(request))[which], after, named=request)
         for point, (request, which, after) in KILLS.items()
@@ -59,8 +63,11 @@ def kill_points(served: str) -> KillPoints:
 @pytest.fixture(params=KILLS)
 def killed(request: pytest.FixtureRequest, kill_points: KillPoints, make_world: MakeWorld) -> World:
     """A world whose first batch was killed there."""
-    world = make_world()
-    assert not world.live(kill_points[request.param]())
+    return killed_by(kill_points[request.param](), make_world())
+
+
+def killed_by(fuse: Fuse, world: World) -> World:
+    assert not world.live(fuse)
     assert world.next_batch == 0
     return world
 
@@ -81,6 +88,10 @@ def again(world: World, **changes: object) -> World:
 
 def test_queries_that_share_a_sink_in_turn(killed: World):
     """The second has its batches between the first's last one and its restart."""
+    share_a_sink(killed)
+
+
+def share_a_sink(killed: World) -> None:
     other = again(killed, query=OTHER, rows_of=b"other ")
     assert other.live()
     assert killed.live()
@@ -123,15 +134,17 @@ def keyed(world: World, **changes: object) -> World:
 
 
 def test_a_write_with_a_key_that_is_repeated(kill_points: KillPoints, make_world: MakeWorld):
-    for point, fuse in kill_points.items():
-        world = keyed(make_world(batches=1), run="run-1")
-        assert not world.live(fuse()), point
-        for number in range(3):
-            world.next_batch = 0
-            world.run = f"run-{number + 2}"
-            assert world.live()
-            assert world.committed() == world.expected(), point
-        assert world.still_open() == []
+    for fuse in kill_points.values():
+        is_repeated(killed_by(fuse(), keyed(make_world(batches=1), run="run-1")))
+
+
+def is_repeated(world: World) -> None:
+    for number in range(3):
+        world.next_batch = 0
+        world.run = f"run-{number + 2}"
+        assert world.live()
+        assert world.committed() == world.expected()
+    assert world.still_open() == []
 
 
 def test_an_older_version_of_a_key_is_refused(make_world: MakeWorld):
@@ -210,7 +223,11 @@ def delete_group(world: World) -> bool:
 
 
 def test_a_group_that_was_deleted(killed: World, request: pytest.FixtureRequest):
-    is_gone = delete_group(killed) and request.node.callspec.params["killed"] in DECIDED
+    loses_its_group(killed, is_decided=request.node.callspec.params["killed"] in DECIDED)
+
+
+def loses_its_group(killed: World, *, is_decided: bool) -> None:
+    is_gone = delete_group(killed) and is_decided
     if is_gone:
         for _ in range(2):
             with pytest.raises(DecisionLostError, match="the group was deleted") as raised:
@@ -236,8 +253,12 @@ def recreate_topic(world: World) -> None:
 
 def test_a_topic_that_was_recreated(killed: World, request: pytest.FixtureRequest):
     """Of a batch that was decided in the old topic nothing says whether it is to be written."""
+    loses_its_topic(killed, is_decided=request.node.callspec.params["killed"] in DECIDED)
+
+
+def loses_its_topic(killed: World, *, is_decided: bool) -> None:
     recreate_topic(killed)
-    if request.node.callspec.params["killed"] in DECIDED:
+    if is_decided:
         with pytest.raises(DecisionLostError, match="all topics that it wrote to were"):
             killed.live()
         with killed.cluster() as cluster:

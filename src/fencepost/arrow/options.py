@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from fencepost.arrow.archives import Archive
 from fencepost.client.config import ClientConfig
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from fencepost.arrow.archives import Archive  # Arrow's file systems, which planning needs not
 
 
 class Point(Enum):

@@ -88,7 +88,9 @@ def _resolve(cluster: Cluster, location: str, query_name: str, topic: str | None
     digests = [digest_of(query_id)] if query_id else []
     digests += [digest_of(spelling) for spelling in _spellings(location)]
     preferred = _joined(query_name, topic or "", digests[0])
-    found = _known(cluster, preferred, digests)
+    if query_id and read_decision(cluster, preferred) is not None:
+        return preferred  # as at most starts; no other broker has to be asked
+    found = _known(cluster, digests)
     if not found and not query_id:
         raise SinkError(
             "exactly-once needs the option transactionalIdPrefix here: without it a query is known "
@@ -98,13 +100,13 @@ def _resolve(cluster: Cluster, location: str, query_name: str, topic: str | None
     return _latest(cluster, sorted(found), query_id) if found else preferred
 
 
-def _known(cluster: Cluster, preferred: str, digests: Sequence[str]) -> set[str]:
+def _known(cluster: Cluster, digests: Sequence[str]) -> set[str]:
     """Sinks with one of the digests: those that have a decision, and those whose driver or tasks a
     coordinator knows."""
     pattern = f"{PREFIX}-(.*-)?({'|'.join(digests)})"
     listed = Admin(cluster).list_transactions(pattern=f"{pattern}({TASK_ID})?")
     found = {re.sub(TASK_ID + "$", "", one.transactional_id) for one in listed}
-    for name in (preferred, *(f"{PREFIX}-{digest}" for digest in digests)):
+    for name in (f"{PREFIX}-{digest}" for digest in digests):
         if name not in found and read_decision(cluster, name) is not None:
             found.add(name)
     return found

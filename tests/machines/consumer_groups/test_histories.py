@@ -189,6 +189,28 @@ def test_a_partly_compacted_log_is_the_same_group(
         assert sums_of(loaded) == sums_of(world.coordinator)
 
 
+@pytest.mark.parametrize("keeps_others", [True, False])
+def test_a_tombstone_of_a_member_that_compaction_took_is_no_error(keeps_others: bool) -> None:
+    """KAFKA-19862: of a member that has left, a log that is read beside the cleaner may have the
+    tombstones alone."""
+    world = ConsumerWorld()
+    world.image = image_of(t=2)
+    world.enter("a")
+    world.enter("b")
+    before = len(world.log)
+    world.beat("b", -1)
+    left = world.log[before:]
+    assert any(value is None for _, value in left)
+    gone = {key for key, value in left if value is None}
+    log = [entry for entry in world.log[:before] if keeps_others and entry[0] not in gone] + left
+    if keeps_others:
+        assert replay(log, image=lambda: world.image).durable_view() == (
+            world.coordinator.durable_view()
+        )
+    else:
+        replay([*log, *[(key, None) for key in gone]])
+
+
 def test_pieces_alone_make_a_group_and_their_tombstones_end_it() -> None:
     world = ConsumerWorld()
     world.image = image_of(t=1)

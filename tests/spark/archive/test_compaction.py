@@ -53,6 +53,17 @@ def test_small_files_become_one_per_partition_and_date(world: World):
     assert world.offsets() == expected({0: (0, 33), 1: (0, 33)})
 
 
+def test_files_that_spark_wrote_are_merged_with_ours(world: World):
+    """As archives have them that were begun before tasks wrote files themselves."""
+    before = world.records()
+    for path in files_of(world)[::2]:
+        table = pq.read_table(path, partitioning=None)
+        pq.write_table(table, path, store_schema=False, use_compliant_nested_type=False)
+    compact(world.layout)
+    assert world.records() == before
+    assert verify(world.layout).all_problems == []
+
+
 def test_files_are_no_larger_than_the_target(world: World):
     size = max(path.stat().st_size for path in files_of(world))
     done = compact(world.layout, target_bytes=3 * size)

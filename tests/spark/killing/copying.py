@@ -1,9 +1,12 @@
-"""A query that copies a topic exactly once, run as often as it is told to.
+"""Jobs that write exactly once, run as often as they are told to.
 
-    python copying.py SERVERS FROM TO CHECKPOINT
+    python copying.py JOB SERVERS FROM TO CHECKPOINT
 
-It prints the pid of its JVM. For every line that comes in it runs the query until that has copied
-what is there, and prints `done`, or `failed` and why.
+JOB is `query`, which copies one topic to the other; `each-batch`, whose foreachBatch writes to the
+other topic, to one of dead letters and to a table; or `write`, which writes the numbers of a range
+in a batch with a key. It prints the pid of its JVM. For every line that comes in, which has the
+first and the last number, it runs the job until all is copied, and prints `done`, or `failed` and
+why.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from fencepost.spark import in_batch
 from fencepost.spark.java import ensure_java_home
 
 
@@ -32,8 +36,8 @@ def opened() -> Any:
     return spark
 
 
-def copy(spark: Any, servers: str, source: str, target: str, checkpoint: str) -> None:
-    rows = (
+def records(spark: Any, servers: str, source: str) -> Any:
+    return (
         spark.readStream.format("fencepost")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", source)
@@ -41,8 +45,12 @@ def copy(spark: Any, servers: str, source: str, target: str, checkpoint: str) ->
         .option("maxOffsetsPerTrigger", "40")
         .load()
     )
+
+
+def copy(spark: Any, servers: str, source: str, target: str, checkpoint: str) -> None:
     query = (
-        rows.select("key", "value")
+        records(spark, servers, source)
+        .select("key", "value")
         .writeStream.format("fencepost")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)
@@ -54,12 +62,55 @@ def copy(spark: Any, servers: str, source: str, target: str, checkpoint: str) ->
     query.awaitTermination()
 
 
-def main(*arguments: str) -> None:
+def copy_each_batch(spark: Any, servers: str, source: str, target: str, checkpoint: str) -> None:
+    """Every fifth number is a dead letter."""
+
+    def publish(frame: Any, batch_id: int) -> None:
+        sink = {"kafka.bootstrap.servers": servers, **in_batch(frame, batch_id)}
+        for where, topic in (("> 0", target), ("= 0", f"{target}-dead")):
+            rows = frame.where(f"int(string(value)) % 5 {where}").select("key", "value")
+            rows.write.format("fencepost").options(**sink, topic=topic).mode("append").save()
+        table = frame.selectExpr("int(string(value)) number")
+        table.write.mode("overwrite").parquet(f"{checkpoint}-table/batch={batch_id}")
+
+    query = (
+        records(spark, servers, source)
+        .writeStream.foreachBatch(publish)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def write(spark: Any, servers: str, target: str, first: int, end: int) -> None:
+    (
+        spark.range(first, end, numPartitions=2)
+        .selectExpr("string(id) key", "string(id) value")
+        .write.format("fencepost")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", target)
+        .option("deliveryGuarantee", "exactly-once")
+        .option("txnAppId", "numbers")
+        .option("txnVersion", str(first))
+        .mode("append")
+        .save()
+    )
+
+
+def main(job: str, *arguments: str) -> None:
     spark = opened()
     print(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
-    for _ in sys.stdin:
+    servers, source, target, checkpoint = arguments
+    for line in sys.stdin:
+        first, end = map(int, line.split())
         try:
-            copy(spark, *arguments)
+            if job == "write":
+                write(spark, servers, target, first, end)
+            elif job == "each-batch":
+                copy_each_batch(spark, servers, source, target, checkpoint)
+            else:
+                copy(spark, servers, source, target, checkpoint)
         except Exception as error:  # noqa: BLE001  (whatever it is, the next run must put it right)
             print("failed", repr(str(error))[:2000], flush=True)
         else:

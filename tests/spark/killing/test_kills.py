@@ -1,5 +1,5 @@
-"""A copying query with Spark itself, killed at every step of planning, reading, writing and
-committing: the JVM, the Python process that takes the step, or the broker, by SIGKILL."""
+"""Jobs that write exactly once with Spark itself, killed at every step of planning, reading,
+writing and committing: the JVM, the Python process of the step, or the broker, by SIGKILL."""
 
 from __future__ import annotations
 
@@ -37,17 +37,25 @@ ROWS = 40
 STEPS = ("plan", "plan:done", "split", "split:done", "read", "read:begun", "read:done",
          "open", "open:done", "write", "write:done", "commit", "decide", "decide:done",
          "end", "end:done", "commit:done")  # fmt: skip
+WRITING = STEPS[STEPS.index("open") :]
+"""Those that a batch write has."""
+WRITES = 2
+"""Of a batch by the function of foreachBatch: the first or the second is killed."""
 VICTIMS = ("driver", "process", "broker")
 ROUNDS = int(os.environ.get("FENCEPOST_KILL_ROUNDS", "1"))
-"""How often each of them is killed at each of the steps: 51 kills, and 204 with 4 rounds."""
+"""How often each of them is killed at each of the steps: 51 kills of queries, 51 of foreachBatch
+and 30 of batch writes; four times as many with 4 rounds."""
 
 
 class Copying:
-    """The query in a process of its own, which is started again when it is gone."""
+    """The job in a process of its own, which is started again when it is gone."""
 
-    def __init__(self, served: Served, source: str, target: str, folder: Path) -> None:
+    def __init__(self, job: str, served: Served, folder: Path) -> None:
         self.served = served
-        self.arguments = [served.bootstrap_servers, source, target, str(folder / "checkpoint")]
+        self.table = folder / "checkpoint-table"
+        self.arguments = [
+            *(job, served.bootstrap_servers, "from", "to", str(folder / "checkpoint")),
+        ]
         self.armed = folder / "kill"
         self.process: subprocess.Popen[str] | None = None
         self.jvm = 0
@@ -83,12 +91,13 @@ class Copying:
             self.jvm = int(self.process.stdout.readline())
         return self.process
 
-    def arm(self, step: str, victim: str) -> None:
-        """Have `victim` killed when the query comes to the step next."""
+    def arm(self, step: str, victim: str, passes: int = 0) -> None:
+        """Have `victim` killed when the job comes to the step, not the first `passes` times."""
         self._start()
         for suffix in (".taken", ".killed"):
             self.armed.with_suffix(suffix).unlink(missing_ok=True)
-        order = {"step": step, "victim": victim, "pid": self.jvm if victim == "driver" else None}
+        pid = self.jvm if victim == "driver" else None
+        order = {"step": step, "victim": victim, "pid": pid, "passes": passes}
         draft = self.armed.with_suffix(".draft")
         draft.write_text(json.dumps(order))
         draft.rename(self.armed)
@@ -103,13 +112,13 @@ class Copying:
             assert time.monotonic() < until, f"not reached: {self.armed.read_text()}"
             time.sleep(0.01)
 
-    def run(self, victim: str = "") -> str:
-        """One run of the query: what it says, or nothing if its process or JVM is gone. A broker
+    def run(self, numbers: range, victim: str = "") -> str:
+        """One run of the job: what it says, or nothing if its process or JVM is gone. A broker
         that is to be killed in it is killed, and comes back."""
         process = self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write("run\n")
+        process.stdin.write(f"{numbers.start} {numbers.stop}\n")
         process.stdin.flush()
         if victim == "broker":
             self._wait_for_the_step()
@@ -146,29 +155,62 @@ def values(servers: str, topic: str) -> list[int]:
         )
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_a_query_copies_exactly_once_whatever_is_killed_at_any_step(
-    served: Served, tmp_path: Path, victim: str
-):
+def written(copying: Copying) -> dict[str, list[int]]:
+    """By topic, and in the table."""
+    import pyarrow.parquet as pq
+
+    servers = copying.served.bootstrap_servers
+    found = {topic: values(servers, topic) for topic in ("to", "to-dead")}
+    if copying.table.exists():
+        files = sorted(copying.table.rglob("*.parquet"))
+        found["table"] = sorted(pq.read_table(files).column("number").to_pylist())
+    return found
+
+
+def expected(job: str, count: int) -> dict[str, list[int]]:
+    whole = list(range(count))
+    if job != "each-batch":
+        return {"to": whole, "to-dead": []}
+    return {"to": [one for one in whole if one % 5], "to-dead": whole[::5], "table": whole}
+
+
+def killed_at_every_step(
+    job: str, victim: str, steps: tuple[str, ...], served: Served, folder: Path
+) -> int:
+    """How many kills there were; what is written is looked at behind each."""
     servers = served.bootstrap_servers
     with Cluster(servers) as cluster:
         make_topic(cluster, "from", 3)
         make_topic(cluster, "to", 2)
-    copying = Copying(served, "from", "to", tmp_path)
+        make_topic(cluster, "to-dead", 1)
+    copying = Copying(job, served, folder)
     kills = 0
     try:
-        for step in STEPS * ROUNDS:
+        for step in steps * ROUNDS:
+            numbers = range(kills * ROWS, (kills + 1) * ROWS)
             with Cluster(servers) as cluster:
-                produce(cluster, "from", kills * ROWS, (kills + 1) * ROWS)
-            copying.arm(step, victim)
-            answers = [copying.run(victim)]
+                produce(cluster, "from", numbers.start, numbers.stop)
+            passes = kills % WRITES if job == "each-batch" and step in WRITING else 0
+            copying.arm(step, victim, passes)
+            answers = [copying.run(numbers, victim)]
             assert copying.was_taken, f"{step} was not reached: {answers}"
             while answers[-1] != "done" and len(answers) < RUNS_MAX:
-                answers.append(copying.run())
+                answers.append(copying.run(numbers))
+            if job == "write":
+                answers.append(copying.run(numbers))  # as a scheduler that did not hear of it
             kills += 1
-            print(f"{kills}: {victim} at {step}: {answers}", flush=True)
+            print(f"{kills}: {job}, {victim} at {step}, {passes}: {answers}", flush=True)
             assert answers[-1] == "done", (step, answers)
-            assert values(servers, "to") == list(range(kills * ROWS)), (step, answers)
+            assert written(copying) == expected(job, kills * ROWS), (step, answers)
     finally:
         copying.close()
-    assert kills == len(STEPS) * ROUNDS
+    return kills
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("job", ["query", "each-batch", "write"])
+def test_rows_are_there_once_whatever_is_killed_at_any_step(
+    served: Served, tmp_path: Path, job: str, victim: str
+):
+    steps = WRITING if job == "write" else STEPS
+    assert killed_at_every_step(job, victim, steps, served, tmp_path) == len(steps) * ROUNDS

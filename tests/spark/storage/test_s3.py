@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -59,6 +60,14 @@ def test_lists_of_more_than_a_page_and_files_of_more_than_a_part(storage: Storag
         storage.read_bytes("large", most=1000)
 
 
+def _create(storage: Storage, path: str, number: int) -> bool:
+    return storage.create_bytes(path, b"%d" % number)
+
+
+def _replace(storage: Storage, path: str, version: str, number: int) -> bool:
+    return storage.replace_bytes(path, b"r%d" % number, version)
+
+
 def test_of_many_that_write_at_once_one_wins(storage: Storage) -> None:
     assert storage.is_conditional
 
@@ -80,12 +89,10 @@ def test_of_many_that_write_at_once_one_wins(storage: Storage) -> None:
 
     for attempt in range(10):
         path = f"state-{attempt}"
-        (first,) = race(lambda n, path=path: storage.create_bytes(path, b"%d" % n))  # type: ignore[misc]
+        (first,) = race(partial(_create, storage, path))
         data, version = storage.read_version(path)
         assert data == b"%d" % first
-        (second,) = race(
-            lambda n, path=path, v=version: storage.replace_bytes(path, b"r%d" % n, v)  # type: ignore[misc]
-        )
+        (second,) = race(partial(_replace, storage, path, version))
         assert storage.read_bytes(path) == b"r%d" % second
         assert not storage.replace_bytes(path, b"late", version)
     with pytest.raises(FileNotFoundError):

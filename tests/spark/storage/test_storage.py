@@ -128,10 +128,12 @@ class TestLocal:
     def test_the_old_file_is_there_until_the_new_one_is_whole(self, tmp_path: Path) -> None:
         storage = storage_at(tmp_path)
         storage.write_bytes("one", b"old")
-        with storage.open_output("one") as file:
-            file.write(b"new")
-            file.flush()
-            assert storage.read_bytes("one") == b"old"
+        with (tmp_path / "one").open("rb") as reader:
+            with storage.open_output("one") as file:
+                file.write(b"new")
+                file.flush()
+                assert storage.read_bytes("one") == b"old"
+            assert reader.read() == b"old"  # one that has begun goes on with what it has
         assert storage.read_bytes("one") == b"new"
         assert sorted(os.listdir(tmp_path)) == ["one"]
 

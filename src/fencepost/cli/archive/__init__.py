@@ -13,7 +13,8 @@ from fencepost.cli.spark_session import add_spark_options
 
 EXAMPLES = """\
 DIR is a directory that driver and executors see under the same path, or one in an object store or
-HDFS: s3a://BUCKET/DIR, gs://BUCKET/DIR, abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/DIR, hdfs://HOST/DIR.
+HDFS: s3a://BUCKET/DIR, gs://BUCKET/DIR, abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/DIR,
+hdfs://HOST/DIR.
 
 examples:
   fencepost archive run /data/orders orders -b kafka-1:9092

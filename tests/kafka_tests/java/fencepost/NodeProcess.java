@@ -35,6 +35,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -151,18 +152,28 @@ public final class NodeProcess {
 
     /** The offset of the last metadata record that the broker has applied; -1 if it does not say. */
     public long applied() {
+        return metrics().filter(line -> line.startsWith(APPLIED)).findFirst()
+            .map(line -> (long) Double.parseDouble(line.substring(APPLIED.length()))).orElse(-1L);
+    }
+
+    /** The sum of a metric's series, whatever their labels; 0 of a node that does not run. */
+    public double total(String metric) {
+        return metrics().filter(line -> line.startsWith(metric + "{"))
+            .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' ') + 1))).sum();
+    }
+
+    private Stream<String> metrics() {
         if (!isRunning()) {
-            return -1;
+            return Stream.empty();
         }
         try {
             HttpURLConnection asked = (HttpURLConnection)
                 new URL("http://127.0.0.1:" + metricsPort + "/metrics").openConnection();
             asked.setReadTimeout(10_000);
             String text = new String(asked.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-            return text.lines().filter(line -> line.startsWith(APPLIED)).findFirst()
-                .map(line -> (long) Double.parseDouble(line.substring(APPLIED.length()))).orElse(-1L);
+            return text.lines();
         } catch (IOException error) {
-            return -1;
+            return Stream.empty();
         }
     }
 
@@ -173,6 +184,11 @@ public final class NodeProcess {
     private boolean hasObservers() {
         return config.processRoles().contains(ProcessRole.ControllerRole)
             && (hasAuthorizer() || secured.protocols().get(controllerListener()) != SecurityProtocol.PLAINTEXT);
+    }
+
+    /** Whether clients log in at a listener of the node. */
+    public boolean hasLogins() {
+        return secured.protocols().values().stream().anyMatch(one -> one != SecurityProtocol.PLAINTEXT);
     }
 
     private boolean hasAuthorizer() {

@@ -3,6 +3,7 @@ package kafka.server;
 import fencepost.Acls;
 import fencepost.NeedsInternals;
 import fencepost.Observer;
+import fencepost.SocketMetrics;
 import fencepost.StandIns;
 import fencepost.Users;
 
@@ -85,6 +86,7 @@ public class BrokerServer implements KafkaBroker {
     public void startup() {
         sharedServer.node().start();
         replicaManager().logManager();  // first stand-ins take their time: here, not in a test
+        SocketMetrics.add(sharedServer.node());
         isStarted = true;
     }
 
@@ -97,6 +99,7 @@ public class BrokerServer implements KafkaBroker {
     public void shutdown(Duration limit) {
         wasStopped = isStarted || wasStopped;
         isStarted = false;
+        SocketMetrics.remove(sharedServer.node());
         sharedServer.node().stop(Math.min(limit.toMillis(), STOP_LIMIT_MS));
     }
 
@@ -223,7 +226,10 @@ public class BrokerServer implements KafkaBroker {
 
     @Override
     public org.apache.kafka.common.metrics.Metrics metrics() {
-        throw internals("metrics");
+        if (!sharedServer.node().hasLogins()) {
+            throw internals("metrics");
+        }
+        return SocketMetrics.of(sharedServer.node());
     }
 
     @Override

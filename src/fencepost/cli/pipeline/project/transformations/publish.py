@@ -1,5 +1,7 @@
 """Sums per name and minute, back to a topic: each window once, when its minute is over.
 
+Once also where a run was killed, for consumers that read with isolation.level=read_committed.
+
 A minute is over when an event has come that is later by more than LATE. So the last minutes of a
 run are published by the next one that finds newer events. It reads the topic itself, because Spark
 4.3 analyses a flow with a watermark before it knows the pipeline's tables.
@@ -15,7 +17,15 @@ OUTPUT_TOPIC = str(conf.get("spark.pipeline.output.topic"))
 EVENT = str(conf.get("spark.pipeline.event"))
 LATE = "1 minute"
 
-dp.create_sink("sums", "fencepost", {"kafka.bootstrap.servers": SERVERS, "topic": OUTPUT_TOPIC})
+dp.create_sink(
+    "sums",
+    "fencepost",
+    {
+        "kafka.bootstrap.servers": SERVERS,
+        "topic": OUTPUT_TOPIC,
+        "deliveryGuarantee": "exactly-once",
+    },
+)
 
 
 @dp.append_flow(target="sums")
