@@ -102,7 +102,7 @@ def test_a_project_runs_and_goes_on_where_it_stopped(
     expected = [("a", 5, 20.0), ("b", 5, 25.0)]
     assert published(served, f"{topic}-sums") == expected
     # As a kill leaves it between the sink's commit and Spark's note of that.
-    (commits,) = (place / "data" / "storage").glob("**/sums/*/commits")
+    (commits,) = (place / "data" / "storage").glob("**/sums/**/commits")
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
     for name in (str(last), f".{last}.crc"):
         (commits / name).unlink(missing_ok=True)

@@ -76,6 +76,8 @@ def test_what_is_no_checkpoint(run: Fencepost, tmp_path: Path, action: str):
     ran = run("spark", "checkpoint", *action.split(), "dbfs:/x")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert "there is no file system for dbfs" in ran.err
+    ran = run("spark", "checkpoint", *action.split(), "s3://b/x", "--storage", "anonymous=perhaps")
+    assert (ran.code, "neither true nor false" in ran.err) == (1, True)
 
 
 def test_move_says_what_it_would_do_and_does_it(

@@ -16,16 +16,14 @@ from typing import Any
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
+from fencepost.spark.archive.lakes import SETTINGS as OF_FORMATS
 from fencepost.spark.java import ensure_java_home
 from fencepost.spark.tables import MergeOptions, TableError, latest, read
 from fencepost.spark.tables.lakes import ROWS
 
 from ..spark.tables.worlds import envelope, key_of, row_of
-from .tables_job import DELTA, SETTINGS
+from .tables_job import SETTINGS
 
-ICEBERG = {
-    "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-}
 SCHEMA = "id int, name string, big string"
 Rows = list[tuple[int, str, str]]
 
@@ -37,7 +35,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
-    for name, value in (SETTINGS | (DELTA if format == "delta" else ICEBERG)).items():
+    for name, value in {**SETTINGS, **OF_FORMATS[format]}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

@@ -230,7 +230,7 @@ def test_transactions_give_no_gap_and_no_alarm(spark: Any, servers: str, tmp_pat
 
 
 def test_kafkas_own_topics_are_read_by_name_here_alone(spark: Any, servers: str):
-    """As the table in docs/SPARK.md says: Spark's connector leaves them out of what it was named."""
+    """As the table in docs/SPARK.md says: Spark's connector leaves them out when they are named."""
     topic = new_topic(servers, 1)
     config = ClientConfig.from_props(
         {"bootstrap.servers": servers, "transactional.id": uuid.uuid4().hex}

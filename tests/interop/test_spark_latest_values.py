@@ -4,14 +4,11 @@ the installed Spark, and refused by name where they do not."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 
 from fencepost.client.admin import Admin
@@ -19,26 +16,34 @@ from fencepost.client.cluster import Cluster
 
 from .conftest import jars_or_skip
 from .maven import ROOT
-from .test_spark_tables import FITS, JARS, MADE_FOR, TIMEOUT_S, servers as servers
+from .pysparks import INSTALLED, environment, python_with
+from .test_spark_tables import LISTED, PACKAGES, jar_set, servers as servers
 
-pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(1900),
+]
+TIMEOUT_S = 1800
 
 
-def merged(format: str, servers: str, directory: Path) -> dict[str, Any]:
-    """What the job says."""
+def merged(format: str, minor: str, servers: str, directory: Path, python: str) -> dict[str, Any]:
+    """What the job says, by this interpreter with the jars that are made for a Spark."""
     topic = f"latest-{uuid.uuid4().hex[:8]}"
     with Cluster(servers) as cluster:
         Admin(cluster).create_topic(topic, 1)
         Admin(cluster).wait_for_topic(topic)
-    jars = ",".join(map(str, jars_or_skip(JARS[format]).jars()))
+    jars = ",".join(map(str, jars_or_skip(jar_set(format, minor)).jars()))
     module = "tests.interop.latest_values_job"
     done = subprocess.run(
-        [sys.executable, "-m", module, jars, format, servers, topic, directory],
+        [python, "-m", module, jars, format, servers, topic, directory],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         cwd=ROOT,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env=environment(),
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
@@ -46,12 +51,11 @@ def merged(format: str, servers: str, directory: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif(
-    not FITS, reason=f"PySpark is {pyspark.__version__}, the jars are made for {MADE_FOR}x"
-)
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_a_table_has_the_latest_value_of_each_key(format: str, servers: str, tmp_path: Path):
-    found = merged(format, servers, tmp_path / "a table")
+@pytest.mark.parametrize(("format", "minor"), LISTED)
+def test_a_table_has_the_latest_value_of_each_key(
+    format: str, minor: str, servers: str, tmp_path: Path
+):
+    found = merged(format, minor, servers, tmp_path / "a table", python_with(minor))
     assert found["first"] == [[number, f"n{number}", "B"] for number in range(6)]
     second = [[0, "new", "B"], *([number, f"n{number}", "B"] for number in range(2, 6))]
     assert found["second"] == found["skipped"] == found["merged again"] == second
@@ -63,11 +67,12 @@ def test_a_table_has_the_latest_value_of_each_key(format: str, servers: str, tmp
     assert (found["deleted"], found["types"]) == (0, ["bigint"])
 
 
-@pytest.mark.skipif(FITS, reason=f"the jars are made for {pyspark.__version__}")
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", [one for one in PACKAGES if INSTALLED not in PACKAGES[one]])
 def test_jars_of_another_spark_are_refused_before_a_batch(
     format: str, servers: str, tmp_path: Path
 ):
-    found = merged(format, servers, tmp_path / "a table")
+    minor = max(PACKAGES[format])
+    place = tmp_path / "a table"
+    found = merged(format, minor, servers, place, python_with(INSTALLED))
     assert f"format {format!r}: the package is made for another Spark than" in found["refused"]
-    assert not (tmp_path / "a table" / "_table").exists()
+    assert not (place / "_table").exists()

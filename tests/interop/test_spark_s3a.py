@@ -39,6 +39,12 @@ HADOOP = JarSet("hadoop-aws-3.5.0", ("org.apache.hadoop:hadoop-aws:3.5.0",), tra
 MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 SDK = JarSet("awssdk-s3-2.57.8", tuple(f"software.amazon.awssdk:{m}:2.57.8" for m in MODULES))
 """18 MB, instead of the bundle of all services, which hadoop-aws names and which has 600."""
+STREAMS = JarSet(
+    "analytics-s3-1.3.1",
+    ("software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",),
+    transitive=False,
+)
+"""Without it S3A does not load its streams."""
 COUNT = 2_000
 TIMEOUT_S = 2_400
 
@@ -62,7 +68,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="module")
 def settings(s3: S3Server) -> list[str]:
     """How Spark, and with it every command, is told of the server."""
-    jars = ",".join(str(jar) for jars in (HADOOP, SDK) for jar in jars_or_skip(jars).jars())
+    jars = ",".join(
+        str(jar) for jars in (HADOOP, SDK, STREAMS) for jar in jars_or_skip(jars).jars()
+    )
     words = ["--conf", f"spark.jars={jars}"]
     for key, value in s3.options.items():
         words += ["--conf", f"spark.hadoop.{key}={value}"]

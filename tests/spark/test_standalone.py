@@ -102,10 +102,10 @@ def test_speculative_attempts_write_nothing_twice(
     assert values == list(range(COUNT))
 
 
-def test_executors_that_are_lost_and_let_go(
+def test_executors_that_are_lost_and_asked_for_again(
     standalone: SparkStandalone, served: str, topic: str, tmp_path: Path
 ):
-    """Dynamic allocation lets executors go between batches, and one is killed in the middle."""
+    """By dynamic allocation, from one executor on; one is killed in the middle of a task."""
     with Client(served) as client:
         fill(client, topic)
     values = run(
@@ -115,7 +115,7 @@ def test_executors_that_are_lost_and_let_go(
         spark__dynamicAllocation__minExecutors="0", spark__dynamicAllocation__maxExecutors="2",
         spark__dynamicAllocation__initialExecutors="1",
         spark__dynamicAllocation__executorIdleTimeout="2s",
-        spark__dynamicAllocation__schedulerBacklogTimeout="100ms",
+        spark__dynamicAllocation__schedulerBacklogTimeout="1s",
     )  # fmt: skip
     assert (tmp_path / "killed").exists()
     again = [one for one in attempts(tmp_path, "begun") if one[0] == 1]
@@ -128,12 +128,12 @@ def test_a_secured_cluster(standalone: SparkStandalone, tmp_path: Path):
     pytest.importorskip("cryptography")
     from fencepost.testing import Cluster, ClusterSecurity
 
-    security = ClusterSecurity("SASL_SSL", mechanisms=["SCRAM-SHA-512"])
+    security = ClusterSecurity("SASL_SSL")
     words = ["--master", standalone.master_url]
     for name, value in standalone.settings.items():
         words += ["--conf", f"{name}={value}"]
     with Cluster(data_dir=tmp_path / "data", security=security) as cluster:
-        login = cluster.security.login("app")
+        login = cluster.security.login("app", "SCRAM-SHA-512")
         with cluster.security.client() as client:
             fill(client, "from")
         place = tmp_path / "job"
@@ -141,11 +141,11 @@ def test_a_secured_cluster(standalone: SparkStandalone, tmp_path: Path):
         assert run(standalone, login.spark_options(), "from", place, "none") == list(range(COUNT))
         properties = tmp_path / "client.properties"
         properties.write_text(login.properties_text())
+        reached = ["-b", cluster.bootstrap_servers, "--client-config", str(properties)]
         archive = str(tmp_path / "archive")
         for command in (
-            ["archive", "run", archive, "from", *words, "--client-config", str(properties)],
-            ["archive", "verify", archive, "--against-topic", *words,
-             "--client-config", str(properties)],
+            ["archive", "run", archive, "from", *words, *reached],
+            ["archive", "verify", archive, "--against-topic", *words, *reached],
             ["audit", str(tmp_path / "data"), *words],
         ):  # fmt: skip
             done = subprocess.run(

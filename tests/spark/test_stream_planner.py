@@ -578,7 +578,9 @@ def test_a_look_at_very_many_partitions_keeps_no_core_busy_while_a_query_waits(
     begun = query.time
     for _ in range(20):
         query.time += 0.01  # as soon as Spark asks again
+        asked_at = query.time
         assert not query.trigger()
+        assert query.time - asked_at <= 0.3 + 0.5 + 0.01, "a question is held no longer than it may"
     assert sum(looks) <= 0.45 * (query.time - begun)
     fill(fake, 1)
     assert query.trigger()
@@ -593,6 +595,7 @@ def test_what_a_peek_saw_is_confirmed_and_not_asked_for_again(
     query.trigger()
     fill(fake, 2)
     query.trigger()
+    assert not query.trigger()
     fill(fake, 2)
     listed: list[int] = []
     latest = Survey._latest
@@ -611,6 +614,7 @@ def test_partitions_that_came_since_a_peek_are_looked_at(
     query.trigger()
     fill(fake, 2)
     query.trigger()
+    assert not query.trigger()
     fill(fake, 2)
     fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
     fill(fake, 4, 2)

@@ -35,14 +35,17 @@ from fencepost.arrow.offsets import INT64_MAX, Position, StreamOffset
 from fencepost.arrow.options import SourceOptions
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.survey import Look, Survey
+from fencepost.client.cluster import Cluster
 from fencepost.client.metadata import TopicPartition
 
 log = logging.getLogger("fencepost.arrow")
 
 
-def survey_for(options: SourceOptions) -> Survey:
-    """The survey of a read, with its archive if it has one."""
-    return Survey(options) if options.archive is None else BackfilledSurvey(options)
+def survey_for(options: SourceOptions, cluster: Cluster | None = None) -> Survey:
+    """The survey of a read, with its archive if it has one; `cluster` as `Survey` takes it."""
+    if options.archive is None:
+        return Survey(options, cluster)
+    return BackfilledSurvey(options, cluster)
 
 
 def available(held: Ranges, log_start: int) -> list[tuple[int, int]]:
@@ -59,8 +62,8 @@ def available(held: Ranges, log_start: int) -> list[tuple[int, int]]:
 class BackfilledSurvey(Survey):
     """A survey whose logs begin where the archive does."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
+        super().__init__(options, cluster)
         assert options.archive is not None
         self.archive = options.archive
         self._held: dict[TopicPartition, Ranges] = {}

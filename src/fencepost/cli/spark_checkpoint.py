@@ -75,6 +75,13 @@ def register(actions: Any) -> None:
 def _action(inner: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = inner.add_parser(name, help=text, epilog=EXAMPLES)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a URI")
+    parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of its store, such as endpoint_override=HOST:PORT (repeatable)",
+    )
     return parser
 
 
@@ -376,10 +383,10 @@ def translate(arguments: argparse.Namespace) -> int:
 
     names = dict(pair(text, "--rename") for text in arguments.rename)
     _check_translate(arguments, names)
-    with _told_plainly():
+    with _told_plainly(), contextlib.ExitStack() as clusters:
         opened = _open(arguments)
         needs_brokers = arguments.by_time or arguments.syncs is not None
-        translation = _translation(arguments, names)
+        translation = _translation(arguments, names, clusters)
         wanted = {}
         for source in opened.checkpoint.sources:
             if source.committed is not None:
@@ -407,7 +414,11 @@ def _check_translate(arguments: argparse.Namespace, names: Mapping[str, str]) ->
         raise UsageError("--rename: two topics cannot become one")
 
 
-def _translation(arguments: argparse.Namespace, names: Mapping[str, str]) -> Translation:
+def _translation(
+    arguments: argparse.Namespace, names: Mapping[str, str], clusters: contextlib.ExitStack
+) -> Translation:
+    """By what the options say; `clusters` gets those that the translation asks. ClientError,
+    TranslationError, InputError."""
     from fencepost.client.cluster import Cluster
     from fencepost.spark import offset_translation as ways
 
@@ -417,12 +428,14 @@ def _translation(arguments: argparse.Namespace, names: Mapping[str, str]) -> Tra
         return ways.same_offsets(names)
     if arguments.offsets is not None:
         return ways.given_offsets(names, _offsets(arguments.offsets))
-    servers = arguments.old_servers or _servers(arguments)
-    old = Cluster(config=client_config(arguments, servers))
+    here = _servers(arguments)
+    old, new = (
+        clusters.enter_context(Cluster(config=client_config(arguments, servers)))
+        for servers in (arguments.old_servers or here, here)
+    )
     if arguments.syncs is not None:
-        with old:
-            return ways.by_syncs(ways.read_syncs(old, arguments.syncs), names)
-    return ways.by_time(old, Cluster(config=client_config(arguments, _servers(arguments))), names)
+        return ways.by_syncs(ways.read_syncs(old, arguments.syncs), names)
+    return ways.by_time(old, new, names)
 
 
 def _of_replay(arguments: argparse.Namespace) -> Translation:
@@ -445,7 +458,8 @@ def _open(arguments: argparse.Namespace, *, whole: bool = False) -> Opened:
     from fencepost.spark.checkpoint_edit import open_checkpoint
     from fencepost.spark.storage import storage_at
 
-    return open_checkpoint(storage_at(arguments.checkpoint), whole=whole)
+    given = dict(pair(text, "--storage") for text in arguments.storage)
+    return open_checkpoint(storage_at(arguments.checkpoint, given), whole=whole)
 
 
 def _servers(arguments: argparse.Namespace) -> str:

@@ -79,6 +79,7 @@ class Checkpoint:
 def read_checkpoint(place: Path | Storage) -> Checkpoint:
     """What the checkpoint in a directory says now; see the module for CheckpointError."""
     files = _files_of(place)
+    missing = ""
     for _ in range(READS_MAX):
         planned = _last_batch(files, "offsets")
         committed = _last_batch(files, "commits")

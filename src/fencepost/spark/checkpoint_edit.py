@@ -223,7 +223,13 @@ def _moved(opened: Opened, wanted: Mapping[str, StreamOffset]) -> list[Moved]:
         for where in sorted({*before, *after}):
             old, new = before.get(where), after.get(where)
             rows.append(
-                Moved(source.name, *where, old and old.offset, None if new is None else new.offset)
+                Moved(
+                    source.name,
+                    where.topic,
+                    where.partition,
+                    None if old is None else old.offset,
+                    None if new is None else new.offset,
+                )
             )
     return rows
 

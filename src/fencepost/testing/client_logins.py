@@ -101,7 +101,7 @@ class ClientLogin:
 
             token = self.token
 
-            class Provider(AbstractTokenProvider):
+            class Provider(AbstractTokenProvider):  # type: ignore[misc]  # untyped
                 async def token(self) -> str:
                     return token
 
@@ -116,7 +116,7 @@ class ClientLogin:
 
             text = self.token
 
-            class Provider(AbstractTokenProvider):
+            class Provider(AbstractTokenProvider):  # type: ignore[misc]  # untyped
                 def token(self) -> str:
                     return text
 

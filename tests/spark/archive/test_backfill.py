@@ -19,6 +19,7 @@ from fencepost.arrow.narrowing import Narrowing
 from fencepost.arrow.offsets import INT64_MAX
 from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.stream_planner import StreamPlanner
+from fencepost.spark.archive import serving
 from fencepost.spark.archive.compaction import compact
 from fencepost.spark.archive.layout import STAGING
 from fencepost.spark.archive.state import read_state
@@ -248,6 +249,23 @@ def test_rewritten_records_are_the_logs(
     )
 
 
+def test_a_stream_is_not_told_that_rewritten_records_are_there(
+    world: Backfill, options: Any, tmp_path: Path
+):
+    world.logs[0].elect(2, cut_to=15)
+    cut = world.logs[0].end_offset
+    world.truth[0] = {o: v for o, v in world.truth[0].items() if o < cut}
+    world.produce(0, 15)
+    world.logs[0].delete_before(cut + 6)
+    start = json.dumps({"t": {"0": cut + 1}})
+    chosen = options(archive=str(tmp_path / "archive"), startingOffsets=start)
+    planner = StreamPlanner(chosen, survey_for(chosen))
+    with pytest.raises(DataLossError) as caught:
+        planner.next_end(planner.initial(), limited=True)
+    (loss,) = caught.value.losses
+    assert (loss.kind, loss.start, loss.end) == ("aged out", cut + 1, cut + 6)
+
+
 def test_a_history_that_the_leader_does_not_know(world: Backfill, options: Any, tmp_path: Path):
     world.logs[0].epochs = [(5, 10)]
     world.logs[0].epoch = 5
@@ -289,6 +307,26 @@ def test_files_that_a_compaction_replaces_while_they_are_read(
     ranges = plan(strict)
     compact(world.layout, discard=True)
     assert read(strict, ranges) == {0: sorted(world.truth[0].items())}
+
+
+def test_a_compaction_in_the_middle_of_a_read(
+    fake: FakeCluster, options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(serving, "ROWS", 4)
+    del fake.topics["t"]
+    world = Backfill(fake, tmp_path / "archive", 3, partitions=1)
+    for _ in range(4):
+        world.produce(0, 10)
+        world.archive_run()
+    world.logs[0].delete_before(world.logs[0].end_offset)
+    strict = options(streaming=False, archive=str(tmp_path / "archive"))
+    (wanted,) = plan(strict)
+    found = []
+    for number, rows in enumerate(read_range(strict, ROWS, wanted)):
+        found += [(row["offset"], row["value"]) for row in rows.to_pylist()]
+        if number == 0:
+            compact(world.layout, discard=True)
+    assert found == sorted(world.truth[0].items())
 
 
 def test_times_are_looked_for_in_the_archive_too(world: Backfill, options: Any, tmp_path: Path):

@@ -116,6 +116,22 @@ def test_a_driver_that_dies_at_any_step_archives_once(
     assert world.layout.storage.list(STAGING) == []
 
 
+def test_what_failed_attempts_of_tasks_leave_counts_nowhere(tmp_path: Path):
+    world = World(tmp_path / "a")
+    storage = world.layout.storage
+
+    def write(place: str) -> list[str]:
+        records = [record(0, offset) for offset in range(5)]
+        tasks = write_as_tasks(storage, world.topic, records)
+        tasks(place)  # an attempt whose executor was lost
+        return tasks(place)
+
+    world.plan(0, {0: 5})
+    assert batches.archive_batch(world.layout, 0, write) is not None
+    assert world.offsets() == expected({0: (0, 5)})
+    assert storage.list(STAGING) == []
+
+
 def test_what_was_read_and_has_no_record_is_no_gap(tmp_path: Path):
     world = World(tmp_path / "a")
     world.archive({0: (0, 10)}, skipped=lambda offset: offset in (3, 4), begins={0: 0})

@@ -196,7 +196,7 @@ STEPS = [
     (exactly_once.SinkDriver, "open"),
     (replays, "_write_offsets"),
     (exactly_once, "end_all"),
-    (exactly_once.SinkDriver, "_record"),
+    (exactly_once, "record_decision"),
     (exactly_once.SinkDriver, "commit"),
     (storages.Path, "rename"),
     (LocalStorage, "move_all"),

@@ -249,6 +249,32 @@ def test_raw_records_without_a_key_are_errors():
     ]
 
 
+HALF = "\\ud800"
+"""Half of a surrogate pair: JSON can say it, and no text has it."""
+
+
+@pytest.mark.parametrize(
+    ("decode", "value"),
+    [
+        ("json", f'{{"id":1,"name":"{HALF}"}}'),
+        ("json", f'{{"id":1,"name":{{"a":"{HALF}"}}}}'),
+        ("json", f'{{"id":1,"name":{{"{HALF}":1}}}}'),
+        ("json", f'{{"id":1,"{HALF}":1,"more":{{"{HALF}":"x"}}}}'),
+        ("flat", f'{{"id":1,"__op":"{HALF}","__connector":"{HALF}","__lsn":1}}'),
+        ("debezium", f'{{"op":"{HALF}","after":{{"id":1}}}}'),
+        ("debezium", f'{{"op":"c","after":{{"id":1}},"source":{{"name":"{HALF}","lsn":1}}}}'),
+        ("debezium", f'{{"op":"c","after":{{"id":"{HALF}"}}}}'),
+        ("debezium", '{"op":"c","after":{"id":' + "9" * 5000 + "}}"),
+    ],
+)
+def test_what_is_no_text_is_an_error_of_the_record(decode: str, value: str):
+    columns = pa.schema([*COLUMNS, pa.field("more", pa.map_(pa.string(), pa.string()))])
+    records = [Record(0, 0, key_of(1), value.encode())]
+    (event,) = decode_records(batch_of(records), decoding_of(decode, columns)).to_pylist()
+    assert event["kind"] == ERROR
+    assert event["error"]
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ def test_events_of_a_new_generation_are_later():
     assert values(table) == {b"a": b"new", b"b": b"old"}
 
 
-def test_the_source_of_another_lineage_gives_way_to_the_topic():
+def test_of_positions_of_two_logs_the_topic_decides():
     table = debezium()
     table.take([Record(0, 0, key_of(1), envelope("c", 900, after=row_of(1, "a", "A")))])
     other = {"connector": "postgresql", "name": "restored", "lsn": 5}
@@ -165,13 +166,48 @@ def test_a_bare_tombstone_deletes_as_far_as_the_topic_knows():
     assert table.names() == {}
 
 
-def test_a_stretch_read_again_from_a_tombstone_ends_where_it_ended():
+@pytest.mark.parametrize("cuts", [[], [2], [3], [4], [3, 4], [1, 2, 3, 4, 5]])
+def test_a_tombstone_behind_a_late_delete_changes_nothing(cuts: list[int]):
+    """Within a batch, and where a batch ends between the two."""
+    created = envelope("c", 3, after=row_of(1, "again", "A"))
+    records = [
+        Record(0, 0, key_of(1), envelope("d", 2)),
+        Record(0, 1, key_of(1), None),
+        Record(0, 2, key_of(1), created),
+        Record(0, 3, key_of(1), envelope("d", 2)),
+        Record(0, 4, key_of(1), None),
+        Record(0, 5, key_of(2), envelope("d", 1)),
+        Record(0, 6, key_of(1), envelope("u", 4, after=row_of(1, "more"))),
+    ]
+    table = debezium()
+    for begin, end in itertools.pairwise([0, *cuts, len(records)]):
+        table.take(records[begin:end])
+        if 3 <= end < len(records):
+            assert table.names() == {1: ("again", "A")}
+    assert table.names() == {1: ("more", "A")}
+
+
+def test_only_the_last_delete_of_a_partition_waits_for_its_tombstone():
+    """A tombstone whose delete was not the last event before it says something."""
+    table = debezium()
+    table.take([Record(0, 0, key_of(1), envelope("d", 1)), Record(1, 0, key_of(2), None)])
+    assert table.rules.deleted_last == {0: b"[1]"}
+    table.take([Record(0, 2, key_of(3), envelope("c", 2, after=row_of(3, "c", "C")))])
+    assert table.rules.deleted_last == {}
+    table.take([Record(0, 3, key_of(1), envelope("c", 3, after=row_of(1, "a", "A")))])
+    table.take([Record(0, 4, key_of(1), None)])
+    assert table.names() == {3: ("c", "C")}
+
+
+def test_a_row_comes_back_that_a_bare_tombstone_deleted():
+    """A `d`, its tombstone and what followed were repeated, and compaction took the `d`."""
     table = debezium()
     created = envelope("c", 3, after=row_of(1, "again", "A"))
-    table.take([Record(0, 0, key_of(1), envelope("d", 2)), Record(0, 1, key_of(1), None)])
     table.take([Record(0, 2, key_of(1), created)])
-    table.take([Record(0, 3, key_of(1), envelope("d", 2))])
     table.take([Record(0, 4, key_of(1), None)])
+    assert table.names() == {}
+    table.take([Record(0, 3, key_of(1), created)])
+    assert table.names() == {}
     table.take([Record(0, 5, key_of(1), created)])
     assert table.names() == {1: ("again", "A")}
 

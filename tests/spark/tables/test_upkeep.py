@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,14 @@ def test_old_deletions_are_forgotten_by_the_clock_of_the_records(tmp_path: Path)
     assert verify(table.versions)[1] == []
     assert maintain(table.versions, MergeOptions(delete_retention_ms=None)).purged_deletes == 0
     assert deletions() == 1
+
+
+def test_a_record_of_the_far_future_has_no_deletion_forgotten(tmp_path: Path):
+    table = StoredTable(tmp_path)
+    table.take(0, [Record(0, 0, key_of(1), envelope("d", 1), time.time_ns() // 1_000_000)])
+    far = envelope("c", 2, after=row_of(2, "b", "B"))
+    table.take(1, [Record(0, 1, key_of(2), far, 2**53)])
+    assert maintain(table.versions, table.options).purged_deletes == 0
 
 
 def rewritten(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:

@@ -212,7 +212,9 @@ MONEY = record("cents long", name="Money")
 BILL = json.dumps({"type": "record", "name": "Bill", "fields": [{"name": "sum", "type": "Money"}]})
 
 
-def test_references_are_kept_resolved_and_guarded(client: SchemaRegistryClient):
+def test_references_are_kept_resolved_and_guarded(
+    client: SchemaRegistryClient, registry: SchemaRegistry
+):
     client.register_schema("money", Schema(MONEY, "AVRO"))
     refers = Schema(BILL, "AVRO", [SchemaReference("Money", "money", 1)])
     bill = client.register_schema("bill", refers)
@@ -226,6 +228,11 @@ def test_references_are_kept_resolved_and_guarded(client: SchemaRegistryClient):
         assert refused(client.register_schema, "b", wrong) == (422, 42201)
     client.delete_subject("bill")
     assert client.delete_subject("money") == [1]
+    # A version that is soft-deleted can still be decoded by, with what it names.
+    for path in ("/subjects/money", "/subjects/money/versions/1"):
+        assert ask(registry, "DELETE", f"{path}?permanent=true")[1]["error_code"] == 42206
+    assert ask(registry, "DELETE", "/subjects/bill?permanent=true") == (200, [1])
+    assert ask(registry, "DELETE", "/subjects/money?permanent=true") == (200, [1])
 
 
 def test_a_reference_is_part_of_what_makes_a_schema_the_same(client: SchemaRegistryClient):

@@ -13,7 +13,7 @@ directory that they were in; `discard` removes them at the end of the run.
 
 A store has no such step. There the state names the new files and those that they replace (`Swap`):
 that is the decision. Then new files are copied into place and old ones deleted, by this run or the
-next. `fencepost archive` and `archived_paths` go by the state and see every record once; a reader
+next. `fencepost archive` and `counted_files` go by the state and see every record once; a reader
 that lists directories meanwhile sees records twice, for as long as the copies take.
 """
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fencepost.arrow.archives import HeldTopic
 from fencepost.arrow.errors import ArchiveReadError
@@ -282,9 +281,10 @@ def _first_in(file: DataFile, time_us: int, end: int) -> int | None:
                 continue
             rows = parquet.read_row_group(group, columns=["offset", "timestamp"])
             times = rows["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-            offsets = rows["offset"].filter(pc.greater_equal(times, time_us))
-            if len(offsets) and offsets[0].as_py() < end:
-                return int(offsets[0].as_py())
+            late = times.fill_null(-1).to_numpy() >= time_us
+            offsets = rows["offset"].to_numpy()[late]
+            if len(offsets) and offsets[0] < end:
+                return int(offsets[0])
     return None
 
 

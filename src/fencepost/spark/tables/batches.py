@@ -16,6 +16,7 @@ new generation, whose events are later than all before.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -144,6 +145,7 @@ def with_reports(before: Version, reports: Sequence[BucketReport]) -> Version:
     """A version with what tasks did to its buckets."""
     buckets: dict[int, Bucket] = dict(before.buckets)
     counts = dict.fromkeys(ALL_COUNTS, 0)
+    now_ms = time.time_ns() // 1_000_000
     marks, newest, errors, removed = before.marks, before.newest_ms, list(before.errors), []
     for report in reports:
         for name, count in report.counts.items():
@@ -156,7 +158,9 @@ def with_reports(before: Version, reports: Sequence[BucketReport]) -> Version:
             errors.append(report.errors)
         marks = report.marks or marks  # a truncation went to all buckets
         if report.newest_ms is not None:
-            newest = max(report.newest_ms, newest if newest is not None else report.newest_ms)
+            # A record of the far future must not have all deletions forgotten.
+            at = min(report.newest_ms, now_ms)
+            newest = at if newest is None else max(at, newest)
     return replace(
         before,
         buckets=dict(sorted(buckets.items())),

@@ -157,10 +157,11 @@ def _string(kind: pa.DataType) -> Convert:
     """Text as it is; anything else as JSON text, as Spark's own reader does."""
 
     def convert(value: Any) -> str:
-        if isinstance(value, str):
-            value.encode()  # half a surrogate pair is no text
-            return value
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = value
+        if not isinstance(value, str):
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text.encode()  # ValueError for half a surrogate pair, which is no text
+        return str(text)
 
     return convert
 
@@ -251,11 +252,12 @@ def _map(kind: pa.DataType) -> Convert:
     if kind.key_type != pa.string():
         raise TableError(f"columns of type {kind} cannot be read from JSON: keys must be strings")
     inner = converter(kind.item_type)
+    text = _string(kind.key_type)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
             raise ValueError(f"{shown(value)} is no object")
-        return [(key, inner(one)) for key, one in value.items()]
+        return [(text(key), inner(one)) for key, one in value.items()]
 
     return convert
 

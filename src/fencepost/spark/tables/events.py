@@ -141,7 +141,8 @@ def _read_flat(key: Any, value: dict[str, Any], reading: Reading) -> list[Event]
     for name, one in value.items():
         if name.startswith("__"):
             source[name.removeprefix("__source_").removeprefix("__")] = one
-    op = str(source.pop("op", None) or "")
+    given = source.pop("op", None)
+    op = given if isinstance(given, str) and given in _OPERATIONS else ""
     deleted = str(source.pop("deleted", "false")).lower() == "true"
     position = _position(source)
     kind = DELETE if deleted else _OPERATIONS.get(op, UPSERT)

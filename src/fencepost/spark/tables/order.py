@@ -213,6 +213,7 @@ def _text(value: Any) -> str:
     text = str(value)
     if len(text) > TEXT_MAX:
         raise ValueError(f"a field of source has {len(text)} characters")
+    text.encode()  # ValueError for what is no text
     return text
 
 

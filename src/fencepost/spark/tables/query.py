@@ -84,46 +84,62 @@ def latest(
     what the query itself fails with is raised by `awaitTermination`.
     """
     versions = Versions(storage_at(path, storage_options))
-    options = options or MergeOptions()
-    if options.on_error not in ON_ERROR:
-        raise TableError(f"on_error={options.on_error!r}: must be one of {', '.join(ON_ERROR)}")
     given, topic = stream_options(source)
-    options = replace(
-        options,
-        fail_on_data_loss=source_options(given, streaming=True).fail_on_data_loss,
-    )
+    options = _checked(options or MergeOptions(), given)
     columns = columns_of(spark, decode, schema)
     settings = settings_of(decode, key, order, buckets or BUCKETS, format)
     place = for_spark(versions.storage.uri)
     make = None if format == PARQUET else LakeTable(spark, format, place).make
-    table = prepare(versions, settings, columns, make)
+    settings = prepare(versions, settings, columns, make).settings
     decoding = Decoding(
-        table.settings.decode,
-        table.settings.key,
+        settings.decode,
+        settings.key,
         columns,
-        table.settings.buckets,
+        settings.buckets,
         _registry(registry),
         _registry(key_registry),
         placeholder,
     )
     frame = spark.readStream.format("fencepost").options(**given).load()
-    checkpoint = checkpoint_of(versions.storage)
+    write = _writer(versions, decoding, topic, options, on_batch)
+    trigger = {"availableNow": True} if interval is None else {"processingTime": interval}
+    writer = frame.writeStream.foreachBatch(write).trigger(**trigger)
+    return writer.option("checkpointLocation", checkpoint_of(versions.storage)).start()
+
+
+def _checked(options: MergeOptions, given: Mapping[str, str]) -> MergeOptions:
+    """The options with what the source's say. TableError, OptionError."""
+    if options.on_error not in ON_ERROR:
+        raise TableError(f"on_error={options.on_error!r}: must be one of {', '.join(ON_ERROR)}")
+    source = source_options(given, streaming=True)
+    return replace(options, fail_on_data_loss=source.fail_on_data_loss)
+
+
+def _writer(
+    versions: Versions,
+    decoding: Decoding,
+    topic: str,
+    options: MergeOptions,
+    on_batch: Callable[[Version], None] | None,
+) -> Callable[[Any, int], None]:
+    """What `foreachBatch` calls."""
+    checkpoint = versions.storage.within(CHECKPOINT)
+    place = for_spark(versions.storage.uri)
+    format = versions.require_newest().settings.format
 
     def accept(reports: Sequence[BucketReport]) -> None:
         require_accepted(reports, topic, options.on_error)
 
-    def write(batch_frame: Any, batch: int) -> None:
+    def write(frame: Any, batch: int) -> None:
         query, reach = _reach(checkpoint, topic, batch)
-        run = in_spark(batch_frame)
+        run = in_spark(frame)
         if format != PARQUET:
-            run = in_lake(batch_frame, place, format, query, batch, accept)
+            run = in_lake(frame, place, format, query, batch, accept)
         done = apply_batch(versions, decoding, query, batch, reach, options, run)
         if done is not None and on_batch is not None:
             on_batch(done)
 
-    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    trigger = {"availableNow": True} if interval is None else {"processingTime": interval}
-    return writer.trigger(**trigger).start()
+    return write
 
 
 def stream_options(source: Mapping[str, str]) -> tuple[dict[str, str], str]:
@@ -229,12 +245,14 @@ def _registry(given: str | Mapping[str, Any] | None) -> Registry | None:
     return tuple(sorted(({"url": given} if isinstance(given, str) else dict(given)).items()))
 
 
-def _reach(checkpoint: str, topic: str, batch: int) -> tuple[str, Reach]:
+def _reach(checkpoint: Storage, topic: str, batch: int) -> tuple[str, Reach]:
     """The query's id and what its batch reads. CheckpointError."""
-    found = read_checkpoint(Path(checkpoint.removeprefix("file:")))
+    found = read_checkpoint(checkpoint)
     source = found.sources[0] if found.sources else None
     if found.planned_batch != batch or source is None or source.planned is None:
-        raise TableError(f"{checkpoint}: batch {batch} runs, but planned is {found.planned_batch}")
+        raise TableError(
+            f"{checkpoint.uri}: batch {batch} runs, but planned is {found.planned_batch}"
+        )
     begins = source.committed.positions if source.committed else {}
     ranges = {}
     for where, end in source.planned.positions.items():
