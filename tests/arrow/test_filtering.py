@@ -125,6 +125,17 @@ def test_filters_narrow_what_is_fetched(fake: FakeCluster, servers: Properties):
     assert ranges(("timestamp", ">", at + timedelta(milliseconds=1))) == []
     assert ranges(("timestamp", "<", EPOCH), ("topic", "=", "u")) == [("u-0", 0, 10)]
     assert ranges(("offset", "<", 0)) == []
+    everything = [("t-0", 0, 20), ("t-1", 0, 20), ("u-0", 0, 10)]
+    assert ranges([("topic", "=", "u")], [("partition", "=", 1)]) == everything
+    for column, values in (("timestamp", [at]), ("offset", [3]), ("topic", ["t"])):
+        assert ranges((column, "not in", values)) == everything
+
+
+def test_a_null_passes_no_comparison(fake: FakeCluster, servers: Properties):
+    fill(fake)
+    for term in (("key", "not in", [b"x"]), ("key", "!=", b"x"), ("key", ">=", b"")):
+        found = fencepost.arrow.read(servers, assign={"t": [0]}, filters=[term])
+        assert found["key"].to_pylist() == [b"a"] * 10
 
 
 def test_text_columns_are_compared_as_text(fake: FakeCluster, servers: Properties):

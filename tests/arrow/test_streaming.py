@@ -14,6 +14,7 @@ import pytest
 
 import fencepost.arrow
 from fencepost.arrow import DataLossError, OffsetError, Stream
+from fencepost.arrow.survey import Survey
 from fencepost.client.errors import ClientError
 
 from ..client.fake_cluster import FakeCluster
@@ -137,6 +138,27 @@ def test_stop_ends_an_iteration_that_waits(fake: FakeCluster, servers: Propertie
     eventually(lambda: open_connections(fake) == 0)
 
 
+def test_stop_ends_the_planners_pause(
+    fake: FakeCluster, servers: Properties, monkeypatch: pytest.MonkeyPatch
+):
+    """It does not look at the ends again."""
+    fill(fake, 3)
+    with fencepost.arrow.stream(servers, topics="t") as stream:
+        for _ in range(2):
+            assert stream.poll(0) is None
+        looks = []
+        peek = Survey.peek
+
+        def stop_and_peek(survey: Survey) -> Any:
+            looks.append(1)
+            stream.stop()
+            return peek(survey)
+
+        monkeypatch.setattr(Survey, "peek", stop_and_peek)
+        assert stream.poll(WAIT_MS) is None
+        assert len(looks) == 1
+
+
 def test_stop_in_the_middle_leaves_the_position_behind_what_was_given(
     fake: FakeCluster, servers: Properties
 ):
@@ -149,7 +171,10 @@ def test_stop_in_the_middle_leaves_the_position_behind_what_was_given(
                 stream.stop()
         position = stream.position
     assert offsets_in(position) == {"0": 5, "1": 0}
-    assert json.loads(position)["#fencepost"]["t"]["epochs"] == {"0": 0, "1": 0}
+    assert json.loads(position)["#fencepost"]["t"] == {
+        "epochs": {"0": 0, "1": 0},
+        "id": str(fake.topics["t"].topic_id),
+    }
     with fencepost.arrow.stream(servers, topics="t", position=position) as stream:
         assert drained(stream) == [(0, n) for n in range(5, 9)] + [(1, n) for n in range(9)]
 
