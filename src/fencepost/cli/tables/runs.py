@@ -84,6 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
                 order=arguments.order,
                 registry=arguments.registry,
                 key_registry=arguments.key_registry,
+                semantic_types=dict(
+                    pair(one, "--semantic-type") for one in arguments.semantic_type
+                ),
                 buckets=arguments.buckets,
                 format=arguments.format,
                 options=options,
