@@ -141,7 +141,7 @@ def test_a_secured_cluster(standalone: SparkStandalone, tmp_path: Path):
         assert run(standalone, login.spark_options(), "from", place, "none") == list(range(COUNT))
         properties = tmp_path / "client.properties"
         properties.write_text(login.properties_text())
-        reached = ["-b", cluster.bootstrap_servers, "--client-config", str(properties)]
+        reached = ["--client-config", str(properties)]  # it names the brokers, too
         archive = str(tmp_path / "archive")
         for command in (
             ["archive", "run", archive, "from", *words, *reached],
