@@ -122,7 +122,11 @@ def test_workers_read_and_write_by_the_archive_alone(
     (tmp_path / "environment").symlink_to(sys.prefix)
     words = [str(spark_home / "bin" / "spark-submit"), "--master", standalone.master_url]
     words += ["--archives", f"{packed}#environment"]
-    settings = {**standalone.settings, "spark.pyspark.driver.python": sys.executable}
+    settings = {
+        **standalone.settings,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.python.authenticate.socketTimeout": "120s",  # machines of tests are busy
+    }
     for name, value in settings.items():
         words += ["--conf", f"{name}={value}"]
     java = find_java() or ensure_java_home()

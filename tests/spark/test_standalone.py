@@ -58,7 +58,11 @@ def run(
     """The values that the job has found in the copy."""
     settings = {
         "master": standalone.master_url,
-        "conf": {**standalone.settings, **{k.replace("__", "."): v for k, v in conf.items()}},
+        "conf": {
+            **standalone.settings,
+            "spark.python.authenticate.socketTimeout": "120s",  # machines of tests are busy
+            **{key.replace("__", "."): value for key, value in conf.items()},
+        },
         "options": options,
         "source": topic,
         "target": f"{topic}-to",
