@@ -90,7 +90,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if done.returncode != 0 and "No matching distribution" in done.stderr:
         pytest.skip(f"pip finds no packages: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
-    pack = [str(Path(python).with_name("venv-pack")), "-o", str(made)]
+    pack = [str(Path(python).with_name("venv-pack")), "-q", "-o", str(made)]
     environ = {**os.environ, "VIRTUAL_ENV": str(directory / "environment")}
     subprocess.run(pack, check=True, env=environ, timeout=900)
     return made
