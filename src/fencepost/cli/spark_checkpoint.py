@@ -8,15 +8,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_BOOTSTRAP,
     INT64_MAX,
+    bootstrap_servers,
     check_number,
     client_config,
     command,
@@ -87,8 +85,6 @@ def _action(inner: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     finish_cluster_command(parser, run)
-    # Most of what is done here needs no brokers: those that are named are asked.
-    parser.set_defaults(bootstrap_server=None)
 
 
 def _add_changing(parser: argparse.ArgumentParser) -> None:
@@ -228,7 +224,7 @@ def _rows(source: Any) -> list[Any]:
 
 def _sinks(arguments: argparse.Namespace) -> dict[str, str] | None:
     """Exactly-once sinks and the queries that decided last there; None without brokers to ask."""
-    if arguments.bootstrap_server is None:
+    if arguments.bootstrap_server is None:  # most of what is done here needs no brokers
         return None
     from fencepost.cli.spark_sinks import with_pyspark
 
@@ -253,7 +249,7 @@ def move(arguments: argparse.Namespace) -> int:
         if arguments.offsets is not None and arguments.bootstrap_server is None:
             wanted = _by_json(chosen, arguments, {})
         else:
-            with _asked(arguments) as cluster:
+            with open_cluster(arguments) as cluster:
                 wanted = _by_cluster(cluster, chosen, arguments)
         edit = plan_offsets(opened, wanted, abandon=arguments.abandon_batch)
         return _carry_out(arguments, opened, edit)
@@ -366,7 +362,7 @@ def convert(arguments: argparse.Namespace) -> int:
         opened = _open(arguments, whole=True)
         known = {}
         if arguments.to == OURS and arguments.bootstrap_server is not None:
-            with _asked(arguments) as cluster:
+            with open_cluster(arguments) as cluster:
                 known = {
                     source.name: identified(cluster, source.planned)
                     for source in opened.checkpoint.sources
@@ -397,7 +393,7 @@ def translate(arguments: argparse.Namespace) -> int:
             topics = ", ".join(sorted(translation.topics))
             raise InputError(f"{opened.storage.uri}: no source has committed offsets of {topics}")
         if needs_brokers or arguments.bootstrap_server is not None:
-            with _asked(arguments) as cluster:
+            with open_cluster(arguments) as cluster:
                 wanted = {name: identified(cluster, one) for name, one in wanted.items()}
         edit = plan_offsets(opened, wanted, abandon=arguments.abandon_batch)
         return _carry_out(arguments, opened, edit)
@@ -428,7 +424,7 @@ def _translation(
         return ways.same_offsets(names)
     if arguments.offsets is not None:
         return ways.given_offsets(names, _offsets(arguments.offsets))
-    here = _servers(arguments)
+    here = bootstrap_servers(arguments)
     old, new = (
         clusters.enter_context(Cluster(config=client_config(arguments, servers)))
         for servers in (arguments.old_servers or here, here)
@@ -460,16 +456,6 @@ def _open(arguments: argparse.Namespace, *, whole: bool = False) -> Opened:
 
     given = dict(pair(text, "--storage") for text in arguments.storage)
     return open_checkpoint(storage_at(arguments.checkpoint, given), whole=whole)
-
-
-def _servers(arguments: argparse.Namespace) -> str:
-    given = arguments.bootstrap_server
-    return str(given or os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP))
-
-
-def _asked(arguments: argparse.Namespace) -> Cluster:
-    arguments.bootstrap_server = _servers(arguments)
-    return open_cluster(arguments)
 
 
 def _offsets(text: str) -> dict[TopicPartition, int]:
