@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
+from fencepost.client.errors import BrokerError
 from fencepost.client.open_transactions import Outcome
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.cluster import Cluster
@@ -25,6 +27,7 @@ transactions time out (transaction.timeout.ms).
 
 
 SINK: Final = "its name as `sinks` lists it: the transactionalIdPrefix, where the query has one"
+_UNKNOWN: Final = "no exactly-once sink {} is known: it has decided nothing"
 FORGETTING = """\
 A sink whose memory is gone (DECISION_LOST), or whose last batch was committed in part and lost in
 part (INCOMPLETE_BATCH), refuses to go on, because rows could be there twice. Look at what is in its
@@ -120,6 +123,10 @@ def forget(arguments: argparse.Namespace) -> int:
                 sentence = f"{arguments.sink} has forgotten {count} keys"
         except ExactlyOnceError as error:
             raise InputError(str(error)) from error
+        except BrokerError as error:
+            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            raise InputError(_UNKNOWN.format(arguments.sink)) from error
         view = _view(_known(cluster, arguments.sink))
     print_result(arguments, view, sentence)
     return 0
@@ -153,7 +160,7 @@ def _existing(cluster: Cluster, name: str) -> Sink:
 
     sink = find_sink(cluster, name)
     if sink is None:
-        raise InputError(f"no exactly-once sink {name} is known: it has decided nothing")
+        raise InputError(_UNKNOWN.format(name))
     return sink
 
 
