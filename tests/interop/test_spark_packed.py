@@ -32,6 +32,8 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc"),
 ]
 COUNT = 40
+NO_MODULES = {"bin", "data", "examples", "jars", "licenses", "python", "sbin"}
+"""Directories of the package `pyspark` that a distribution has beside its archive."""
 PYTHON = "./environment/bin/python"
 JOB = """
 import json, sys
@@ -73,8 +75,10 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in (installed / "python" / "lib").iterdir():
         (libraries / path.name).symlink_to(path)
     with zipfile.ZipFile(libraries / "pyspark.zip", "w") as archive:
-        for path in installed.rglob("*.py"):
-            archive.write(path, "pyspark" / path.relative_to(installed))
+        for path in installed.rglob("*"):
+            name = path.relative_to(installed)
+            if path.suffix in (".py", ".json") and name.parts[0] not in NO_MODULES:
+                archive.write(path, "pyspark" / name)
     return home
 
 
@@ -138,7 +142,7 @@ def test_workers_read_and_write_by_the_archive_alone(
         env={**environ, "PYSPARK_PYTHON": PYTHON},
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("found ")]
-    assert lines, done.stderr[-5000:]
+    assert lines, (done.stdout[-3000:], done.stderr[-3000:])
     found = json.loads(lines[0].removeprefix("found "))
     assert sorted(value for _, value in found) == list(range(COUNT))
     for where in {key for key, _ in found}:
