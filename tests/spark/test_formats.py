@@ -399,6 +399,10 @@ def test_framing_alone():
     assert split_frame(b"\0\0\0\1\2xyz") == (258, b"xyz")
     assert read_message_indexes(b"\0abc") == ([0], b"abc")
     assert read_message_indexes(b"\4\2\0abc") == ([1, 0], b"abc")
+    most = b"\xc8\1" + bytes(100)
+    assert read_message_indexes(most) == ([0] * 100, b"")
+    with pytest.raises(DecodeError, match="101 message indexes"):
+        read_message_indexes(b"\xca\1" + bytes(101))
     for payload in (b"", b"\2", b"\xff\xff\xff\xff\xff\xff", b"\1", b"\xff\xff\xff\xff\x0f"):
         with pytest.raises(DecodeError):
             read_message_indexes(payload)
