@@ -190,6 +190,19 @@ def test_protobuf_with_maps_enums_and_googles_types(server: SchemaRegistry, regi
     assert text == '{"id":0,"raw":"","tags":[],"at":null,"sizes":{},"state":"NEW"}'
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "text"),
+    [("BOOL", {True: 1}, '{"true":1}'), ("INT64", {-(2**60): 2}, f'{{"-{2**60}":2}}')],
+)
+def test_keys_of_protobuf_maps_are_texts(kind: str, values: dict[Any, int], text: str):
+    file = order_file()
+    order = file.message_type[0]
+    number = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind}")
+    order.nested_type[0].field[0].type = number
+    decoder = make_decoder(SchemaText("PROTOBUF", serialized(file)))
+    assert f'"sizes":{text}' in decoder(b"\0" + message(file, "shop.Order", sizes=values))
+
+
 def test_protobuf_messages_within_messages(server: SchemaRegistry, registry: Registry):
     file = order_file()
     put(server, 9, serialized(file), "PROTOBUF")
