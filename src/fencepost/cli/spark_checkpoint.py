@@ -246,6 +246,7 @@ def move(arguments: argparse.Namespace) -> int:
     with _told_plainly():
         opened = _open(arguments)
         chosen = _chosen(opened, arguments)
+        _require_named(chosen, arguments.topic)
         if arguments.offsets is not None and arguments.bootstrap_server is None:
             wanted = _by_json(chosen, arguments, {})
         else:
@@ -272,18 +273,38 @@ def _selected(offset: StreamOffset, words: list[str]) -> list[TopicPartition]:
     """The partitions that `--topic` words name; all without any. UsageError."""
     if not words:
         return sorted(offset.positions)
-    found = []
+    return sorted({where for word in words for where in _named(offset, word)})
+
+
+def _named(offset: StreamOffset, word: str) -> list[TopicPartition]:
+    topic, numbers = _topic_word(word)
+    return [
+        where
+        for where in offset.positions
+        if where.topic == topic and (numbers is None or where.partition in numbers)
+    ]
+
+
+def _topic_word(word: str) -> tuple[str, set[int] | None]:
+    """What a word of `--topic` names: a topic, and partitions of it or None for all."""
+    topic, colon, text = word.partition(":")
+    if colon and not all(one.isascii() and one.isdecimal() for one in text.split(",")):
+        raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
+    return topic, {int(one) for one in text.split(",")} if colon else None
+
+
+def _require_named(chosen: Mapping[str, StreamOffset], words: list[str]) -> None:
+    """InputError where a word of `--topic` names what no source reads: a typing mistake would
+    otherwise leave that partition where it was."""
     for word in words:
-        topic, colon, text = word.partition(":")
-        if colon and not all(one.isascii() and one.isdecimal() for one in text.split(",")):
-            raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
-        numbers = {int(one) for one in text.split(",")} if colon else None
-        found += [
-            where
-            for where in offset.positions
-            if where.topic == topic and (numbers is None or where.partition in numbers)
-        ]
-    return sorted(set(found))
+        topic, numbers = _topic_word(word)
+        found = {one.partition for offset in chosen.values() for one in _named(offset, word)}
+        if not found:
+            raise InputError(f"--topic {word}: the checkpoint has no offset of it")
+        if missing := sorted((numbers or set()) - found):
+            raise InputError(
+                f"--topic {word}: the checkpoint has no offset of {topic}-{missing[0]}"
+            )
 
 
 def _by_json(
