@@ -232,7 +232,10 @@ def _timestamp(kind: pa.DataType) -> Convert:
             return found
         if found.tzinfo is None:
             found = found.replace(tzinfo=datetime.UTC)
-        return found.astimezone(datetime.UTC)
+        try:
+            return found.astimezone(datetime.UTC)
+        except OverflowError:
+            raise ValueError(f"{shown(value)} is out of range in UTC") from None
 
     return convert
 
