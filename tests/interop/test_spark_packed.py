@@ -98,7 +98,7 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive, made as docs/SPARK.md says."""
+    """The archive, made as docs/EXECUTORS.md says."""
     directory = tmp_path_factory.mktemp("packed")
     python = str(directory / "environment" / "bin" / "python")
     made = directory / "environment.tar.gz"

@@ -183,11 +183,12 @@ def test_parameters_that_did_not_come_through_are_none(behind: str):
 
 
 def test_all_conditions_are_declared_and_documented():
-    """An error with a name that is not declared is our mistake; docs/SPARK.md has them all."""
+    """An error with a name that is not declared is our mistake; the pages have them all."""
     assert set(LOSSES) == DATA_LOSS_KINDS
     with pytest.raises(AssertionError):
         SparkError("FENCEPOST_X", "x", {})
-    page = Path(__file__).parents[2].joinpath("docs", "SPARK.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    page = "".join((docs / name).read_text() for name in ("SPARK.md", "EXACTLY_ONCE.md"))
     for name in CONDITIONS:
         assert re.search(rf"`\S*\b{name.rpartition('.')[2]}`", page), name
 

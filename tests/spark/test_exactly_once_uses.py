@@ -1,5 +1,5 @@
 """What people do with exactly-once sinks beside restarting them, killed at every named point: rows
-are there once, or an error says why not. The table of docs/SPARK.md, without Spark."""
+are there once, or an error says why not. The table of docs/EXACTLY_ONCE.md, without Spark."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from fencepost.spark.archive.running import here
 from .worlds import World, expected
 
 QUERY = "spark.sql.streaming.queryId"
-DOCS = Path(__file__).parents[3] / "docs" / "SPARK.md"
+DOCS = Path(__file__).parents[3] / "docs" / "LAKES.md"
 
 
 class Row(NamedTuple):
