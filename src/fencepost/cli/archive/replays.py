@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import client_config, command, given_properties, open_cluster
+from fencepost.cli.cluster_options import (
+    bootstrap_servers,
+    client_config,
+    command,
+    given_properties,
+    open_cluster,
+)
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table, print_views
 from fencepost.cli.rates import Rates, duration
@@ -27,7 +33,7 @@ def _written_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The options of the sink that a replay writes with."""
     options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
     return options | {
-        "kafka.bootstrap.servers": arguments.bootstrap_server,
+        "kafka.bootstrap.servers": bootstrap_servers(arguments),
         "topic": arguments.to,
         "deliveryGuarantee": "exactly-once",
         "keepTimestamps": "true",
