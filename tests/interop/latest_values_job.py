@@ -99,7 +99,7 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
     forget(place, "commits")
     forget_version(place)
     found["merged again"] = run()
-    found["counts"] = counts
+    found["counts"] = list(counts)
     send(
         (None, envelope("t", 30)),
         (key_of(7), envelope("c", 31, after={**row_of(7, "g", "G"), "bucket": "m"})),

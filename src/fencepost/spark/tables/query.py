@@ -92,23 +92,23 @@ def latest(
     options = _checked(options or MergeOptions(), given)
     columns = columns_of(spark, decode, schema)
     settings = settings_of(decode, key, order, buckets or BUCKETS, format)
-    semantic_nodes(semantic_types or {}, columns.names)
-    decoding = Decoding(
-        decode,
-        settings.key,
-        columns,
-        settings.buckets,
-        _registry(registry),
-        _registry(key_registry),
-        placeholder,
-        tuple(sorted((semantic_types or {}).items())),
-    )
+    types = tuple(sorted((semantic_types or {}).items()))
+    semantic_nodes(dict(types), columns.names)
     place = for_spark(versions.storage.uri)
     make = None if format == PARQUET else LakeTable(spark, format, place).make
     settings = prepare(versions, settings, columns, make).settings
-    decoding = replace(decoding, key=settings.key, buckets=settings.buckets)
+    plain = settings.decode, settings.key, columns, settings.buckets
+    registries = _registry(registry), _registry(key_registry)
+    decoding = Decoding(*plain, *registries, placeholder, types)
     frame = spark.readStream.format("fencepost").options(**given).load()
-    write = _writer(versions, decoding, topic, options, on_batch)
+    return _started(
+        frame, _writer(versions, decoding, topic, options, on_batch), interval, versions
+    )
+
+
+def _started(
+    frame: Any, write: Callable[[Any, int], None], interval: str | None, versions: Versions
+) -> Any:
     trigger = {"availableNow": True} if interval is None else {"processingTime": interval}
     writer = frame.writeStream.foreachBatch(write).trigger(**trigger)
     return writer.option("checkpointLocation", checkpoint_of(versions.storage)).start()
