@@ -311,6 +311,19 @@ def test_admin_through_the_fake(fake: FakeCluster, connect: Any):
         admin.delete_topic("t")
 
 
+def test_waiting_for_a_topic_that_is_not_known_for_long(fake: FakeCluster, connect: Any):
+    cluster = connect(fake)
+    admin = Admin(cluster)
+    with pytest.raises(DeadlineExceeded, match="no such topic"):
+        admin.wait_for_topic("t", timeout_ms=50)
+    timer = threading.Timer(0.5, fake.create_topic, ("t", 2))
+    timer.start()
+    try:
+        assert admin.wait_for_topic("t").partition_ids == [0, 1]
+    finally:
+        timer.join()
+
+
 def test_a_cluster_cannot_be_pickled(fake: FakeCluster, connect: Any):
     with pytest.raises(TypeError, match="pickle its config"):
         pickle.dumps(connect(fake))

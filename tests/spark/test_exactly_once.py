@@ -85,7 +85,8 @@ KILLS = {
     "before a task's producer": ("InitProducerId", 1, False),
     "before the first row": ("Produce", 0, False),
     "after the first task": ("Produce", 0, True),
-    "after all rows": ("Produce", -1, True),
+    # By what follows: how many requests have the rows of two partitions is a matter of time.
+    "after all rows": ("DescribeTransactions", 1, False),
     "before the decision": ("TxnOffsetCommit", 0, False),
     "when the decision is not committed": ("TxnOffsetCommit", 0, True),
     "before the decision is committed": ("EndTxn", 0, False),

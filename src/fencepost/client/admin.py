@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 from fencepost.client import asking
 from fencepost.client.cluster_view import ClusterView
 from fencepost.client.conversation import Conversation
-from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded, OffsetOutOfRange
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    DeadlineExceeded,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
 from fencepost.client.faces import blocking
 from fencepost.client.groups import GroupAdmin
 from fencepost.client.leaders import Answered, Asked, asking_leaders, by_topic
@@ -184,15 +190,21 @@ def creating_topic(
 def waiting_for_topic(
     view: ClusterView[Any], name: str, *, timeout_ms: float | None = None
 ) -> Conversation[TopicInfo]:
-    """Wait until the cluster knows the topic and every partition has a leader."""
+    """Wait until the cluster knows the topic and every partition has a leader.
+
+    `timeout_ms`: None for the API timeout. Raises DeadlineExceeded."""
     deadline = view.deadline(timeout_ms)
     backoff = view.backoff()
     while True:
-        info = yield from describing_topic(view, name, deadline=deadline)
-        if info.partitions and all(p.leader_id >= 0 for p in info.partitions.values()):
-            return info
+        unknown = None
+        try:
+            info = yield from describing_topic(view, name, deadline=deadline)
+            if info.partitions and all(p.leader_id >= 0 for p in info.partitions.values()):
+                return info
+        except UnknownTopic as error:
+            unknown = error  # a broker may hear of a new topic long after the controller
         if not (yield from pausing(backoff, deadline)):
-            raise DeadlineExceeded(f"topic {name} has partitions without a leader")
+            raise DeadlineExceeded(f"topic {name} is not there with leaders", unknown)
 
 
 def deleting_topic(
