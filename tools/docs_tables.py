@@ -389,7 +389,7 @@ def _text(default: object) -> str:
 def _simulator(kind: str, heading: str) -> str:
     return markdown(
         (heading, "what it is"),
-        ((_name(name), says) for name, says in everything()[kind].items()),
+        ((_name(name), says) for name, says in getattr(everything(), kind).items()),
     )
 
 
@@ -419,9 +419,7 @@ def sim_commands() -> str:
         ("command", "what it does"),
         (
             (usage, says)
-            for usage, _, says in (
-                text.partition(": ") for text in everything()["commands"].values()
-            )
+            for usage, _, says in (text.partition(": ") for text in everything().commands.values())
         ),
     )
 

@@ -261,6 +261,17 @@ def test_scans_travel_in_pickles_and_come_apart(fake: FakeCluster, servers: Prop
     assert whole.num_rows == 12  # both partitions lose one
 
 
+def test_a_scan_says_which_offsets_it_reads(fake: FakeCluster, servers: Properties):
+    fill(fake, 10)
+    fill(fake, 24, 1)
+    scan = fencepost.arrow.scan(servers, topics="t", start={"t": {0: 4, 1: 0}})
+    assert repr(scan) == "<Scan of 30 offsets: t-0 4-10, t-1 0-24>"
+    many = repr(fencepost.arrow.scan(servers, topics="t", min_partitions=30))
+    assert many.startswith("<Scan of 34 offsets: t-0 0-")
+    assert "t-1 22-23" not in many
+    assert re.search(r" t-\d \d+-\d+, and \d+ more ranges>$", many)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_connections_and_threads_end_with_an_iteration(
     fake: FakeCluster, servers: Properties, threads: int

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE, client_config
+from fencepost.cli.cluster_options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    bootstrap_servers,
+    client_config,
+)
 from fencepost.cli.failures import UsageError
 from fencepost.cli.main import main
 
@@ -114,6 +119,39 @@ def test_client_properties_that_cannot_be_read_name_the_line(tmp_path: Path):
     arguments = Namespace(timeout=None, client_config=path, properties=[])
     with pytest.raises(UsageError, match=r"client.properties.* in line 2"):
         client_config(arguments, "kafka:9092")
+
+
+def test_the_first_that_names_brokers_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=file:9092\n")
+    given = Namespace(
+        bootstrap_server="option:9092",
+        timeout=None,
+        client_config=path,
+        properties=["bootstrap.servers=property:9092"],
+    )
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, "environment:9092")
+    asked = [bootstrap_servers(given)]
+    given.bootstrap_server = None
+    asked.append(bootstrap_servers(given))
+    given.properties = []
+    asked.append(bootstrap_servers(given))
+    given.client_config = None
+    asked.append(bootstrap_servers(given))
+    monkeypatch.delenv(BOOTSTRAP_VARIABLE)
+    assert [*asked, bootstrap_servers(given)] == [
+        "option:9092",
+        "property:9092",
+        "file:9092",
+        "environment:9092",
+        DEFAULT_BOOTSTRAP,
+    ]
+
+
+def test_a_file_that_names_brokers_is_enough(served: str, tmp_path: Path):
+    path = tmp_path / "client.properties"
+    path.write_text(f"bootstrap.servers={served}\n")
+    assert main(["topics", "list", "--client-config", str(path)]) == 0
 
 
 def test_the_environment_names_the_cluster(served: str):

@@ -108,6 +108,26 @@ def test_move_says_what_it_would_do_and_does_it(
     assert stored(folder) == {topic: {"0": 5, "1": 5}}
 
 
+@pytest.mark.parametrize(
+    ("named", "missing"),
+    [
+        (["t", "u"], "u: the checkpoint has no offset of it"),
+        (["t:7"], "t:7: the checkpoint has no offset of it"),
+        (["t:1,2"], "t:1,2: the checkpoint has no offset of t-2"),
+    ],
+)
+def test_move_refuses_to_pass_over_what_is_misspelt(
+    run: Fencepost, tmp_path: Path, named: list[str], missing: str
+):
+    folder = write_checkpoint(tmp_path, [{"t": {"0": 4, "1": 5}}], committed=0)
+    words = [part for one in named for part in ("--topic", one)]
+    ran = run(
+        "spark", "checkpoint", "move", str(folder), "--offsets", '{"t": {"1": 0}}', *words, *NOW
+    )
+    assert (ran.code, missing in ran.err) == (1, True)
+    assert stored(folder) == {"t": {"0": 4, "1": 5}}
+
+
 def test_a_moved_offset_of_ours_has_id_and_epoch(
     run: Fencepost, cluster: Cluster, topic: str, tmp_path: Path, address: str
 ):

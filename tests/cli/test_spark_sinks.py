@@ -129,9 +129,10 @@ def test_a_sink_that_lost_its_decision_begins_again(
     assert world.live()
     assert world.still_open() == []
     assert world.committed() == world.expected()
-    unknown = run("spark", "forget", "no-such-sink")
-    assert unknown.code == 1
-    assert "TRANSACTIONAL_ID_NOT_FOUND" in unknown.err
+    for more in ((), ("--keys-older-than", "1")):
+        unknown = run("spark", "forget", "nobody", *more)
+        assert unknown.code == 1
+        assert "no exactly-once sink nobody is known" in unknown.err
 
 
 def test_old_keys_are_forgotten(run: Fencepost, make_world: Callable[[], World]):

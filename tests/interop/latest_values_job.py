@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ from fencepost.spark.tables.lakes import ROWS
 from ..spark.tables.worlds import envelope, key_of, row_of
 from .tables_job import SETTINGS
 
-SCHEMA = "id int, name string, big string"
-Rows = list[tuple[int, str, str]]
+SCHEMA = "id int, name string, big string, at timestamp, wall timestamp_ntz, price decimal(9,2)"
+TIMES = {"at": "2026-11-29T12:00:00Z", "wall": "2026-11-29T12:00:00", "price": "1.50"}
+ZONE = {"spark.sql.session.timeZone": "Asia/Tokyo"}
+LATE_WORKER = "Python worker failed to connect back"
+STARTS_MAX = 5
 
 
 def main() -> None:
@@ -35,7 +39,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
-    for name, value in {**SETTINGS, **OF_FORMATS[format]}.items():
+    for name, value in {**SETTINGS, **ZONE, **OF_FORMATS[format]}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -52,21 +56,22 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
     counts: list[dict[str, int]] = []
 
     def run(schema: str = SCHEMA) -> list[Any]:
-        query = latest(
-            spark,
-            source,
-            place,
-            decode="debezium",
-            schema=schema,
-            key="id",
-            buckets=2,
-            format=format,
-            options=MergeOptions(on_error="keep"),
-            on_batch=lambda version: counts.append(dict(version.counts)),
+        finished(
+            lambda: latest(
+                spark,
+                source,
+                place,
+                decode="debezium",
+                schema=schema,
+                key="id",
+                buckets=2,
+                format=format,
+                options=MergeOptions(on_error="keep"),
+                on_batch=lambda version: counts.append(dict(version.counts)),
+            )
         )
-        query.awaitTermination()
-        query.stop()
-        return sorted(tuple(row) for row in read(spark, place).collect())
+        columns = ["id", "name", "big", *(["bucket"] if "bucket" in schema else [])]
+        return sorted(tuple(row) for row in read(spark, place).select(*columns).collect())
 
     def send(*records: tuple[Any, Any]) -> None:
         with Cluster(servers) as cluster, Producer(cluster) as producer:
@@ -74,9 +79,14 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
                 producer.send(topic, value, key)
 
     found: dict[str, Any] = {}
-    send(*((key_of(n), envelope("c", n + 1, after=row_of(n, f"n{n}", "B"))) for n in range(6)))
+    rows = ({**row_of(n, f"n{n}", "B"), **TIMES} for n in range(6))
+    send(*((key_of(n), envelope("c", n + 1, after=row)) for n, row in enumerate(rows)))
     send((key_of(9), b"nonsense"))
     found["first"] = run()
+    typed = ("unix_seconds(at)", "cast(wall AS string)", "cast(price AS string)")
+    found["typed"] = [
+        list(row) for row in read(spark, place).selectExpr(*typed).distinct().collect()
+    ]
     send(
         (key_of(0), envelope("u", 20, after=row_of(0, "new"))),
         (key_of(1), envelope("d", 21)),
@@ -89,16 +99,33 @@ def merged(spark: Any, format: str, servers: str, topic: str, place: Path) -> di
     forget(place, "commits")
     forget_version(place)
     found["merged again"] = run()
-    found["counts"] = counts
+    found["counts"] = list(counts)
     send(
         (None, envelope("t", 30)),
-        (key_of(7), envelope("c", 31, after={**row_of(7, "g", "G"), "more": "m"})),
+        (key_of(7), envelope("c", 31, after={**row_of(7, "g", "G"), "bucket": "m"})),
     )
-    found["third"] = run("id long, name string, big string, more string")
+    found["third"] = run(SCHEMA.replace("int", "long") + ", bucket string")
     stored = spark.read.format(format).load(f"file:{place}/{ROWS}")
     found["deleted"] = stored.where("__deleted").count()
     found["types"] = [stored.schema["id"].dataType.simpleString()]
     return found
+
+
+def finished(start: Callable[[], Any]) -> None:
+    """Runs a query to its end; again where Spark has given up on the Python worker of the source,
+    for which it waits ten seconds, however busy the machine is, and before any batch."""
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(STARTS_MAX):
+        query = start()
+        try:
+            query.awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if LATE_WORKER not in str(error) or attempt == STARTS_MAX - 1:
+                raise
+        finally:
+            query.stop()
 
 
 def forget(place: Path, log: str) -> None:

@@ -57,6 +57,7 @@ def test_a_table_has_the_latest_value_of_each_key(
 ):
     found = merged(format, minor, servers, tmp_path / "a table", python_with(minor))
     assert found["first"] == [[number, f"n{number}", "B"] for number in range(6)]
+    assert found["typed"] == [[1795953600, "2026-11-29 12:00:00", "1.50"]]
     second = [[0, "new", "B"], *([number, f"n{number}", "B"] for number in range(2, 6))]
     assert found["second"] == found["skipped"] == found["merged again"] == second
     first, once, again = found["counts"]

@@ -402,7 +402,7 @@ def test_a_promise_in_quorum_state_is_shown():
     state = QuorumStateData(leader_epoch=5, leader_id=1)
     stored = StoredQuorumState(state, 1, acknowledged_end=(4, 99))
     found = items(encode_quorum_state(stored), "/d/quorum-state")
-    assert of_type(found, "promised") == [{"epoch": 4, "endOffset": 99}]
+    assert of_type(found, "acknowledged_end") == [{"epoch": 4, "end_offset": 99}]
     assert not damages(found)
 
 

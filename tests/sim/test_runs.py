@@ -195,8 +195,7 @@ def test_a_few_seeds_in_a_second_or_so() -> None:
 
 
 def seeds_until_found(name: str, most: int) -> int | None:
-    seeds: int | None = search(load_ablation(name), most)["seeds"]
-    return seeds
+    return search(load_ablation(name), most).seeds
 
 
 @pytest.mark.long

@@ -190,6 +190,19 @@ def test_protobuf_with_maps_enums_and_googles_types(server: SchemaRegistry, regi
     assert text == '{"id":0,"raw":"","tags":[],"at":null,"sizes":{},"state":"NEW"}'
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "text"),
+    [("BOOL", {True: 1}, '{"true":1}'), ("INT64", {-(2**60): 2}, f'{{"-{2**60}":2}}')],
+)
+def test_keys_of_protobuf_maps_are_texts(kind: str, values: dict[Any, int], text: str):
+    file = order_file()
+    order = file.message_type[0]
+    number = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind}")
+    order.nested_type[0].field[0].type = number
+    decoder = make_decoder(SchemaText("PROTOBUF", serialized(file)))
+    assert f'"sizes":{text}' in decoder(b"\0" + message(file, "shop.Order", sizes=values))
+
+
 def test_protobuf_messages_within_messages(server: SchemaRegistry, registry: Registry):
     file = order_file()
     put(server, 9, serialized(file), "PROTOBUF")
@@ -399,6 +412,10 @@ def test_framing_alone():
     assert split_frame(b"\0\0\0\1\2xyz") == (258, b"xyz")
     assert read_message_indexes(b"\0abc") == ([0], b"abc")
     assert read_message_indexes(b"\4\2\0abc") == ([1, 0], b"abc")
+    most = b"\xc8\1" + bytes(100)
+    assert read_message_indexes(most) == ([0] * 100, b"")
+    with pytest.raises(DecodeError, match="101 message indexes"):
+        read_message_indexes(b"\xca\1" + bytes(101))
     for payload in (b"", b"\2", b"\xff\xff\xff\xff\xff\xff", b"\1", b"\xff\xff\xff\xff\x0f"):
         with pytest.raises(DecodeError):
             read_message_indexes(payload)

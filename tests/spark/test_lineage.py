@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
 from fencepost.spark import lineage_events
-from fencepost.spark.lineage import LineageListener, LineageRun
+from fencepost.spark.lineage import RUNS_MAX, LineageListener, LineageRun
 from fencepost.spark.lineage_events import OFFSETS_SCHEMA, Sender
 
 from .test_counters import report
@@ -119,6 +120,19 @@ def test_a_run_that_fails_and_one_that_was_there_before():
     failure = kept.events[2]["run"]["facets"]["errorMessage"]
     assert failure["message"].startswith("records are gone")
     assert len(failure["message"]) == 10_000
+
+
+def test_of_more_runs_than_are_kept_the_oldest_is_forgotten():
+    kept = Kept()
+    told = listener(kept)
+    for number in range(RUNS_MAX + 1):
+        told.onQueryStarted(started(str(uuid.UUID(int=number))))
+    for number in (0, 1, RUNS_MAX):
+        run_id = str(uuid.UUID(int=number))
+        told.onQueryTerminated(SimpleNamespace(id="a1", runId=run_id, exception=None))
+    told.close()
+    ends = [one["run"]["runId"] for one in kept.events if one["eventType"] == "COMPLETE"]
+    assert ends == [str(uuid.UUID(int=number)) for number in (1, RUNS_MAX)]
 
 
 def test_queries_without_a_name_and_reports_that_are_none(caplog: pytest.LogCaptureFixture):

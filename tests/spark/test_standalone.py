@@ -58,7 +58,11 @@ def run(
     """The values that the job has found in the copy."""
     settings = {
         "master": standalone.master_url,
-        "conf": {**standalone.settings, **{k.replace("__", "."): v for k, v in conf.items()}},
+        "conf": {
+            **standalone.settings,
+            "spark.python.authenticate.socketTimeout": "120s",  # machines of tests are busy
+            **{key.replace("__", "."): value for key, value in conf.items()},
+        },
         "options": options,
         "source": topic,
         "target": f"{topic}-to",
@@ -141,7 +145,7 @@ def test_a_secured_cluster(standalone: SparkStandalone, tmp_path: Path):
         assert run(standalone, login.spark_options(), "from", place, "none") == list(range(COUNT))
         properties = tmp_path / "client.properties"
         properties.write_text(login.properties_text())
-        reached = ["-b", cluster.bootstrap_servers, "--client-config", str(properties)]
+        reached = ["--client-config", str(properties)]  # it names the brokers, too
         archive = str(tmp_path / "archive")
         for command in (
             ["archive", "run", archive, "from", *words, *reached],

@@ -149,6 +149,17 @@ def test_faults_are_to_be_had_where_nothing_is_encrypted():
             assert Admin(client).create_topic("t", 1).partitions == 1
 
 
+def test_with_scram_alone_plain_is_for_nodes_and_the_super_user():
+    security = ClusterSecurity("SASL_PLAINTEXT", mechanisms=["SCRAM-SHA-512"])
+    with Cluster(security=security, faults=False) as cluster:
+        with cluster.security.client() as client:
+            Admin(client).create_topic("orders", 1)
+        assert security.login().mechanism == "SCRAM-SHA-512" and writes(security.login())
+        assert not writes(security.login("app", "PLAIN"))
+        assert writes(security.login("admin", "PLAIN"))
+        assert not writes(security.login("app", "SCRAM-SHA-256"))
+
+
 def test_an_expired_certificate_is_noticed_by_clients_and_replaced():
     with Cluster(security=True) as cluster:
         security = cluster.security

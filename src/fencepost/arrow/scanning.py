@@ -13,6 +13,7 @@ caller.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ from fencepost.arrow.planning import OffsetRange
 from fencepost.arrow.ranges import read_range
 from fencepost.arrow.shape import Shape
 from fencepost.client.cluster import Cluster
+
+_SHOWN: Final = 10  # ranges in a scan's repr
 
 
 class Scan:
@@ -45,6 +48,12 @@ class Scan:
         self._options = options
         self._shape = shape
         self._threads = threads
+
+    def __repr__(self) -> str:
+        shown = [f"{one.partition} {one.start}-{one.end}" for one in self.ranges[:_SHOWN]]
+        if len(self.ranges) > _SHOWN:
+            shown.append(f"and {len(self.ranges) - _SHOWN} more ranges")
+        return f"<Scan of {sum(one.size for one in self.ranges)} offsets: {', '.join(shown)}>"
 
     @property
     def schema(self) -> pa.Schema:

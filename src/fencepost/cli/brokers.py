@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.cli.brokers_state import check_unregistrable, quorum_of
 from fencepost.cli.cluster_options import (
     INT32_MAX,
+    bootstrap_servers,
     check_number,
     client_config,
     command,
@@ -113,7 +114,7 @@ def _epochs(arguments: argparse.Namespace, quorum: QuorumDescription | None) -> 
     if quorum is None:
         return {}
     try:
-        return broker_epochs(client_config(arguments, arguments.bootstrap_server), quorum)
+        return broker_epochs(client_config(arguments, bootstrap_servers(arguments)), quorum)
     except ClientError:
         return {}
 

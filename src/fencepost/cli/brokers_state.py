@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from fencepost.cli.cluster_options import client_config, connect_limit_ms
+from fencepost.cli.cluster_options import bootstrap_servers, client_config, connect_limit_ms
 from fencepost.cli.failures import InputError
 from fencepost.client.errors import ClientError
 from fencepost.views.view import count
@@ -19,7 +19,7 @@ def quorum_of(arguments: argparse.Namespace) -> QuorumDescription | None:
     """The metadata quorum; None where the cluster cannot describe it."""
     from fencepost.client.quorum import QuorumAdmin
 
-    config = client_config(arguments, arguments.bootstrap_server)
+    config = client_config(arguments, bootstrap_servers(arguments))
     with QuorumAdmin(config) as admin:
         try:
             admin.connect(connect_limit_ms(arguments, config))

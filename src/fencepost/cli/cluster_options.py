@@ -1,9 +1,10 @@
 """What the commands that talk to a cluster have in common: its address, properties, errors.
 
-`--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X
-key=value` and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done,
-1 the cluster refused or cannot be reached or the input is wrong, 2 the command line is. Results go
-to stdout, everything else to stderr.
+`--bootstrap-server` says where, else `bootstrap.servers` among the client properties, else
+FENCEPOST_BOOTSTRAP; `--timeout` how long to try, `-X key=value` and `--client-config FILE` set
+client properties under Kafka's names. Exit codes: 0 done, 1 the cluster refused or cannot be
+reached or the input is wrong, 2 the command line is. Results go to stdout, everything else to
+stderr.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        default=os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP),
-        help=f"brokers to ask first (default: {BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
+        help="brokers to ask first (default: bootstrap.servers of -X or FILE, "
+        f"{BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
     )
     group.add_argument(
         "--client-config", type=Path, metavar="FILE", help="a file of client properties"
@@ -98,13 +99,20 @@ def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
 
     Raises UsageError and ConfigError for the options, ClientError when nobody answers.
     """
-    config = client_config(arguments, arguments.bootstrap_server, **defaults)
+    config = client_config(arguments, bootstrap_servers(arguments), **defaults)
     cluster = Cluster(config=config)
     # Brokers learn of new topics within milliseconds; a misspelt name should not take seconds.
     cluster.unknown_topic_attempts = 2
     limit_ms = connect_limit_ms(arguments, cluster.config)
     retrying("connecting", cluster.any_connection, Deadline(limit_ms), cluster.backoff())
     return cluster
+
+
+def bootstrap_servers(arguments: argparse.Namespace) -> str:
+    """The brokers to ask first, by the first that names some: -b, -X, --client-config, the
+    environment, the default. UsageError."""
+    given = arguments.bootstrap_server or given_properties(arguments).get("bootstrap.servers")
+    return str(given or os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP))
 
 
 def connect_limit_ms(arguments: argparse.Namespace, config: ClientConfig) -> float:

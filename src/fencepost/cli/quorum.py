@@ -12,6 +12,7 @@ from fencepost.addresses import AddressError, parse_listener
 from fencepost.cli.cluster_options import (
     CONNECT_TIMEOUT_MS,
     add_cluster_options,
+    bootstrap_servers,
     client_config,
     command,
     connect_limit_ms,
@@ -180,7 +181,7 @@ def _admin(arguments: argparse.Namespace, timeout_ms: int = LOOK_TIMEOUT_MS) -> 
     controllers = arguments.bootstrap_controller
     config = client_config(
         arguments,
-        arguments.bootstrap_server if controllers is None else controllers,
+        bootstrap_servers(arguments) if controllers is None else controllers,
         socket_connection_setup_timeout_ms=CONNECT_TIMEOUT_MS,
         default_api_timeout_ms=timeout_ms,
         request_timeout_ms=timeout_ms,

@@ -12,12 +12,17 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.commands import add_actions
+from fencepost.cli.output import add_json_option, print_json, print_result
 from fencepost.cli.sim_explore import add_explore
 from fencepost.cli.sim_explore_partition import add_explore_partition
 from fencepost.cli.sim_options import check_numbers, check_output, read_file, read_ledger
+from fencepost.views.json_documents import json_text
+
+if TYPE_CHECKING:
+    from fencepost.views.simulation import SearchedAblation
 
 EPILOG = """\
 examples:
@@ -53,7 +58,7 @@ def register(subparsers: Any) -> None:
     play.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
     play.set_defaults(run=_play)
     listed = actions.add_parser("list", help="faults, checks, ablations and scenario commands")
-    listed.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(listed)
     listed.set_defaults(run=_list)
 
 
@@ -66,7 +71,7 @@ def _add_run(actions: Any) -> None:
     run.add_argument("--stop", action="store_true", help="stop at the first violation")
     run.add_argument("--ledger", metavar="FILE", help="write what was covered as JSON")
     _add_world(run)
-    run.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    add_json_option(run)
     run.set_defaults(run=_run)
 
 
@@ -75,7 +80,7 @@ def _add_replay(actions: Any) -> None:
     replay.add_argument("what", metavar="SEED|FILE", help="a seed, or what `shrink --out` wrote")
     replay.add_argument("--words", action="store_true", help="tell everything that happens")
     _add_world(replay)
-    replay.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    add_json_option(replay)
     replay.set_defaults(run=_replay)
 
 
@@ -86,6 +91,7 @@ def _add_shrink(actions: Any) -> None:
     shrink.add_argument("--replays", type=int, default=2_000, metavar="N", help="at most (2000)")
     shrink.add_argument("--all-words", action="store_true", help="print more than what matters")
     _add_world(shrink)
+    add_json_option(shrink)
     shrink.set_defaults(run=_shrink)
 
 
@@ -97,7 +103,7 @@ def _add_ablations(actions: Any) -> None:
     ablations.add_argument("--seeds", type=int, default=200, metavar="N", help="at most (200)")
     ablations.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (1)")
     ablations.add_argument("--ledger", metavar="FILE", help="add what was found to this ledger")
-    ablations.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    add_json_option(ablations)
     ablations.set_defaults(run=_ablations)
 
 
@@ -195,26 +201,15 @@ def _run(arguments: argparse.Namespace) -> int:
     except WorkerDiedError as error:
         died = error
         ledger.add_unfinished(error.seed, str(error))
+    view = ledger.view(arguments.first, arguments.ablation)
     if arguments.ledger:
-        Path(arguments.ledger).write_text(json.dumps(_ledger(ledger, arguments), indent=1) + "\n")
-    if arguments.json:
-        print(json.dumps(_ledger(ledger, arguments), indent=1))
-    else:
-        print(ledger.summary())
-        if arguments.ablation and died is None:
-            found = f"found after {ledger.seeds} seeds" if ledger.violations else "NOT found"
-            print(f"ablation {arguments.ablation}: {found}")
+        Path(arguments.ledger).write_text(json_text(view) + "\n")
+    verdict = [view.verdict] if arguments.ablation and died is None else []
+    print_result(arguments, view, "\n".join((view.sentence, *verdict)))
     if died is not None:
         print(f"fencepost sim: {died}; the run ends with it", file=sys.stderr)
         return 1
     return int(bool(ledger.violations) != bool(arguments.ablation))
-
-
-def _ledger(ledger: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    said: dict[str, Any] = ledger.as_json()
-    said["first_seed"] = arguments.first
-    said["ablation"] = arguments.ablation
-    return said
 
 
 class _Progress:
@@ -233,7 +228,7 @@ class _Progress:
                 print(f"  fencepost sim shrink {outcome.seed}")
         if self._ledger.seconds >= self._next_s:
             self._next_s = self._ledger.seconds + 5.0
-            print(f"... {self._ledger.summary()}", file=sys.stderr, flush=True)
+            print(f"... {self._ledger.view().sentence}", file=sys.stderr, flush=True)
 
 
 def _ablations(arguments: argparse.Namespace) -> int:
@@ -250,17 +245,17 @@ def _ablations(arguments: argparse.Namespace) -> int:
     searched = named or [
         one for one in map(load_ablation, ablation_names()) if one.is_found_by_search
     ]
-    found: dict[str, Any] = {}
+    found: dict[str, SearchedAblation] = {}
     for ablation in searched:
         found[ablation.name] = search(ablation, arguments.seeds, arguments.jobs)
         if not arguments.json:
-            print(f"{ablation.name}: {found[ablation.name]['says']}", flush=True)
+            print(f"{ablation.name}: {found[ablation.name].says}", flush=True)
     if arguments.ledger:
-        text = json.dumps({**ledger, "ablations": found}, indent=1)
+        text = json_text({**ledger, "ablations": found})
         Path(arguments.ledger).write_text(text + "\n")
     if arguments.json:
-        print(json.dumps(found, indent=1))
-    return int(any(one["seeds"] is None for one in found.values()))
+        print_json(found)
+    return int(any(one.seeds is None for one in found.values()))
 
 
 # -- replay and shrink -----------------------------------------------------------------------------
@@ -282,17 +277,8 @@ def _replay(arguments: argparse.Namespace) -> int:
                 missing = recording.kind
     except (ValueError, OSError) as error:
         return _wrong(error)
-    said = {
-        "seed": outcome.seed,
-        "violation": str(outcome.violation) if outcome.violation else None,
-        "events": outcome.events,
-        "simulated_seconds": outcome.simulated_us / 1_000_000,
-        "fingerprint": outcome.fingerprint,
-    }
-    if arguments.json:
-        print(json.dumps(said, indent=1))
-    else:
-        print(*(f"{name}: {value}" for name, value in said.items()), sep="\n")
+    view = outcome.view()
+    print_result(arguments, view, "\n".join(view.lines))
     if missing is not None:
         print(
             f"fencepost sim: the recorded violation {missing} did not come out: what it needs is"
@@ -344,12 +330,8 @@ def _shrink(arguments: argparse.Namespace) -> int:
         Path(arguments.out).write_text(json.dumps(shrunk.recording.as_json()) + "\n")
     lines: list[str] = []
     replay_recording(shrunk.recording, tell=lines.append)
-    print(*(lines if arguments.all_words else _what_matters(lines)), sep="\n")
-    print(
-        f"seed {shrunk.seed}, {shrunk.kind}: from {shrunk.events_before} events to"
-        f" {shrunk.events}, {shrunk.choices} choices left, {shrunk.replays} replays,"
-        f" {shrunk.options.voters} voters, faults: {', '.join(shrunk.options.faults or ())}"
-    )
+    view = shrunk.view(lines if arguments.all_words else _what_matters(lines))
+    print_result(arguments, view, "\n".join((*view.story, view.sentence)))
     return 0
 
 
@@ -384,12 +366,5 @@ def _list(arguments: argparse.Namespace) -> int:
     from fencepost.sim.listing import everything
 
     found = everything()
-    if arguments.json:
-        print(json.dumps(found, indent=1))
-        return 0
-    for title, entries in found.items():
-        print(f"{title}:")
-        width = max(len(name) for name in entries)
-        for name, says in entries.items():
-            print(f"  {name.ljust(width)}  {says}")
+    print_result(arguments, found, "\n".join(found.lines))
     return 0

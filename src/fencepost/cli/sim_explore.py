@@ -8,11 +8,11 @@ time or states ended first, and what was seen held.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict, fields
 from typing import Any
 
+from fencepost.cli.output import add_json_option, print_result
 from fencepost.cli.sim_options import check_numbers
 
 NUMBERS = {
@@ -104,10 +104,8 @@ def search_and_tell(
     with rules.in_force():
         report = Search(space).run(arguments.states, seconds, _progress)
         story = list(tell(space, report)) if report.violation else []
-    if arguments.json:
-        print(json.dumps({"bounds": asdict(bounds), **summary(report), "story": story}, indent=1))
-    else:
-        print(*story, *lines(report), sep="\n")
+    view = report.view(asdict(bounds), story)
+    print_result(arguments, view, "\n".join(view.lines))
     if report.violation or arguments.ablation:
         return int(bool(report.violation) != bool(arguments.ablation))
     return 0 if report.covered else 3
@@ -123,7 +121,7 @@ def add_search_options(explore: Any) -> None:
         "--doubts", type=int, default=0, metavar="N", help="work out every Nth outcome again"
     )
     explore.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
-    explore.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(explore)
 
 
 def rules_of(arguments: argparse.Namespace) -> Any:
@@ -139,32 +137,4 @@ def rules_of(arguments: argparse.Namespace) -> Any:
 
 
 def _progress(report: Any) -> None:
-    print(
-        f"... {report.states:,} states, {report.waiting:,} waiting, depth {report.depth},"
-        f" {report.transitions:,} transitions, {report.rate:,.0f} states/s",
-        file=sys.stderr,
-        flush=True,
-    )
-
-
-def summary(report: Any) -> dict[str, Any]:
-    """What a search has come to, for programs; its path is told by the story."""
-    told = {each.name: getattr(report, each.name) for each in fields(report)}
-    del told["path"]
-    return {**told, "states_per_second": round(report.rate)}
-
-
-def lines(report: Any) -> list[str]:
-    """What a search has come to, for people."""
-    seen = (
-        f"{report.states:,} states, {report.transitions:,} transitions, depth {report.depth},"
-        f" {report.seconds:.0f} s, {report.rate:,.0f} states/s; the machines took"
-        f" {report.steps_taken:,} steps between {report.node_states:,} states of nodes"
-    )
-    if report.violation:
-        return [seen]
-    if report.covered:
-        end = f"covered: every state within the bounds ({report.beyond:,} transitions led beyond)"
-    else:
-        end = f"NOT covered: the budget ended with {report.waiting:,} states not looked at"
-    return [seen, end]
+    print(f"... {report.view({}, []).progress}", file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 INTERVAL_S: Final = 2.0
 INTERVAL_MAX_S: Final = 3600.0
 CLEAR: Final = "\x1b[H\x1b[2J"
-EXAMPLES = """\
+WATCHING = """\
 CHECKPOINT is the checkpointLocation of any query that reads topics, with .format("fencepost") or
 with Spark's own connector: a path or a URI (file:, s3://, gs://, abfs://, hdfs://). Nothing is
 changed or committed.
@@ -36,6 +36,11 @@ examples:
   fencepost spark watch /data/checkpoints/orders
   fencepost spark watch /data/checkpoints/orders --once --json | jq '[.partitions[].lag] | add'
   fencepost spark watch file:///data/checkpoints/orders -b kafka-1:9092 --interval 10
+"""
+EXAMPLES = """\
+examples:
+  fencepost spark watch /data/checkpoints/orders
+  fencepost spark checkpoint show /data/checkpoints/orders
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
   fencepost spark forget nightly-export --keys-older-than 30
@@ -56,7 +61,7 @@ def register(subparsers: Any) -> None:
     spark_sinks.register(actions)
     spark_checkpoint.register(actions)
     watching = actions.add_parser(
-        "watch", help="a query's checkpoint against the cluster, again and again", epilog=EXAMPLES
+        "watch", help="a query's checkpoint against the cluster, again and again", epilog=WATCHING
     )
     watching.add_argument("checkpoint", metavar="CHECKPOINT", help="a path or a URI")
     watching.add_argument("--once", action="store_true", help="look once")

@@ -8,15 +8,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_BOOTSTRAP,
     INT64_MAX,
+    bootstrap_servers,
     check_number,
     client_config,
     command,
@@ -87,8 +85,6 @@ def _action(inner: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     finish_cluster_command(parser, run)
-    # Most of what is done here needs no brokers: those that are named are asked.
-    parser.set_defaults(bootstrap_server=None)
 
 
 def _add_changing(parser: argparse.ArgumentParser) -> None:
@@ -228,7 +224,7 @@ def _rows(source: Any) -> list[Any]:
 
 def _sinks(arguments: argparse.Namespace) -> dict[str, str] | None:
     """Exactly-once sinks and the queries that decided last there; None without brokers to ask."""
-    if arguments.bootstrap_server is None:
+    if arguments.bootstrap_server is None:  # most of what is done here needs no brokers
         return None
     from fencepost.cli.spark_sinks import with_pyspark
 
@@ -250,10 +246,11 @@ def move(arguments: argparse.Namespace) -> int:
     with _told_plainly():
         opened = _open(arguments)
         chosen = _chosen(opened, arguments)
+        _require_named(chosen, arguments.topic)
         if arguments.offsets is not None and arguments.bootstrap_server is None:
             wanted = _by_json(chosen, arguments, {})
         else:
-            with _asked(arguments) as cluster:
+            with open_cluster(arguments) as cluster:
                 wanted = _by_cluster(cluster, chosen, arguments)
         edit = plan_offsets(opened, wanted, abandon=arguments.abandon_batch)
         return _carry_out(arguments, opened, edit)
@@ -276,18 +273,38 @@ def _selected(offset: StreamOffset, words: list[str]) -> list[TopicPartition]:
     """The partitions that `--topic` words name; all without any. UsageError."""
     if not words:
         return sorted(offset.positions)
-    found = []
+    return sorted({where for word in words for where in _named(offset, word)})
+
+
+def _named(offset: StreamOffset, word: str) -> list[TopicPartition]:
+    topic, numbers = _topic_word(word)
+    return [
+        where
+        for where in offset.positions
+        if where.topic == topic and (numbers is None or where.partition in numbers)
+    ]
+
+
+def _topic_word(word: str) -> tuple[str, set[int] | None]:
+    """What a word of `--topic` names: a topic, and partitions of it or None for all."""
+    topic, colon, text = word.partition(":")
+    if colon and not all(one.isascii() and one.isdecimal() for one in text.split(",")):
+        raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
+    return topic, {int(one) for one in text.split(",")} if colon else None
+
+
+def _require_named(chosen: Mapping[str, StreamOffset], words: list[str]) -> None:
+    """InputError where a word of `--topic` names what no source reads: a typing mistake would
+    otherwise leave that partition where it was."""
     for word in words:
-        topic, colon, text = word.partition(":")
-        if colon and not all(one.isascii() and one.isdecimal() for one in text.split(",")):
-            raise UsageError(f"{word!r}: must be TOPIC or TOPIC:0,1")
-        numbers = {int(one) for one in text.split(",")} if colon else None
-        found += [
-            where
-            for where in offset.positions
-            if where.topic == topic and (numbers is None or where.partition in numbers)
-        ]
-    return sorted(set(found))
+        topic, numbers = _topic_word(word)
+        found = {one.partition for offset in chosen.values() for one in _named(offset, word)}
+        if not found:
+            raise InputError(f"--topic {word}: the checkpoint has no offset of it")
+        if missing := sorted((numbers or set()) - found):
+            raise InputError(
+                f"--topic {word}: the checkpoint has no offset of {topic}-{missing[0]}"
+            )
 
 
 def _by_json(
@@ -366,7 +383,7 @@ def convert(arguments: argparse.Namespace) -> int:
         opened = _open(arguments, whole=True)
         known = {}
         if arguments.to == OURS and arguments.bootstrap_server is not None:
-            with _asked(arguments) as cluster:
+            with open_cluster(arguments) as cluster:
                 known = {
                     source.name: identified(cluster, source.planned)
                     for source in opened.checkpoint.sources
@@ -397,7 +414,7 @@ def translate(arguments: argparse.Namespace) -> int:
             topics = ", ".join(sorted(translation.topics))
             raise InputError(f"{opened.storage.uri}: no source has committed offsets of {topics}")
         if needs_brokers or arguments.bootstrap_server is not None:
-            with _asked(arguments) as cluster:
+            with open_cluster(arguments) as cluster:
                 wanted = {name: identified(cluster, one) for name, one in wanted.items()}
         edit = plan_offsets(opened, wanted, abandon=arguments.abandon_batch)
         return _carry_out(arguments, opened, edit)
@@ -428,7 +445,7 @@ def _translation(
         return ways.same_offsets(names)
     if arguments.offsets is not None:
         return ways.given_offsets(names, _offsets(arguments.offsets))
-    here = _servers(arguments)
+    here = bootstrap_servers(arguments)
     old, new = (
         clusters.enter_context(Cluster(config=client_config(arguments, servers)))
         for servers in (arguments.old_servers or here, here)
@@ -460,16 +477,6 @@ def _open(arguments: argparse.Namespace, *, whole: bool = False) -> Opened:
 
     given = dict(pair(text, "--storage") for text in arguments.storage)
     return open_checkpoint(storage_at(arguments.checkpoint, given), whole=whole)
-
-
-def _servers(arguments: argparse.Namespace) -> str:
-    given = arguments.bootstrap_server
-    return str(given or os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP))
-
-
-def _asked(arguments: argparse.Namespace) -> Cluster:
-    arguments.bootstrap_server = _servers(arguments)
-    return open_cluster(arguments)
 
 
 def _offsets(text: str) -> dict[TopicPartition, int]:

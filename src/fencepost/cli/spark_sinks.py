@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.output import print_result, print_views
+from fencepost.client.errors import BrokerError
 from fencepost.client.open_transactions import Outcome
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.cluster import Cluster
@@ -24,6 +26,8 @@ transactions time out (transaction.timeout.ms).
 """
 
 
+SINK: Final = "its name as `sinks` lists it: the transactionalIdPrefix, where the query has one"
+_UNKNOWN: Final = "no exactly-once sink {} is known: it has decided nothing"
 FORGETTING = """\
 A sink whose memory is gone (DECISION_LOST), or whose last batch was committed in part and lost in
 part (INCOMPLETE_BATCH), refuses to go on, because rows could be there twice. Look at what is in its
@@ -36,7 +40,7 @@ them is then written again.
 def register(actions: Any) -> None:
     """Add the parsers."""
     listing = actions.add_parser(
-        "sinks", help="exactly-once sinks, and which have a batch that nobody has finished"
+        "sinks", help="exactly-once sinks, and which have transactions that are still open"
     )
     listing.add_argument(
         "--unfinished", action="store_true", help="without those that have nothing open"
@@ -45,7 +49,7 @@ def register(actions: Any) -> None:
     finishing = actions.add_parser(
         "finish", help="commit what is left of a sink's decided batch", description=FINISHING
     )
-    finishing.add_argument("sink", metavar="SINK", help="its transactionalIdPrefix")
+    finishing.add_argument("sink", metavar="SINK", help=SINK)
     finishing.add_argument(
         "--take-over",
         action="store_true",
@@ -57,7 +61,7 @@ def register(actions: Any) -> None:
         help="let a sink begin again that refuses to, for what it lost or has too much of",
         description=FORGETTING,
     )
-    forgetting.add_argument("sink", metavar="SINK", help="its transactionalIdPrefix")
+    forgetting.add_argument("sink", metavar="SINK", help=SINK)
     forgetting.add_argument(
         "--keys-older-than",
         metavar="DAYS",
@@ -119,6 +123,10 @@ def forget(arguments: argparse.Namespace) -> int:
                 sentence = f"{arguments.sink} has forgotten {count} keys"
         except ExactlyOnceError as error:
             raise InputError(str(error)) from error
+        except BrokerError as error:
+            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            raise InputError(_UNKNOWN.format(arguments.sink)) from error
         view = _view(_known(cluster, arguments.sink))
     print_result(arguments, view, sentence)
     return 0
@@ -152,7 +160,7 @@ def _existing(cluster: Cluster, name: str) -> Sink:
 
     sink = find_sink(cluster, name)
     if sink is None:
-        raise InputError(f"no exactly-once sink {name} is known: it has decided nothing")
+        raise InputError(_UNKNOWN.format(name))
     return sink
 
 

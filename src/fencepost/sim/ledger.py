@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from fencepost.sim.probe_names import probe_names
 from fencepost.sim.run import Outcome
+from fencepost.views.simulation import FoundViolation, SimulatedSeeds
 
 _HOUR_US = 3_600_000_000
 
@@ -29,7 +29,7 @@ class Ledger:
     refused: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     probes: Counter[str] = field(default_factory=Counter)
-    violations: list[dict[str, Any]] = field(default_factory=list)
+    violations: list[FoundViolation] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     jobs: int = 1
     cpu_seconds: float = 0.0
@@ -52,11 +52,11 @@ class Ledger:
             self.with_brokers += outcome.options.brokers > 0
         if outcome.violation is not None:
             found = outcome.violation
-            self.violations.append({"seed": outcome.seed, "kind": found.kind, "text": found.text})
+            self.violations.append(FoundViolation(outcome.seed, found.kind, found.text))
 
     def add_unfinished(self, seed: int, text: str) -> None:
-        """Take note of a seed whose process died: nobody knows what came of it."""
-        self.violations.append({"seed": seed, "kind": "process", "text": text})
+        """Take note of a seed whose process died: what came of it is unknown."""
+        self.violations.append(FoundViolation(seed, "process", text))
 
     @property
     def seconds(self) -> float:
@@ -71,35 +71,28 @@ class Ledger:
         """Simulated time per time of a core."""
         return self.simulated_us / 1_000_000 / max(self.cpu_seconds, 1e-9)
 
-    def summary(self) -> str:
-        """One line."""
-        return (
-            f"{self.seeds} seeds, {self.simulated_us / _HOUR_US:.1f} simulated hours,"
-            f" {self.events} events ({self.events_per_second():.0f}/s per core,"
-            f" {self.hours_per_core_hour():.0f} simulated hours per core-hour),"
-            f" {len(self.violations)} violations"
+    def view(self, first_seed: int = 1, ablation: str | None = None) -> SimulatedSeeds:
+        """All of it, as it is shown; `ablation` is the old bug that the seeds ran with."""
+        return SimulatedSeeds(
+            seeds=self.seeds,
+            simulated_hours=round(self.simulated_us / _HOUR_US, 3),
+            seconds=round(self.seconds, 1),
+            cpu_seconds=round(self.cpu_seconds, 1),
+            jobs=self.jobs,
+            events=self.events,
+            events_per_second_per_core=round(self.events_per_second()),
+            simulated_hours_per_core_hour=round(self.hours_per_core_hour()),
+            seeds_on_wire=self.on_wire,
+            seeds_with_dynamic_voters=self.dynamic,
+            seeds_with_brokers=self.with_brokers,
+            batches_committed=self.committed,
+            epochs=self.epochs,
+            requests_done=self.acked,
+            requests_refused=self.refused,
+            faults=dict(sorted(self.faults.items())),
+            probes=dict(sorted(self.probes.items())),
+            probes_never_hit=[name for name in probe_names() if not self.probes[name]],
+            violations=list(self.violations),
+            first_seed=first_seed,
+            ablation=ablation,
         )
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything, with stable keys."""
-        return {
-            "seeds": self.seeds,
-            "simulated_hours": round(self.simulated_us / _HOUR_US, 3),
-            "seconds": round(self.seconds, 1),
-            "cpu_seconds": round(self.cpu_seconds, 1),
-            "jobs": self.jobs,
-            "events": self.events,
-            "events_per_second_per_core": round(self.events_per_second()),
-            "simulated_hours_per_core_hour": round(self.hours_per_core_hour()),
-            "seeds_on_wire": self.on_wire,
-            "seeds_with_dynamic_voters": self.dynamic,
-            "seeds_with_brokers": self.with_brokers,
-            "batches_committed": self.committed,
-            "epochs": self.epochs,
-            "requests_done": self.acked,
-            "requests_refused": self.refused,
-            "faults": dict(sorted(self.faults.items())),
-            "probes": dict(sorted(self.probes.items())),
-            "probes_never_hit": [name for name in probe_names() if not self.probes[name]],
-            "violations": self.violations,
-        }

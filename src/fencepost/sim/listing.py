@@ -9,19 +9,20 @@ from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.checks import load_checks
 from fencepost.sim.faults import fault_classes
 from fencepost.sim.script import commands
+from fencepost.views.simulation import SimulatorParts
 
 
-def everything() -> dict[str, dict[str, str]]:
+def everything() -> SimulatorParts:
     """By kind and name, what each is, from its own words."""
-    return {
-        "faults": {name: first_words(kind) for name, kind in fault_classes().items()},
-        "checks": {
+    return SimulatorParts(
+        faults={name: first_words(kind) for name, kind in fault_classes().items()},
+        checks={
             check.kind: first_words(type(check)).removeprefix(f"{check.kind}: ")
             for check in load_checks()
         },
-        "ablations": {name: load_ablation(name).says for name in ablation_names()},
-        "commands": {name: _usage(run.__doc__ or "") for name, run in commands().items()},
-    }
+        ablations={name: load_ablation(name).says for name in ablation_names()},
+        commands={name: _usage(run.__doc__ or "") for name, run in commands().items()},
+    )
 
 
 def first_words(kind: type) -> str:

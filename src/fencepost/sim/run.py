@@ -22,6 +22,7 @@ from fencepost.sim.product_log import unforeseen_errors_fail
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
 from fencepost.sim.world import World
+from fencepost.views.simulation import ReplayedSeed
 
 
 @dataclass(slots=True)
@@ -42,6 +43,16 @@ class Outcome:
     options: Options | None = None
     tape: dict[str, list[int]] | None = None
     cpu_seconds: float = 0.0
+
+    def view(self) -> ReplayedSeed:
+        """It as it is shown."""
+        return ReplayedSeed(
+            seed=self.seed,
+            violation=None if self.violation is None else str(self.violation),
+            events=self.events,
+            simulated_seconds=self.simulated_us / 1_000_000,
+            fingerprint=self.fingerprint,
+        )
 
 
 @dataclass(frozen=True, slots=True)

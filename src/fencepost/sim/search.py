@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fencepost.sim.ablations.ablation import Ablation
 from fencepost.sim.options import Options
 from fencepost.sim.pool import WorkerDiedError, run_seeds
 from fencepost.sim.run import Plan
+from fencepost.views.simulation import SearchedAblation
 
 
-def search(ablation: Ablation, most: int, jobs: int = 1) -> dict[str, Any]:
+def search(ablation: Ablation, most: int, jobs: int = 1) -> SearchedAblation:
     """Run seeds from 1 on until one fails. `seeds` None: none of `most` did, or a process died."""
     plan = Plan(base=ablation.base(Options(faults=ablation.faults)), rules=ablation.rules)
     try:
         for count, outcome in enumerate(run_seeds(range(1, most + 1), plan, jobs), 1):
             if outcome.violation is not None:
                 found = outcome.violation
-                return {
-                    "seeds": count,
-                    "seed": outcome.seed,
-                    "kind": found.kind,
-                    "says": f"found after {count} seeds, {found}",
-                }
+                says = f"found after {count} seeds, {found}"
+                return SearchedAblation(count, outcome.seed, found.kind, says)
     except WorkerDiedError as error:
-        return {"seeds": None, "says": f"NOT found: {error}"}
-    return {"seeds": None, "says": f"NOT found in {most} seeds"}
+        return SearchedAblation(None, None, None, f"NOT found: {error}")
+    return SearchedAblation(None, None, None, f"NOT found in {most} seeds")

@@ -22,6 +22,7 @@ from typing import Any
 from fencepost.sim.options import Options
 from fencepost.sim.recording import Recording
 from fencepost.sim.run import Outcome, Plan, replay, run_seed
+from fencepost.views.simulation import ShrunkSeed
 
 Lanes = dict[str, list[int]]
 Progress = Callable[[str], None]
@@ -52,6 +53,21 @@ class Shrunk:
     def recording(self) -> Recording:
         """What `sim replay FILE` reads."""
         return Recording(self.seed, self.kind, self.text, self.options, self.tape, self.ablation)
+
+    def view(self, story: list[str]) -> ShrunkSeed:
+        """It as it is shown, with the lines that tell its events."""
+        return ShrunkSeed(
+            seed=self.seed,
+            kind=self.kind,
+            text=self.text,
+            events_before=self.events_before,
+            events=self.events,
+            choices=self.choices,
+            replays=self.replays,
+            voters=self.options.voters,
+            faults=list(self.options.faults or ()),
+            story=story,
+        )
 
 
 class Shrinker:

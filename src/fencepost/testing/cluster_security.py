@@ -62,7 +62,9 @@ class ClusterSecurity:
 
     `protocol` is that of all listeners: SASL_SSL, SASL_PLAINTEXT, or SSL, where clients show
     certificates. Passwords of `users` may be None: random ones. With OAUTHBEARER among the
-    `mechanisms` there is an issuer of access tokens. Needs the extra `security`.
+    `mechanisms` there is an issuer of access tokens. Brokers take PLAIN in any case: from all users
+    where it is among the `mechanisms`, else from nodes and the super user alone, who are known
+    before there is metadata. Needs the extra `security`.
     """
 
     issuer: AccessTokenIssuer
@@ -233,7 +235,8 @@ class ClusterSecurity:
         self._cluster = cluster
         for user in self._passwords:
             if user != NODE:
-                mechanism = "PLAIN" if user == ADMIN and "PLAIN" in self.mechanisms else None
+                # Of the metadata's users there are none before the super user has added them.
+                mechanism = "PLAIN" if user == ADMIN and self._uses_sasl else None
                 text = self.login(user, mechanism).properties_text()
                 _write_private(self._directory / f"{user}.properties", text)
 
@@ -278,7 +281,8 @@ class ClusterSecurity:
     def _sasl_of(self, names: Iterable[str]) -> dict[str, str]:
         # PLAIN: who logs in before there is metadata, nodes and the super user, cannot be in it.
         enabled = list(dict.fromkeys([*self.mechanisms, "PLAIN"]))
-        known = {f"user_{name}": word for name, word in self._passwords.items()}
+        users = self._passwords if "PLAIN" in self.mechanisms else (ADMIN, NODE)
+        known = {f"user_{name}": self._passwords[name] for name in users}
         own = {"username": NODE, "password": self._passwords[NODE]}
         entries = {
             "sasl.enabled.mechanisms": ",".join(enabled),

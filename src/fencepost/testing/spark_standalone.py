@@ -85,16 +85,23 @@ class _Daemon:
 class SparkStandalone:
     """See the module. `memory_mb`: what a worker offers to executors. With `own_hosts` each worker
     has a loopback address of its own, 127.0.0.1 and on (Linux): Spark never runs a speculative
-    attempt on the host of the first. ClusterError when a process does not start,
-    JavaNotFoundError."""
+    attempt on the host of the first. `spark_home`: the Spark that runs, instead of the one that
+    PySpark brings. ClusterError when a process does not start, JavaNotFoundError."""
 
     def __init__(
-        self, workers: int = 2, *, cores: int = 1, memory_mb: int = 1024, own_hosts: bool = False
+        self,
+        workers: int = 2,
+        *,
+        cores: int = 1,
+        memory_mb: int = 1024,
+        own_hosts: bool = False,
+        spark_home: Path | None = None,
     ) -> None:
         self._count = workers
         self._own_hosts = own_hosts
         self._cores = cores
         self._memory_mb = memory_mb
+        self._spark_home = spark_home
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-spark-"))
         self.master_url = ""
         self.workers: list[_Daemon] = []
@@ -192,7 +199,7 @@ class SparkStandalone:
         from fencepost.spark.java import ensure_java_home, find_java
 
         java = find_java() or ensure_java_home()
-        home = Path(pyspark.__file__).parent
+        home = self._spark_home or Path(pyspark.__file__).parent
         environ = {
             **os.environ,
             "JAVA_HOME": str(java.home),

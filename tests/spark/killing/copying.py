@@ -1,16 +1,18 @@
 """Jobs that write exactly once, run as often as they are told to.
 
-    python copying.py JOB SERVERS FROM TO CHECKPOINT
+    python copying.py SETTINGS JOB SERVERS FROM TO CHECKPOINT
 
-JOB is `query`, which copies one topic to the other; `each-batch`, whose foreachBatch writes to the
-other topic, to one of dead letters and to a table; or `write`, which writes the numbers of a range
-in a batch with a key. It prints the pid of its JVM. For every line that comes in, which has the
-first and the last number, it runs the job until all is copied, and prints `done`, or `failed` and
-why.
+SETTINGS are Spark's, a JSON object. JOB is `query`, which copies one topic to the other;
+`each-batch`, whose foreachBatch writes to the other topic, to one of dead letters and to a table;
+`write`, which writes the numbers of a range in a batch with a key; `tables`, which keeps the latest
+value of each key in a table; or `archive`, which archives the topic. It prints the pid of its JVM.
+For every line that comes in, which has the first and the last number, it runs the job until all is
+copied, and prints `done`, or `failed` and why.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import Any
@@ -18,20 +20,20 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from fencepost.spark import in_batch
+from fencepost.spark.archive import archive_topics
 from fencepost.spark.java import ensure_java_home
+from fencepost.spark.tables import latest
+
+BATCH_RECORDS = "40"
 
 
-def opened() -> Any:
-    """A session that tries tasks again, as a cluster's would."""
+def opened(settings: dict[str, str]) -> Any:
     ensure_java_home()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
 
@@ -42,7 +44,7 @@ def records(spark: Any, servers: str, source: str) -> Any:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", "40")
+        .option("maxOffsetsPerTrigger", BATCH_RECORDS)
         .load()
     )
 
@@ -98,8 +100,20 @@ def write(spark: Any, servers: str, target: str, first: int, end: int) -> None:
     )
 
 
-def main(job: str, *arguments: str) -> None:
-    spark = opened()
+def keep_latest(spark: Any, servers: str, source: str, place: str) -> None:
+    options = {"kafka.bootstrap.servers": servers, "subscribe": source}
+    options["maxOffsetsPerTrigger"] = BATCH_RECORDS
+    latest(spark, options, place, buckets=4).awaitTermination()
+
+
+def archive(spark: Any, servers: str, source: str, place: str) -> None:
+    options = {"kafka.bootstrap.servers": servers, "subscribe": source}
+    options["maxOffsetsPerTrigger"] = BATCH_RECORDS
+    archive_topics(spark, options, place).awaitTermination()
+
+
+def main(settings: str, job: str, *arguments: str) -> None:
+    spark = opened(json.loads(settings))
     print(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
     servers, source, target, checkpoint = arguments
     for line in sys.stdin:
@@ -109,6 +123,10 @@ def main(job: str, *arguments: str) -> None:
                 write(spark, servers, target, first, end)
             elif job == "each-batch":
                 copy_each_batch(spark, servers, source, target, checkpoint)
+            elif job == "tables":
+                keep_latest(spark, servers, source, f"{checkpoint}-latest")
+            elif job == "archive":
+                archive(spark, servers, source, f"{checkpoint}-archive")
             else:
                 copy(spark, servers, source, target, checkpoint)
         except Exception as error:  # noqa: BLE001  (whatever it is, the next run must put it right)

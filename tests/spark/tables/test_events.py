@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import json
 import uuid
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +23,11 @@ from fencepost.spark.tables.events import (
     TRUNCATE,
     UNAVAILABLE,
     UPSERT,
+    Document,
     EventError,
     read_events,
 )
+from fencepost.spark.tables.meanings import DECIMAL
 
 from .worlds import COLUMNS, Record, batch_of, decoding_of, envelope, key_of, row_of
 
@@ -39,7 +43,7 @@ TYPED = pa.schema(
 
 
 def events_of(decode: str, key: Any, value: Any, columns: pa.Schema = COLUMNS) -> list[Any]:
-    return read_events(key, value, decoding_of(decode, columns).reading())
+    return read_events(Document(key), Document(value), decoding_of(decode, columns).reading())
 
 
 def change(op: str, **given: Any) -> dict[str, Any]:
@@ -161,7 +165,7 @@ def test_the_placeholder_is_known_in_all_its_forms():
 def test_another_placeholder():
     decoding = Decoding("debezium", ("id",), COLUMNS, 1, placeholder="?")
     value = change("u", after=row_of(1, "?", UNAVAILABLE))
-    (event,) = read_events({"id": 1}, value, decoding.reading())
+    (event,) = read_events(Document({"id": 1}), Document(value), decoding.reading())
     assert event.unavailable == ("name",)
 
 
@@ -248,6 +252,13 @@ def test_records_become_events_in_buckets():
     assert events[0]["raw_value"] is None
 
 
+def test_a_key_is_in_the_same_bucket_in_every_process():
+    """Of the check value that CRC-32 is known by."""
+    check = 0xCBF43926
+    for buckets in (1, 3, 16, 10_000):
+        assert bucket_of(b"123456789", buckets) == check % buckets
+
+
 def test_raw_records_without_a_key_are_errors():
     columns = pa.schema([("key", pa.binary()), ("value", pa.binary())])
     events = decode_records(
@@ -327,3 +338,107 @@ def test_nothing_in_a_topic_ends_a_task(decode: str, key: Any, value: Any):
     assert events.num_rows >= 1
     for event in events.to_pylist():
         assert (event["kind"] == ERROR) is (event["error"] is not None)
+
+
+# -- what schemas say of columns -------------------------------------------------------------------
+
+PRICED = pa.schema(
+    [
+        ("id", pa.decimal128(20, 0)),
+        ("price", pa.decimal128(9, 2)),
+        ("at", pa.timestamp("us")),
+        ("day", pa.date32()),
+    ]
+)
+PRICED_FIELDS = [
+    {"field": "id", "type": "bytes", "name": DECIMAL, "parameters": {"scale": "0"}},
+    {"field": "price", "type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}},
+    {"field": "at", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+    {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
+]
+PRICED_ROW = {"id": "AQ==", "price": "F3A=", "at": 1_000_001, "day": 1}
+READ_ROW = {
+    "id": Decimal(1),
+    "price": Decimal("60.00"),
+    "at": datetime.datetime(1970, 1, 1, 0, 0, 1, 1),
+    "day": datetime.date(1970, 1, 2),
+}
+
+
+def struct_of(fields: list[Any], name: str) -> dict[str, Any]:
+    return {"type": "struct", "field": name, "fields": fields}
+
+
+def priced(payload: Any) -> dict[str, Any]:
+    """An envelope as JsonConverter writes it with schemas."""
+    rows = [struct_of(PRICED_FIELDS, name) for name in ("before", "after")]
+    return {"schema": struct_of(rows, "envelope"), "payload": payload}
+
+
+def priced_key(value: str) -> dict[str, Any]:
+    return {"schema": struct_of(PRICED_FIELDS[:1], "key"), "payload": {"id": value}}
+
+
+def test_schemas_of_events_say_what_decimals_and_times_are():
+    (event,) = events_of(
+        "debezium", priced_key("AQ=="), priced(change("c", after=PRICED_ROW)), PRICED
+    )
+    assert (event.key, event.row) == (b'["1"]', READ_ROW)
+    (event,) = events_of("debezium", None, priced(change("c", after=PRICED_ROW)), PRICED)
+    assert (event.key, event.row) == (b'["1"]', READ_ROW)
+    for key in (None, priced_key("AQ==")):
+        value = priced(change("d", before=PRICED_ROW))
+        (event,) = events_of("debezium", key, value, PRICED)
+        assert (event.kind, event.key) == (DELETE, b'["1"]')
+    (event,) = events_of("debezium", priced_key("AQ=="), None, PRICED)
+    assert (event.kind, event.key) == (TOMBSTONE, b'["1"]')
+    moved = {**PRICED_ROW, "id": "Ag=="}
+    value = priced(change("u", before=PRICED_ROW, after=moved))
+    old, new = events_of("debezium", priced_key("Ag=="), value, PRICED)
+    assert (old.kind, old.key, new.key) == (DELETE, b'["1"]', b'["2"]')
+    flat = {"schema": struct_of(PRICED_FIELDS, "row"), "payload": PRICED_ROW}
+    for decode in ("flat", "json"):
+        (event,) = events_of(decode, None, flat, PRICED)
+        assert event.row == READ_ROW
+
+
+def test_a_key_that_is_one_value_has_a_schema_too():
+    key = {"schema": PRICED_FIELDS[0], "payload": "AQ=="}
+    (event,) = events_of("debezium", key, priced(change("d")), PRICED)
+    assert event.key == b'["1"]'
+
+
+def test_a_precise_value_that_is_not_available():
+    row = {**PRICED_ROW, "price": base64.b64encode(UNAVAILABLE.encode()).decode()}
+    (event,) = events_of("debezium", None, priced(change("u", after=row)), PRICED)
+    assert (event.unavailable, event.row["price"]) == (("price",), None)
+
+
+def test_events_without_schemas_are_what_the_user_says():
+    types = (("id", "Decimal"), ("price", "Decimal"), ("at", "MicroTimestamp"))
+    decoding = Decoding("debezium", ("id",), PRICED, 1, semantic_types=types)
+    value = Document(change("c", after=PRICED_ROW))
+    (event,) = read_events(Document({"id": "AQ=="}), value, decoding.reading())
+    assert (event.key, event.row) == (b'["1"]', READ_ROW)
+    # What a schema says counts more.
+    other = {**PRICED_FIELDS[1], "parameters": {"scale": "1"}}
+    fields = [struct_of([PRICED_FIELDS[0], other, *PRICED_FIELDS[2:]], "after")]
+    wrapped_value = {"schema": {"fields": fields}, "payload": change("c", after=PRICED_ROW)}
+    (event,) = read_events(Document(None), Document(wrapped_value), decoding.reading())
+    assert event.row["price"] == 600
+    value = Document(change("c", after={**PRICED_ROW, "id": "1", "price": "1"}))
+    with pytest.raises(EventError, match="column at: 1000001 is no timestamp in ISO 8601"):
+        read_events(Document({"id": "1"}), value, decoding_of("debezium", PRICED).reading())
+
+
+@pytest.mark.parametrize("decode", ["json", "debezium"])
+def test_decimals_keep_digits_that_floats_have_not(decode: str):
+    columns = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 10))])
+    row = '{"id": 1, "price": 1234567890123456789.0123456789}'
+    texts = [row]
+    if decode == "debezium":  # MongoDB's is JSON within JSON
+        texts = [f'{{"op": "c", "after": {one}}}' for one in (row, json.dumps(row))]
+    for text in texts:
+        batch = batch_of([Record(0, 0, None, text.encode())])
+        (event,) = decode_records(batch, decoding_of(decode, columns)).to_pylist()
+        assert event["row"]["price"] == Decimal("1234567890123456789.0123456789"), event["error"]

@@ -31,7 +31,7 @@ def test_drawn_graphs():
         assert matched(edges, right) == tried_out(edges, right), edges
 
 
-def test_a_long_chain_of_parts_that_give_way():
+def test_a_long_chain_of_parts_that_must_move():
     """Each holds the only choice of the next."""
     count = 3000
     edges = [[number, number + 1] for number in range(count - 1)] + [[0]]

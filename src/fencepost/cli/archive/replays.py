@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import client_config, command, given_properties, open_cluster
+from fencepost.cli.cluster_options import (
+    bootstrap_servers,
+    client_config,
+    command,
+    given_properties,
+    open_cluster,
+)
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table, print_views
 from fencepost.cli.rates import Rates, duration
@@ -37,7 +43,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
     options |= {
-        "kafka.bootstrap.servers": arguments.bootstrap_server,
+        "kafka.bootstrap.servers": bootstrap_servers(arguments),
         "topic": arguments.to,
         "deliveryGuarantee": "exactly-once",
         "keepTimestamps": "true",

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import command, given_properties
+from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
@@ -27,7 +27,7 @@ def source_of(arguments: argparse.Namespace) -> dict[str, str]:
     if bool(arguments.topics) == bool(arguments.pattern):
         raise UsageError("name topics, or give a --pattern")
     source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = arguments.bootstrap_server
+    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
     if arguments.pattern:
         source["subscribePattern"] = arguments.pattern
     else:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import command, given_properties, open_cluster
+from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties, open_cluster
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import print_json, print_table_of
 from fencepost.cli.spark_session import open_session, reason_of
@@ -68,7 +68,7 @@ def _compare(arguments: argparse.Namespace, spark: Any, layout: Any) -> list[Com
     from fencepost.spark.archive.comparing import compare
 
     source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = arguments.bootstrap_server
+    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
     with open_cluster(arguments) as cluster:
         return compare(spark, layout, source, cluster)
 

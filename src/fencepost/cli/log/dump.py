@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 
 from fencepost.cli.failures import UsageError, offline_command
-from fencepost.cli.log.formats import BYTES_FORMATS, decoder_of, json_line, text_line
+from fencepost.cli.log.formats import BYTES_FORMATS, decoder_of
 from fencepost.cli.progress import Progress
 from fencepost.log.dump import kinds
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.files import PlainFile, dump, files_of
 from fencepost.log.dump.items import Item
 from fencepost.log.dump.segments import DumpOptions
+from fencepost.views.log_dump import view_of_item
 
 EPILOG = """\
 FILE is a segment (.log), an index (.index, .timeindex, .txnindex), a producer snapshot (.snapshot),
@@ -88,14 +89,14 @@ def run_dump(arguments: argparse.Namespace) -> int:
     for path, kind in chosen:
         if kind is None and os.path.exists(path):
             raise UsageError(f"{path}: its name does not say what it is; --as does")
-    line_of = json_line if arguments.json else text_line
     damages = 0
     for path, kind in chosen:
         with PlainFile(path) as file:
             assert kind is not None, "or there would be no such file"
             for item in _items(file, path, kind, arguments):
                 damages += item.is_damage
-                print(line_of(item))
+                view = view_of_item(item)
+                print(view.json_line if arguments.json else view.text_line)
     if damages:
         sys.stdout.flush()
         print(f"fencepost log dump: damage in {damages} places", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How items, keys and values are shown."""
+"""How keys, values and the records of Kafka's own logs are shown."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from typing import Any, Final
 from fencepost.cli.failures import InputError
 from fencepost.cli.output import json_bytes
 from fencepost.cli.wire.convert import stored
-from fencepost.log.dump.items import Item
 from fencepost.log.dump.segments import RecordDecoder
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.records.coordinator import UnknownRecordTypeError
-
-_USUAL: Final = {
-    "magic": 2,
-    "compression": "none",
-    "timestamp_type": "create",
-    "is_crc_right": True,
-}
-"""What nearly every batch has, and people need not read every time."""
 
 
 def _base64(data: bytes | None) -> str | None:
@@ -61,31 +52,3 @@ def _decode(
         return {"undecoded": error.reason, "key": json_bytes(key), "value": json_bytes(value)}
     except InputError as error:
         raise DecodeError(str(error)) from None
-
-
-def text_line(item: Item) -> str:
-    """An item as a line for people: its type and `name=value`, without what says "none"."""
-    words = [item.type]
-    usual = _USUAL if item.type == "batch" else {}
-    for name, value in item.fields.items():
-        if type(value) is int:
-            if value != -1 and usual.get(name) != value:
-                words.append(f"{name}={value}")
-        elif value is None or value is False or usual.get(name) == value:
-            continue
-        elif value is True:
-            words.append(name.removeprefix("is_"))
-        else:
-            words.append(f"{name}={_text_of(value)}")
-    return " ".join(words)
-
-
-def _text_of(value: Any) -> str:
-    if isinstance(value, str) and value.isprintable() and value and not set(value) & set(' "='):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def json_line(item: Item) -> str:
-    """An item as one JSON object."""
-    return json.dumps({"type": item.type, **item.fields}, separators=(",", ":"))

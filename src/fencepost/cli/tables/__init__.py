@@ -66,6 +66,13 @@ def _add_run(actions: Any) -> None:
     )
     parser.add_argument("--registry", metavar="URL", help="a schema registry, for values")
     parser.add_argument("--key-registry", metavar="URL", help="a schema registry, for keys")
+    parser.add_argument(
+        "--semantic-type",
+        action="append",
+        default=[],
+        metavar="COLUMN=TYPE",
+        help="what events do not say of a column: Decimal, Timestamp, MicroTimestamp, ...",
+    )
     parser.add_argument("--buckets", type=int, metavar="N", help="of a new table (default: 16)")
     parser.add_argument(
         "--format", default="parquet", help="parquet (default), delta or iceberg, by their MERGE"

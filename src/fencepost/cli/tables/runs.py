@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cli.cluster_options import command, given_properties
+from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
@@ -46,7 +46,7 @@ def retention_of(arguments: argparse.Namespace, on_error: str = "fail") -> Merge
 
 def _source(arguments: argparse.Namespace) -> dict[str, str]:
     source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = arguments.bootstrap_server
+    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
     source["subscribe"] = arguments.topic
     if arguments.batch_records is not None:
         source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
@@ -84,6 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
                 order=arguments.order,
                 registry=arguments.registry,
                 key_registry=arguments.key_registry,
+                semantic_types=dict(
+                    pair(one, "--semantic-type") for one in arguments.semantic_type
+                ),
                 buckets=arguments.buckets,
                 format=arguments.format,
                 options=options,

@@ -90,7 +90,7 @@ def dump_quorum_state(path: str, data: bytes) -> Iterator[Item]:
         yield Item("content", quorum_state.to_file(state, version))
         epoch, end_offset = decode_quorum_state(path, data).acknowledged_end
         if (epoch, end_offset) != (0, 0):
-            yield Item("promised", {"epoch": epoch, "endOffset": end_offset})
+            yield Item("acknowledged_end", {"epoch": epoch, "end_offset": end_offset})
     except CorruptFileError as error:
         yield damage(error.position, error.reason)
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ An item has a type and named values that JSON can hold:
 | `batch`, `record` | of a segment, or of a snapshot of the metadata log |
 | `entry` | of an index, a producer snapshot or a checkpoint file |
 | `content` | all of a small file |
+| `acknowledged_end` | up to where a voter's log was acknowledged, of `quorum-state` |
 | `note` | something worth knowing, such as space that is allocated and not used |
 | `damage` | what cannot be, with `reason`, and `is_tail` if it is the file's end that is missing |
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Protocol, TypeVar
 
 from fencepost.sim.explore.laws import Violation
+from fencepost.views.simulation import Exploration
 
 PROGRESS_S = 5.0
 """Seconds between two reports of progress."""
@@ -83,6 +84,12 @@ class Report(Generic[Action, State]):
     def rate(self) -> float:
         """States per second."""
         return self.states / max(self.seconds, 1e-9)
+
+    def view(self, bounds: dict[str, Any], story: list[str]) -> Exploration:
+        """It as it is shown: the path to a violation is told by the lines of `story`."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        del told["path"]
+        return Exploration(bounds=bounds, **told, states_per_second=round(self.rate), story=story)
 
 
 class Search(Generic[Action, State]):

@@ -196,19 +196,21 @@ class Registry:
         known = self._decoders.pop(key, None)
         if known is None:
             reader = None if key[1] is None else self._reader(key[1])
-            known = make_decoder(self._schema(schema_id), reader)
+            known = make_decoder(self.schema(schema_id), reader)
         _keep(self._decoders, key, known)
         return known
 
     def _reader(self, schema_id: int) -> SchemaText:
         try:
-            return self._schema(schema_id)
+            return self.schema(schema_id)
         except DecodeError as error:
             raise RuntimeError(
                 f"schema {schema_id}, by which values are to be read: {error}"
             ) from error
 
-    def _schema(self, schema_id: int) -> SchemaText:
+    def schema(self, schema_id: int) -> SchemaText:
+        """A schema by its id. DecodeError for one that is not there, or that names what is not
+        there; what the client raises for other reasons."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:

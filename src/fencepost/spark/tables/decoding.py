@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.spark.tables.columns import converter
 from fencepost.spark.tables.events import (
     BYTES,
     DELETE,
@@ -19,16 +19,20 @@ from fencepost.spark.tables.events import (
     TRUNCATE,
     UNAVAILABLE,
     UPSERT,
+    Document,
     Event,
     EventError,
     Placeholder,
     Reading,
     read_events,
 )
+from fencepost.spark.tables.meanings import Node, of_avro, semantic_nodes
 from fencepost.spark.tables.merging import events_schema
+from fencepost.spark.tables.values import WrittenFloat, converter, has_decimals
 
 ASIDE: Final = -1
 """The bucket of what is no row: errors, and records that are ignored."""
+SCHEMAS_MAX: Final = 1000
 RECORD_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp_ms")
 RAW_COLUMNS: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 """The table's columns where records are not decoded."""
@@ -47,6 +51,8 @@ class Decoding:
     registry: Registry | None = None
     key_registry: Registry | None = None
     placeholder: str = UNAVAILABLE
+    semantic_types: tuple[tuple[str, str], ...] = ()
+    """Of columns that records' schemas say nothing of (`meanings`)."""
     wanted: frozenset[str] | None = None
     """Columns that are read from records, if not all: the others are null in new rows."""
 
@@ -56,8 +62,17 @@ class Decoding:
 
     def reading(self) -> Reading:
         """For `read_events`."""
-        columns = {one.name: converter(one.type) for one in self.columns if self.is_wanted(one)}
-        return Reading(self.decode, self.key, columns, Placeholder(self.placeholder))
+        fields = [one for one in self.columns if self.is_wanted(one)]
+        columns = {one.name: converter(one.type) for one in fields}
+        exact = any(has_decimals(one.type) for one in fields)
+        return Reading(
+            self.decode,
+            self.key,
+            columns,
+            Placeholder(self.placeholder),
+            semantic_nodes(dict(self.semantic_types), self.columns.names),
+            _loads_exactly if exact else json.loads,
+        )
 
 
 def bucket_of(key: bytes, buckets: int) -> int:
@@ -71,8 +86,9 @@ def decode_records(records: pa.RecordBatch, decoding: Decoding) -> pa.RecordBatc
         return _raw_events(records, decoding)
     reading = decoding.reading()
     rows: list[tuple[int, int, Event]] = []
-    keys = documents(records["key"].to_pylist(), decoding.key_registry)
-    values = documents(records["value"].to_pylist(), decoding.registry)
+    loads = reading.loads
+    keys = documents(records["key"].to_pylist(), decoding.key_registry, loads)
+    values = documents(records["value"].to_pylist(), decoding.registry, loads)
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         try:
             events = _events(key, value, reading)
@@ -82,29 +98,56 @@ def decode_records(records: pa.RecordBatch, decoding: Decoding) -> pa.RecordBatc
     return _assembled(records, rows, decoding)
 
 
-def documents(data: Sequence[bytes | None], registry: Registry | None) -> list[Any]:
-    """JSON documents; for one that is none an EventError in its place. With a registry what it
-    cannot be asked for is raised."""
+def documents(
+    data: Sequence[bytes | None], registry: Registry | None, loads: Callable[[str | bytes], Any]
+) -> list[Document | EventError]:
+    """JSON documents, with their schemas where a registry has Avro ones; for what is none an
+    EventError in its place. What a registry cannot be asked for is raised."""
     if registry is None:
-        return [_parsed(one) for one in data]
+        return [_parsed(one, None, loads) for one in data]
     from fencepost.spark.formats.registry import registry_for
 
-    found = []
-    for text, _, error in registry_for(registry).decode_all(data):
-        found.append(EventError(error) if error is not None else _parsed(text))
+    found: list[Document | EventError] = []
+    for text, schema_id, error in registry_for(registry).decode_all(data):
+        if error is not None:
+            found.append(EventError(error))
+        else:
+            node = None if schema_id is None else _node_of(registry, schema_id)
+            found.append(_parsed(text, node, loads))
     return found
 
 
-def _parsed(data: bytes | str | None) -> Any:
-    if data is None:
+@functools.lru_cache(SCHEMAS_MAX)
+def _node_of(registry: Registry, schema_id: int) -> Node:
+    """What a registry's schema says of values that it decoded."""
+    from fencepost.spark.formats.decoders import avro_schema
+    from fencepost.spark.formats.registry import registry_for
+
+    schema = registry_for(registry).schema(schema_id)
+    if schema.kind != "AVRO":
         return None
+    parsed = avro_schema(schema)
+    return of_avro(parsed, parsed.get("__named_schemas", {}) if isinstance(parsed, dict) else {})
+
+
+def _loads_exactly(text: str | bytes) -> Any:
+    return json.loads(text, parse_float=WrittenFloat)
+
+
+def _parsed(
+    data: bytes | str | None, node: Node, loads: Callable[[str | bytes], Any]
+) -> Document | EventError:
+    if data is None:
+        return Document(None)
     try:
-        return json.loads(data.decode() if isinstance(data, bytes) else data)
+        return Document(loads(data.decode() if isinstance(data, bytes) else data), node)
     except (ValueError, RecursionError) as error:
         return EventError(f"no JSON: {error}")
 
 
-def _events(key: Any, value: Any, reading: Reading) -> list[Event]:
+def _events(
+    key: Document | EventError, value: Document | EventError, reading: Reading
+) -> list[Event]:
     if isinstance(value, EventError):
         raise EventError(f"value: {value}")
     if isinstance(key, EventError):

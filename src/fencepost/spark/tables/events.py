@@ -12,7 +12,8 @@ Envelopes (`debezium`), by `op`:
 A null value, the tombstone behind a delete, deletes as well where nothing newer is there: of a
 topic that is compacted the `d` may be gone. Records of heartbeats, of transactions' begin and end,
 and of changes to the schema are ignored. Everything comes as it is or as JsonConverter writes it
-with `schemas.enable`, as `{"schema": ..., "payload": ...}`. MongoDB's `after` is a text of JSON.
+with `schemas.enable`, as `{"schema": ..., "payload": ...}`; what the schema says of columns goes to
+their converters with the values (`meanings`). MongoDB's `after` is a text of JSON.
 
 Flattened events (`flat`, Debezium's ExtractNewRecordState) are the row itself; `__deleted` and
 `__op` say that it was deleted, `__lsn`, `__source_ts_ms` and others (`add.fields`) its position.
@@ -34,8 +35,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from fencepost.spark.tables.columns import Convert, shown
+from fencepost.spark.tables.meanings import Node, fields_of, name_of
 from fencepost.spark.tables.order import Position, position_of
+from fencepost.spark.tables.values import Convert, shown
 
 BYTES: Final = "bytes"
 JSON: Final = "json"
@@ -105,38 +107,62 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table reads its records. `columns` are all columns with their converters."""
+    """How a table reads its records. `columns` are all columns with their converters, `nodes` what
+    is known of some that records' schemas say nothing of, `loads` parses JSON."""
 
     decode: str
     key: tuple[str, ...]
     columns: Mapping[str, Convert]
     placeholder: Placeholder = field(default_factory=Placeholder)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    loads: Callable[[str | bytes], Any] = json.loads
 
 
-def read_events(key: Any, value: Any, reading: Reading) -> list[Event]:
-    """The events of a record whose key and value are these JSON documents: one in most cases, none
-    never. EventError."""
+class Document(NamedTuple):
+    """A value of JSON and what its schema says of it."""
+
+    value: Any
+    node: Node = None
+
+
+class _Row(NamedTuple):
+    """Columns of a row, and what schemas say of them."""
+
+    values: Mapping[str, Any]
+    nodes: Mapping[str, Node]
+
+    def over(self, other: _Row | None) -> _Row:
+        """This row's columns, and those of the other that it has not."""
+        if other is None:
+            return self
+        return _Row({**other.values, **self.values}, {**other.nodes, **self.nodes})
+
+
+def read_events(key: Document, value: Document, reading: Reading) -> list[Event]:
+    """The events of a record whose key and value are these: one in most cases, none never.
+    EventError."""
     reader = _READERS[reading.decode]
-    value = unwrapped(value)
-    if value is None:
-        return [_deleted(TOMBSTONE, _key_document(key, reading), reading)]
-    if not isinstance(value, dict):
-        raise EventError(f"the value is no object: {shown(value)}")
-    return reader(key, value, reading)
+    row = _key_row(_unwrapped(key), reading)
+    document, node = _unwrapped(value)
+    if document is None:
+        return [_deleted(TOMBSTONE, row, reading)]
+    if not isinstance(document, dict):
+        raise EventError(f"the value is no object: {shown(document)}")
+    return reader(row, document, node, reading)
 
 
-def unwrapped(document: Any) -> Any:
+def _unwrapped(document: Document) -> Document:
     """What JsonConverter wrapped together with its schema."""
-    if isinstance(document, dict) and document.keys() == _WRAPPED:
-        return document["payload"]
+    if isinstance(document.value, dict) and document.value.keys() == _WRAPPED:
+        return Document(document.value["payload"], document.value["schema"])
     return document
 
 
-def _read_plain(key: Any, value: dict[str, Any], reading: Reading) -> list[Event]:
-    return [_upsert(_key_document(key, reading), value, None, "", reading)]
+def _read_plain(key: _Row, value: dict[str, Any], node: Node, reading: Reading) -> list[Event]:
+    return [_upsert(key, _Row(value, fields_of(node)), None, "", reading)]
 
 
-def _read_flat(key: Any, value: dict[str, Any], reading: Reading) -> list[Event]:
+def _read_flat(key: _Row, value: dict[str, Any], node: Node, reading: Reading) -> list[Event]:
     source: dict[str, Any] = {}
     for name, one in value.items():
         if name.startswith("__"):
@@ -150,13 +176,13 @@ def _read_flat(key: Any, value: dict[str, Any], reading: Reading) -> list[Event]
         return [Event(IGNORED, op=op)]
     if kind == TRUNCATE:
         return [Event(TRUNCATE, position=position, op=op)]
-    document = _key_document(key, reading)
+    row = _Row(value, fields_of(node))
     if kind == DELETE:
-        return [_deleted(DELETE, {**value, **document}, reading, position, op or "d")]
-    return [_upsert(document, value, position, op, reading)]
+        return [_deleted(DELETE, key.over(row), reading, position, op or "d")]
+    return [_upsert(key, row, position, op, reading)]
 
 
-def _read_envelope(key: Any, value: dict[str, Any], reading: Reading) -> list[Event]:
+def _read_envelope(key: _Row, value: dict[str, Any], node: Node, reading: Reading) -> list[Event]:
     op = value.get("op")
     if op is None and _is_ignored(value):
         return [Event(IGNORED)]
@@ -171,14 +197,15 @@ def _read_envelope(key: Any, value: dict[str, Any], reading: Reading) -> list[Ev
     position = _position(source or {})
     if kind == TRUNCATE:
         return [Event(TRUNCATE, position=position, op="t")]
-    document = _key_document(key, reading)
-    before, after = _state(value, "before"), _state(value, "after")
+    before, after = (_state(value, name, node, reading) for name in ("before", "after"))
     if kind == DELETE:
-        return [_deleted(DELETE, {**(before or {}), **document}, reading, position, "d")]
+        return [_deleted(DELETE, key.over(before), reading, position, "d")]
     if after is None:
         raise EventError(f"op is {op}, and after is null")
-    found = _upsert(document, after, position, str(op), reading)
-    if op != "u" or before is None or not all(before.get(name) is not None for name in reading.key):
+    found = _upsert(key, after, position, str(op), reading)
+    if op != "u" or before is None:
+        return [found]
+    if any(before.values.get(name) is None for name in reading.key):
         return [found]
     old = _deleted(DELETE, before, reading, position, "d")
     return [found] if old.key == found.key else [old, found]
@@ -193,17 +220,19 @@ def _is_ignored(value: Mapping[str, Any]) -> bool:
     return any(name in value for name in _ABOUT_SCHEMAS)
 
 
-def _state(value: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+def _state(value: Mapping[str, Any], name: str, node: Node, reading: Reading) -> _Row | None:
     """A row before or after the change."""
     state = value.get(name)
     if isinstance(state, str):  # MongoDB
         try:
-            state = json.loads(state)
+            state = reading.loads(state)
         except (ValueError, RecursionError) as error:
             raise EventError(f"{name} is no JSON: {error}") from error
-    if state is not None and not isinstance(state, dict):
+    if state is None:
+        return None
+    if not isinstance(state, dict):
         raise EventError(f"{name} is no object: {shown(state)}")
-    return state
+    return _Row(state, fields_of(fields_of(node).get(name)))
 
 
 def _position(source: Mapping[str, Any]) -> Position | None:
@@ -213,19 +242,21 @@ def _position(source: Mapping[str, Any]) -> Position | None:
         raise EventError(str(error)) from error
 
 
-def _key_document(key: Any, reading: Reading) -> Mapping[str, Any]:
+def _key_row(key: Document, reading: Reading) -> _Row:
     """The key's columns as far as the record's key has them."""
-    document = unwrapped(key)
+    document, node = key
     if isinstance(document, dict):
-        return {name: document[name] for name in reading.key if name in document}
+        nodes = fields_of(node)
+        names = [name for name in reading.key if name in document]
+        return _Row({name: document[name] for name in names}, nodes)
     if document is not None and len(reading.key) == 1:
-        return {reading.key[0]: document}
-    return {}
+        return _Row({reading.key[0]: document}, {reading.key[0]: node})
+    return _Row({}, {})
 
 
 def _upsert(
-    key: Mapping[str, Any],
-    row: Mapping[str, Any],
+    key: _Row,
+    row: _Row,
     position: Position | None,
     op: str,
     reading: Reading,
@@ -233,13 +264,13 @@ def _upsert(
     unavailable = []
     found: dict[str, Any] = {}
     for name, convert in reading.columns.items():
-        value = row.get(name)
+        value, nodes = row.values.get(name), row.nodes
         if value is None:
-            value = key.get(name)
+            value, nodes = key.values.get(name), key.nodes
         elif name not in reading.key and reading.placeholder.is_there(value):
             unavailable.append(name)
             value = None
-        found[name] = _converted(name, value, convert)
+        found[name] = _converted(name, value, nodes, reading, convert)
     # Where the record's key has the columns, it says which row this is, whatever the value says.
     named = {**found, **_converted_key(key, reading)}
     return Event(UPSERT, identity(named, reading.key), found, tuple(unavailable), position, op)
@@ -247,7 +278,7 @@ def _upsert(
 
 def _deleted(
     kind: str,
-    document: Mapping[str, Any],
+    document: _Row,
     reading: Reading,
     position: Position | None = None,
     op: str = "",
@@ -256,17 +287,24 @@ def _deleted(
     return Event(kind, identity(row, reading.key), row, (), position, op)
 
 
-def _converted_key(document: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+def _converted_key(document: _Row, reading: Reading) -> dict[str, Any]:
     return {
-        name: _converted(name, document[name], reading.columns[name])
+        name: _converted(
+            name, document.values[name], document.nodes, reading, reading.columns[name]
+        )
         for name in reading.key
-        if name in document
+        if name in document.values
     }
 
 
-def _converted(name: str, value: Any, convert: Convert) -> Any:
+def _converted(
+    name: str, value: Any, nodes: Mapping[str, Node], reading: Reading, convert: Convert
+) -> Any:
+    node = nodes.get(name)
+    if not name_of(node) and name in reading.nodes:
+        node = reading.nodes[name]
     try:
-        return convert(value)
+        return convert(value, node)
     except (ValueError, RecursionError) as error:
         raise EventError(f"column {name}: {error}") from error
 
@@ -289,7 +327,7 @@ def _plain(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-_READERS: Final[dict[str, Callable[[Any, dict[str, Any], Reading], list[Event]]]] = {
+_READERS: Final[dict[str, Callable[[_Row, dict[str, Any], Node, Reading], list[Event]]]] = {
     JSON: _read_plain,
     DEBEZIUM: _read_envelope,
     FLAT: _read_flat,

@@ -32,6 +32,7 @@ from fencepost.spark.tables.spark_tasks import events_of
 
 LAKES: Final = (DELTA, ICEBERG)
 ROWS: Final = "rows"
+_NEW: Final = "__new_"
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 
 
@@ -92,7 +93,9 @@ class LakeTable:
             kind = one.dataType.simpleString()
             try:
                 if one.name not in has:
-                    self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS (`{one.name}` {kind})")
+                    self.spark.sql(
+                        f"ALTER TABLE {self.name} ADD COLUMNS ({quoted(one.name)} {kind})"
+                    )
                 elif has[one.name] != one.dataType:
                     self._widen(one.name, kind)
             except PySparkException as error:
@@ -107,7 +110,7 @@ class LakeTable:
             self.spark.sql(
                 f"ALTER TABLE {self.name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
             )
-        self.spark.sql(f"ALTER TABLE {self.name} ALTER COLUMN `{column}` TYPE {kind}")
+        self.spark.sql(f"ALTER TABLE {self.name} ALTER COLUMN {quoted(column)} TYPE {kind}")
 
     def rows(self) -> Any:
         """All rows and deletions, a DataFrame."""
@@ -117,6 +120,8 @@ class LakeTable:
 
     def merge(self, changes: Any, query: str, batch: int) -> None:
         """Merge changed rows by key; those with `__drop` go."""
+        from pyspark.sql import functions as F  # noqa: N812
+
         session = changes.sparkSession
         settings = {
             "spark.databricks.delta.write.txnAppId": f"fencepost-{query}",
@@ -124,24 +129,28 @@ class LakeTable:
             "spark.sql.iceberg.snapshot-property.fencepost-query": query,
             "spark.sql.iceberg.snapshot-property.fencepost-batch": str(batch),
         }
+        # A temporary view of what is read from an Iceberg table cannot be merged into that table
+        # with Spark 4.1 (it has no plan for the view's reference), so there is none: the changes'
+        # columns have names of their own instead.
         columns = [name for name in changes.columns if name != "__drop"]
-        assignments = ", ".join(f"t.`{name}` = s.`{name}`" for name in columns)
-        names = ", ".join(f"`{name}`" for name in columns)
-        values = ", ".join(f"s.`{name}`" for name in columns)
-        changes.createOrReplaceTempView("fencepost_changes")
+        source = changes.toDF(*(f"{_NEW}{name}" for name in changes.columns))
+        values = {quoted(name): F.col(quoted(f"{_NEW}{name}")) for name in columns}
+        same = F.expr(f"`__key` = `{_NEW}__key`")
+        dropped = F.col(f"{_NEW}__drop")
+        merge = source.mergeInto(self.name, same).whenMatched(dropped).delete()
+        merge = merge.whenMatched().update(values).whenNotMatched(~dropped).insert(values)
         try:
             for name, value in settings.items():
                 session.conf.set(name, value)
-            session.sql(
-                f"MERGE INTO {self.name} t USING fencepost_changes s ON t.`__key` = s.`__key` "
-                f"WHEN MATCHED AND s.`__drop` THEN DELETE "
-                f"WHEN MATCHED THEN UPDATE SET {assignments} "
-                f"WHEN NOT MATCHED AND NOT s.`__drop` THEN INSERT ({names}) VALUES ({values})"
-            )
+            merge.merge()
         finally:
             for name in settings:
                 session.conf.unset(name)
-            session.catalog.dropTempView("fencepost_changes")
+
+
+def quoted(name: str) -> str:
+    """A column's name as a part of an expression."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _iceberg_name(spark: Any, place: str) -> str:
@@ -175,20 +184,20 @@ def in_lake(
         table = LakeTable(frame.sparkSession, format, place)
         table.make(stored)
         events = events_of(frame, decoding).persist()
-        schema = from_arrow_schema(
-            pa.schema([*stored, pa.field("__drop", pa.bool_()), pa.field("__report", pa.string())])
-        )
-        old = table.rows().select(*stored.names)
+        marks = (pa.field("__drop", pa.bool_()), pa.field("__report", pa.string()))
+        schema = from_arrow_schema(pa.schema([*stored, *marks]), prefer_timestamp_ntz=True)
+        names = [quoted(name) for name in stored.names]
+        old = table.rows().select(*names)
         if events.where(F.col("kind") == TRUNCATE).isEmpty():
             old = old.join(events.select(F.col("key").alias("__key")).distinct(), "__key", "semi")
         bucket = F.pmod(F.crc32("__key"), F.lit(decoding.buckets)).cast("int")
-        old = old.select(*stored.names, bucket.alias("bucket"))
+        old = old.select(*names, bucket.alias("__bucket"))
 
         def fold(number: tuple[Any, ...], events: pa.Table, rows: pa.Table) -> pa.Table:
             return folded(work, number[0].as_py(), events, rows)
 
         fold.__annotations__ = {}
-        sides = events.groupBy("bucket").cogroup(old.groupBy("bucket"))
+        sides = events.groupBy("bucket").cogroup(old.groupBy("__bucket"))
         changes = sides.applyInArrow(fold, schema).persist()
         try:
             told = changes.where("__report IS NOT NULL").select("__report").collect()

@@ -34,7 +34,8 @@ from fencepost.spark.tables.columns import OWN, evolved, require_usable
 from fencepost.spark.tables.decoding import RAW_COLUMNS, Decoding, Registry
 from fencepost.spark.tables.errors import TableError
 from fencepost.spark.tables.events import BYTES, DEBEZIUM, DECODES, FLAT, UNAVAILABLE
-from fencepost.spark.tables.lakes import LAKES, LakeTable, in_lake
+from fencepost.spark.tables.lakes import LAKES, LakeTable, in_lake, quoted
+from fencepost.spark.tables.meanings import semantic_nodes
 from fencepost.spark.tables.order import ORDERS, SOURCE, TOPIC
 from fencepost.spark.tables.spark_tasks import in_spark
 from fencepost.spark.tables.versions import CHECKPOINT, PARQUET, Settings, Version, Versions
@@ -56,6 +57,7 @@ def latest(
     order: str | None = None,
     registry: str | Mapping[str, Any] | None = None,
     key_registry: str | Mapping[str, Any] | None = None,
+    semantic_types: Mapping[str, str] | None = None,
     placeholder: str = UNAVAILABLE,
     buckets: int | None = None,
     format: str = PARQUET,
@@ -73,7 +75,9 @@ def latest(
     `decode` is `bytes` (columns `key` and `value` as they are), `json`, `debezium` or `flat`, which
     take `schema`, the table's columns in Spark's words or as a StructType, and `key`, those that
     tell rows apart. `registry` is as for `fencepost.spark.formats.decode`, for values, and
-    `key_registry` for keys; without, both are JSON. `order` is `topic`, `timestamp` or `source`
+    `key_registry` for keys; without, both are JSON. `semantic_types` says of columns what the
+    schemas of events do not say, for example `{"created": "MicroTimestamp"}` (`meanings`), and is
+    to be given in every run. `order` is `topic`, `timestamp` or `source`
     (`order`); by default `source` where the decoding knows of sources. `buckets` (16 by default, by
     which a batch's cost is divided), `decode`, `key` and `order` are the table's from its beginning
     on, and need not be given again.
@@ -88,20 +92,23 @@ def latest(
     options = _checked(options or MergeOptions(), given)
     columns = columns_of(spark, decode, schema)
     settings = settings_of(decode, key, order, buckets or BUCKETS, format)
+    types = tuple(sorted((semantic_types or {}).items()))
+    semantic_nodes(dict(types), columns.names)
     place = for_spark(versions.storage.uri)
     make = None if format == PARQUET else LakeTable(spark, format, place).make
     settings = prepare(versions, settings, columns, make).settings
-    decoding = Decoding(
-        settings.decode,
-        settings.key,
-        columns,
-        settings.buckets,
-        _registry(registry),
-        _registry(key_registry),
-        placeholder,
-    )
+    plain = settings.decode, settings.key, columns, settings.buckets
+    registries = _registry(registry), _registry(key_registry)
+    decoding = Decoding(*plain, *registries, placeholder, types)
     frame = spark.readStream.format("fencepost").options(**given).load()
-    write = _writer(versions, decoding, topic, options, on_batch)
+    return _started(
+        frame, _writer(versions, decoding, topic, options, on_batch), interval, versions
+    )
+
+
+def _started(
+    frame: Any, write: Callable[[Any, int], None], interval: str | None, versions: Versions
+) -> Any:
     trigger = {"availableNow": True} if interval is None else {"processingTime": interval}
     writer = frame.writeStream.foreachBatch(write).trigger(**trigger)
     return writer.option("checkpointLocation", checkpoint_of(versions.storage)).start()
@@ -281,7 +288,7 @@ def read(
         if version is not None:
             raise TableError(f"{path}: versions of {found.settings.format} are read by itself")
         table = LakeTable(spark, found.settings.format, for_spark(versions.storage.uri))
-        return table.rows().where("NOT __deleted").select(*columns.names)
+        return table.rows().where("NOT __deleted").select(*map(quoted, columns.names))
     files = [one.rows for one in found.buckets.values() if one.rows is not None]
     if not files:
         return spark.createDataFrame([], schema)
