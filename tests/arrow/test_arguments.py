@@ -130,4 +130,4 @@ def test_streams_refuse_what_is_theirs_alone():
         with pytest.raises(ArgumentError, match=f"^{argument}="):
             fencepost.arrow.stream(NOWHERE, topics="t", **{argument: value})
     with pytest.raises(TypeError, match="end"):
-        fencepost.arrow.stream(NOWHERE, topics="t", end="latest")  # type: ignore[call-arg]
+        fencepost.arrow.stream(NOWHERE, topics="t", end="latest")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,7 +53,7 @@ def test_a_bug_that_was_put_back_is_found_or_not():
 
 
 def report(**changed: object) -> Exploration:
-    seen = Report(
+    seen: Report[Any] = Report(
         states=1000,
         transitions=2500,
         depth=7,
