@@ -53,7 +53,7 @@ def test_a_bug_that_was_put_back_is_found_or_not():
 
 
 def report(**changed: object) -> Exploration:
-    seen: Report[Any] = Report(
+    seen: Report[Any, Any] = Report(
         states=1000,
         transitions=2500,
         depth=7,
