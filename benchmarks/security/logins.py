@@ -24,14 +24,13 @@ from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.broker.security.issuer import AUDIENCE, ISSUER, Issuer
-
 from benchmarks import peers
 from benchmarks.broker.pipes import cpu_s
 from fencepost.client import Admin, ClientConfig, Cluster
 from fencepost.client.connection import Connection
 from fencepost.client.scram_users import UserScramCredentialUpsertion
 from fencepost.machines.image.scram import ScramMechanism
+from fencepost.testing.access_tokens import AUDIENCE, ISSUER, AccessTokenIssuer
 from fencepost.testing.certificates import CertificateAuthority
 from fencepost.testing.client_logins import ClientLogin
 
@@ -151,7 +150,7 @@ def doors(name: str, wanted: list[str]) -> Iterator[list[Door]]:
     start = getattr(peers, name)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        issuer, authority = Issuer(), CertificateAuthority()
+        issuer, authority = AccessTokenIssuer(), CertificateAuthority()
         keys = directory / "keys.json"
         keys.write_bytes(issuer.key_set())
         (directory / "token").write_text(issuer.token(sub=USER, exp=int(time.time()) + 86_400))

@@ -16,10 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from archive import produce
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.spark.archive import produce
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.metadata import TopicPartition

@@ -71,6 +71,7 @@ def test_subscriptions():
         ("text", {"text": ["key", "offset"]}),
         ("on_data_loss", {"on_data_loss": "ignore"}),
         ("on_data_loss", {"on_data_loss": False}),
+        ("on_data_loss", {"on_data_loss": []}),
         ("threads", {"threads": 0}),
         ("threads", {"threads": None}),
         ("threads", {"threads": 1.5}),
@@ -94,6 +95,10 @@ def test_subscriptions():
         ("filters", {"filters": [("value", "=", 5)]}),
         ("filters", {"filters": [("timestamp", ">", 5)]}),
         ("filters", {"filters": [("offset", ">", 5), [("offset", ">", 5)]]}),
+        ("filters", {"filters": [("topic", "=", "\ud800")]}),
+        ("filters", {"filters": [("key", "in", ["\ud800"])]}),
+        ("filters", {"filters": [("offset", "!=", n) for n in range(1001)]}),
+        ("filters", {"filters": [[("offset", "=", n)] for n in range(1001)]}),
         ("filters", {"filters": pc.field("nothing") > 5}),
         ("filters", {"filters": pc.field("offset") + 5}),
         ("filters", {"filters": pc.field("offset") > "x"}),
@@ -125,4 +130,4 @@ def test_streams_refuse_what_is_theirs_alone():
         with pytest.raises(ArgumentError, match=f"^{argument}="):
             fencepost.arrow.stream(NOWHERE, topics="t", **{argument: value})
     with pytest.raises(TypeError, match="end"):
-        fencepost.arrow.stream(NOWHERE, topics="t", end="latest")  # type: ignore[call-arg]
+        fencepost.arrow.stream(NOWHERE, topics="t", end="latest")

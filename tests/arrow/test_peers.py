@@ -69,7 +69,8 @@ def consumed(served: str, topic: str, isolation: str) -> list[dict[str, Any]]:
     )
     beginnings = [confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)]
     consumer.assign(beginnings)
-    found, ended = [], set()
+    found: list[Any] = []
+    ended: set[Any] = set()
     while len(ended) < PARTITIONS:
         message = consumer.poll(DEADLINE_S)
         assert message is not None

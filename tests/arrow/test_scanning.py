@@ -268,7 +268,7 @@ def test_a_scan_says_which_offsets_it_reads(fake: FakeCluster, servers: Properti
     assert repr(scan) == "<Scan of 30 offsets: t-0 4-10, t-1 0-24>"
     many = repr(fencepost.arrow.scan(servers, topics="t", min_partitions=30))
     assert many.startswith("<Scan of 34 offsets: t-0 0-")
-    assert "t-1 22-23" not in many
+    assert many.count(" t-") == 10
     assert re.search(r" t-\d \d+-\d+, and \d+ more ranges>$", many)
 
 

@@ -125,7 +125,11 @@ def test_a_bad_line_is_named_and_what_was_before_it_is_written(start, values, to
     ("line", "options", "complaint"),
     [
         (b'{"partition": 1}', ("--lines-json",), "line 2: the topic has 1 partitions"),
-        (b"x" * (1 << 20 | 1), (), "line 2: a record of 1048577 bytes exceeds max.request.size"),
+        (
+            b"x" * (1 << 20 | 1),
+            (),
+            "line 2: a record of 1048665 bytes (no key) exceeds max.request",
+        ),
         (b"no separator", ("--key-separator", "="), "line 2 has no key separator '='"),
         (b"\xff", ("--lines-json",), "line 2 is not JSON: "),
         (b"[" * 100_000, ("--lines-json",), "line 2 is not JSON: "),

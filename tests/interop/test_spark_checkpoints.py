@@ -24,15 +24,20 @@ from fencepost.spark.checkpoint_edit import (
 from fencepost.spark.offset_translation import identified
 from fencepost.spark.storage import storage_at
 
+from . import apache
 from .conftest import SPARK_KAFKA, jars_or_skip, one_node
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["fencepost", "apache"])
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     jars_or_skip(SPARK_KAFKA)
-    with one_node("fencepost", tmp_path_factory.mktemp("node")) as address:
+    if request.param == "apache":
+        jars_or_skip(apache.KAFKA)
+    with one_node(request.param, tmp_path_factory.mktemp(request.param)) as address:
         yield address
 
 

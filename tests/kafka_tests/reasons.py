@@ -19,6 +19,10 @@ KINDS: Final = {
 CLIENT_METRICS: Final = "client metrics (KIP-714)"
 LOGGERS: Final = "the loggers of Kafka's classes"
 DELETION: Final = "the directory of a deleted partition goes later than the test waits for it"
+LATE_LOGIN: Final = (
+    "undecided: at a load of 30 a request can take longer than what is left of a session of 1.5 s;"
+    " not yet run on a quiet machine"
+)
 QUOTAS: Final = "quotas"
 SCRAM: Final = "SCRAM credentials"
 RANGES: Final = (
@@ -50,6 +54,7 @@ PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"listener\.name\.\S*ssl\.", NOT_OFFERED, "TLS"),
     (r"Failed to hard-delete the delete directory", FAILED, DELETION),
     (r"does not support (ALTER_CLIENT_QUOTAS|DESCRIBE_CLIENT_QUOTAS)", NOT_OFFERED, QUOTAS),
+    (r"zero expired connections killed", FAILED, LATE_LOGIN),
     (r"[Rr]esources of type 16 have no configs", NOT_OFFERED, CLIENT_METRICS),
     (r"Client quotas are not offered", NOT_OFFERED, QUOTAS),
     (r"this cluster stores no credentials", NOT_OFFERED, SCRAM),

@@ -202,6 +202,13 @@ def test_the_last_one_counts_where_topics_changed(read: Any):
     assert read({SINK: newer[SINK] | older[SINK]}) == DECISION
 
 
+def test_a_copy_that_would_hide_all_decisions_to_come(read: Any):
+    (part,) = encode(DECISION, SINK)
+    copies = {TopicPartition("orders", 1): CommittedOffset(10**6, -1, part)}
+    with pytest.raises(DecisionError, match="offset 1000000 is of number 7"):
+        read({SINK: {**groups_of(DECISION, SINK)[SINK], **copies}})
+
+
 def test_a_part_that_is_missing_or_of_another_decision(monkeypatch: pytest.MonkeyPatch, read: Any):
     monkeypatch.setattr(decisions, "PART_CHARS", 40)
     groups = groups_of(DECISION, SINK)
@@ -233,6 +240,23 @@ def test_metadata_that_does_not_begin_with_a_number_of_parts(count: str, read: A
         pytest.param(packed([]), id="a list"),
         pytest.param(packed({**content_of(DECISION), "batch": float("inf")}), id="no number"),
         pytest.param(packed({**content_of(DECISION), "number": "9" * 5_000}), id="a long number"),
+        *(
+            pytest.param(packed({**content_of(DECISION), name: value}), id=f"{name} out of range")
+            for name, value in (
+                ("number", 2**63),
+                ("number", -1),
+                ("batch", 2**63),
+                ("maker", [2**63, 0]),
+                ("maker", [1, 2**15]),
+                ("maker", [1, 2, 3]),
+                ("transactions", [["0-a", 2**63, 0, True]]),
+                ("transactions", [["0-a", 1, 2**15, True]]),
+                ("transactions", [["\ud800", 1, 2, True]]),
+                ("topics", ["\ud800"]),
+                ("spare", ["\ud800"]),
+                ("query", "\ud800"),
+            )
+        ),
         pytest.param(
             ["1:" + base64.b64encode(zlib.compress(b"[" * 100_000)).decode()], id="deeply nested"
         ),

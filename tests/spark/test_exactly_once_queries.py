@@ -14,6 +14,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.spark import in_batch
 from fencepost.spark.errors import condition_of
 from fencepost.spark.sinks import Sink, known_sinks
+from fencepost.spark.stream import HAS_ADMISSION_CONTROL
 
 from .test_exactly_once_session import numbers, wait_for_markers, writing
 from .test_session import make_topic, produce, reading
@@ -152,11 +153,13 @@ def test_a_copy_of_a_checkpoint_that_went_on(copied: Copied, tmp_path: Path):
     with pytest.raises(Exception, match="is a copy of one that went on") as raised:
         copied.copy(checkpointLocation=str(tmp_path / "b"))
     assert condition(raised) == "CHECKPOINT_WENT_BACK"
-    copied.copy(
-        checkpointLocation=str(tmp_path / "b"),
-        topic=f"{copied.target}-b",
-        transactionalIdPrefix=f"fork-{copied.source}",
-    )
+    # In PySpark 4.1 a run that repeats a batch ends with it, and the next one reads what is new.
+    for _ in range(1 if HAS_ADMISSION_CONTROL else 2):
+        copied.copy(
+            checkpointLocation=str(tmp_path / "b"),
+            topic=f"{copied.target}-b",
+            transactionalIdPrefix=f"fork-{copied.source}",
+        )
     assert copied.written() == list(range(COUNT + 10))
     assert copied.written(f"{copied.target}-b") == list(range(COUNT, COUNT + 10))
 

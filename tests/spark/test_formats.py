@@ -211,6 +211,8 @@ def test_protobuf_messages_within_messages(server: SchemaRegistry, registry: Reg
     assert registry.decode_all([frame(9, indexes + inner)]) == [('{"n":3}', 9, None)]
     ((text, _, error),) = registry.decode_all([frame(9, bytes([2, 6]) + inner)])
     assert (text, error) == (None, "its schema has no message at the indexes [3]")
+    ((text, _, error),) = registry.decode_all([frame(9, bytes([2, 1]) + inner)])
+    assert (text, error) == (None, "its schema has no message at the indexes [-1]")
 
 
 def test_protobuf_that_imports_another_schema(server: SchemaRegistry, registry: Registry):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,19 +19,23 @@ from fencepost.views.simulation import Exploration, SimulatedSeeds
 
 SOUND = Outcome(seed=4, fingerprint="f", events=300, simulated_us=7_200_000_000, cpu_seconds=2.0)
 
+COUNTS = {"committed": 1, "elections": 2, "acked": 3, "refused": 4}
+
 
 def test_a_ledger_adds_up_what_its_view_shows():
     ledger = Ledger(jobs=2)
     broken = dataclasses.replace(SOUND, seed=5, violation=Violation("I26", "two leaders"))
     for outcome in (SOUND, broken):
-        ledger.add(dataclasses.replace(outcome, faults={"kill": 2, "clock": 1}, committed=3))
+        ledger.add(dataclasses.replace(outcome, faults={"kill": 2, "clock": 1}, **COUNTS))
     ledger.add_unfinished(6, "killed")
     view = ledger.view(4)
     assert view.sentence == (
         "2 seeds, 4.0 simulated hours, 600 events (150/s per core,"
         " 3600 simulated hours per core-hour), 2 violations"
     )
-    assert (view.faults, view.batches_committed) == ({"clock": 2, "kill": 4}, 6)
+    assert view.faults == {"clock": 2, "kill": 4}
+    assert (view.batches_committed, view.epochs) == (2, 4)
+    assert (view.requests_done, view.requests_refused) == (6, 8)
     assert [(one.seed, one.kind, one.text) for one in view.violations] == [
         (5, "I26", "two leaders"), (6, "process", "killed"),
     ]  # fmt: skip
@@ -48,7 +53,7 @@ def test_a_bug_that_was_put_back_is_found_or_not():
 
 
 def report(**changed: object) -> Exploration:
-    seen = Report(
+    seen: Report[Any, Any] = Report(
         states=1000,
         transitions=2500,
         depth=7,

@@ -133,14 +133,14 @@ def source_options(
     stall_timeout_ms: object,
 ) -> SourceOptions:
     """The options of a read. ArgumentError."""
-    if on_data_loss not in _LOSS:
+    if not isinstance(on_data_loss, str) or on_data_loss not in _LOSS:
         raise ArgumentError("on_data_loss", on_data_loss, 'must be "error" or "warn"')
     return SourceOptions(
         client=client,
         subscription=subscription,
         start=start,
         end=end,
-        fail_on_data_loss=_LOSS[str(on_data_loss)],
+        fail_on_data_loss=_LOSS[on_data_loss],
         include_headers=False,
         max_offsets_per_trigger=positive("max_offsets", max_offsets),
         min_offsets_per_trigger=None,

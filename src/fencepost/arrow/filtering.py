@@ -39,6 +39,8 @@ _FORM: Final = (
     "must be tuples (column, operator, value), all of which hold, lists of them, one of which "
     "holds, or an expression of pyarrow.compute"
 )
+TERMS_MAX: Final = 1000
+"""Arrow goes down a chain of comparisons by recursion: tens of thousands end the process."""
 _INT64: Final = range(-(2**63), 2**63)
 
 
@@ -66,6 +68,9 @@ def parse_filters(filters: Filters, schema: pa.Schema) -> RowFilter:
         return RowFilter(None, frozenset(), Narrowing())
     if isinstance(filters, pc.Expression):
         return RowFilter(filters, _columns_of(filters, schema), Narrowing())
+    if sum(map(len, _lists(filters))) > TERMS_MAX:
+        allowed = f"must be {TERMS_MAX} comparisons at most; for many values there is 'in'"
+        raise ArgumentError("filters", "", allowed)
     any_of = [[_term(term, filters, schema) for term in terms] for terms in _lists(filters)]
     whole: pc.Expression | None = None
     for terms in any_of:
@@ -125,6 +130,8 @@ def _term(given: Any, filters: object, schema: pa.Schema) -> Term:
 
 def _checked(value: Any, kind: pa.DataType, given: object) -> Any:
     """The value as one of the column's type."""
+    if isinstance(value, str) and not _is_text(value):
+        raise ArgumentError("filters", given, "the value has half a surrogate pair")
     if pa.types.is_binary(kind):
         if isinstance(value, bytes | str):
             return value if isinstance(value, bytes) else value.encode()
@@ -140,6 +147,14 @@ def _checked(value: Any, kind: pa.DataType, given: object) -> Any:
     if type(value) is int and value in _INT64:
         return value
     raise ArgumentError("filters", given, "the value must be a whole number of 64 bits")
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _all_of(terms: Sequence[Term], schema: pa.Schema) -> pc.Expression:

@@ -167,19 +167,54 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
         FormatError,
         FormatPlan,
         choose_features,
-        random_id,
     )
     from fencepost.broker.storage.scram_arguments import parse_scram_arguments
     from fencepost.machines.image import SCRAM_SINCE
     from fencepost.machines.image.model import METADATA_VERSION
 
-    if not arguments.cluster_id:
+    cluster_id = _cluster_id(arguments.cluster_id)
+    voters, directory_id = _voters(arguments, config)
+    _check_voters(arguments, config, voters)
+    features = choose_features(
+        _levels(arguments.features, arguments.release_version),
+        has_dynamic_voters=voters is not None
+        or (arguments.no_initial_controllers and not config.quorum.voters.ids),
+    )
+    if arguments.scram_users and features[METADATA_VERSION] < SCRAM_SINCE:
+        raise FormatError(
+            f"SCRAM is only supported in {METADATA_VERSION} {name_of(SCRAM_SINCE)} or later"
+        )
+    return FormatPlan(
+        cluster_id=cluster_id,
+        metadata_directory_id=directory_id,
+        features=features,
+        voters=voters,
+        scram_users=tuple(parse_scram_arguments(arguments.scram_users)),
+        ignore_formatted=arguments.ignore_formatted,
+        is_directory_id_given=arguments.directory_id is not None
+        or (arguments.initial_controllers is not None and config.is_controller),
+    )
+
+
+def _cluster_id(given: str | None) -> str:
+    """The id that is given, or a new one. FormatError."""
+    from fencepost.broker.storage.formatting import FormatError, random_id
+
+    if not given:
         raise FormatError(f"--cluster-id is missing; {RANDOM} for a new one")
-    if len(arguments.cluster_id) > CLUSTER_ID_LETTERS or not arguments.cluster_id.isprintable():
+    if len(given) > CLUSTER_ID_LETTERS or not given.isprintable():
         raise FormatError(
             f"--cluster-id has letters that cannot be printed, or more than {CLUSTER_ID_LETTERS}"
         )
-    voters, directory_id = _voters(arguments, config)
+    return str(random_id()) if given == RANDOM else given
+
+
+def _check_voters(
+    arguments: argparse.Namespace, config: BrokerConfig, voters: VoterSet | None
+) -> None:
+    """Whether the first voters are known, and from one place alone. FormatError."""
+    from fencepost.broker.storage.formatting import FormatError
+
     is_known = arguments.no_initial_controllers or not config.is_controller
     is_configured = bool(config.quorum.voters.ids) or config.formats_itself
     if voters is None and not is_known and not is_configured:
@@ -192,26 +227,6 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
             "voters in the configuration (controller.quorum.voters) and in the metadata log"
             " do not go together"
         )
-    features = choose_features(
-        _levels(arguments.features, arguments.release_version),
-        has_dynamic_voters=voters is not None
-        or (arguments.no_initial_controllers and not config.quorum.voters.ids),
-    )
-    if arguments.scram_users and features[METADATA_VERSION] < SCRAM_SINCE:
-        raise FormatError(
-            f"SCRAM is only supported in {METADATA_VERSION} {name_of(SCRAM_SINCE)} or later"
-        )
-    cluster_id = arguments.cluster_id
-    return FormatPlan(
-        cluster_id=str(random_id()) if cluster_id == RANDOM else cluster_id,
-        metadata_directory_id=directory_id,
-        features=features,
-        voters=voters,
-        scram_users=tuple(parse_scram_arguments(arguments.scram_users)),
-        ignore_formatted=arguments.ignore_formatted,
-        is_directory_id_given=arguments.directory_id is not None
-        or (arguments.initial_controllers is not None and config.is_controller),
-    )
 
 
 def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterSet | None, Uuid]:

@@ -32,7 +32,7 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of Spark (repeatable)",
+        help="a setting of Spark (repeatable); spark.log.level=ERROR shows stacks of what fails",
     )
     group.add_argument("--packages", metavar="COORDINATES", help="Maven packages that Spark loads")
 
@@ -85,7 +85,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+        "spark.log.level": "FATAL",  # what fails is told in a line, without Spark's pages of stacks
         "spark.sql.session.timeZone": "UTC",
         **dict(pair(text, "--conf") for text in arguments.conf),
     }

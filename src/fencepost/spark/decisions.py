@@ -40,6 +40,10 @@ TOPICS_MAX: Final = 8
 LABEL_CHARS_MAX: Final = 100
 PART_CHARS: Final = 3_500
 PARTS_MAX: Final = 1_000
+NUMBER_MAX: Final = 2**62
+"""Of decisions, which are offsets: a number from which none would ever come to the end."""
+_INT64_MAX: Final = 2**63 - 1
+_INT16_MAX: Final = 2**15 - 1
 _NOT_JSON: Final = (ValueError, TypeError, RecursionError)
 DECISION_BYTES_MAX: Final = 16 * 1024 * 1024
 """What a decision may be decompressed to: some 200,000 tasks."""
@@ -147,24 +151,43 @@ def decode(parts: list[str], sink: str) -> Decision:
         content = json.loads(text)
         if content["format"] not in FORMATS:
             raise ValueError(f"its format is {content['format']!r}, known are {FORMATS}")
+        producer_id, epoch = content["maker"]
         return Decision(
-            number=int(content["number"]),
-            query=str(content["query"]),
-            batch=int(content["batch"]),
-            topics=tuple(map(str, content.get("topics") or [content["topic"]])),
-            maker=Identity(*map(int, content["maker"])),
+            number=_within(content["number"], 0, NUMBER_MAX),
+            query=_text(content["query"]),
+            batch=_within(content["batch"], REVOKED, _INT64_MAX),
+            topics=tuple(map(_text, content.get("topics") or [content["topic"]])),
+            maker=_identity(producer_id, epoch),
             transactions=tuple(
-                OpenTransaction(f"{sink}-{tail}", int(number), int(epoch), bool(is_tv2))
+                OpenTransaction(_text(f"{sink}-{tail}"), *_identity(number, epoch), bool(is_tv2))
                 for tail, number, epoch, is_tv2 in content["transactions"]
             ),
-            spare=tuple(f"{sink}-{tail}" for tail in content["spare"]),
-            label=Label(str(content.get("application", "")), str(content.get("name", ""))),
-            time_ms=int(content.get("time", 0)),
-            run=str(content.get("run", "")),
+            spare=tuple(_text(f"{sink}-{tail}") for tail in content["spare"]),
+            label=Label(_text(content.get("application", "")), _text(content.get("name", ""))),
+            time_ms=_within(content.get("time", 0), -_INT64_MAX, _INT64_MAX),
+            run=_text(content.get("run", "")),
             memory=Memory.from_json(content.get("memory", ())),
         )
     except (binascii.Error, zlib.error, ArithmeticError, LookupError, *_NOT_JSON) as error:
         raise DecisionError(sink, str(error)) from error
+
+
+def _within(value: Any, least: int, most: int) -> int:
+    """A number that can be sent to brokers. ValueError."""
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"a number is not between {least} and {most}")
+    return number
+
+
+def _identity(producer_id: Any, epoch: Any) -> Identity:
+    return Identity(_within(producer_id, -1, _INT64_MAX), _within(epoch, -1, _INT16_MAX))
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    text.encode()  # ValueError for half a surrogate pair, which brokers cannot be sent
+    return text
 
 
 def _tail(transactional_id: str, sink: str) -> str:
@@ -220,7 +243,11 @@ def read_decision(cluster: Cluster, sink: str) -> Decision | None:
         if found is None or found.offset != first.offset:
             raise DecisionError(sink, f"number {first.offset} lacks its part in {group}")
         parts.append(found.metadata)
-    return decode(parts, sink)
+    decision = decode(parts, sink)
+    if decision.number != first.offset:
+        # Copied to where it is newer than every decision to come, which it would hide.
+        raise DecisionError(sink, f"offset {first.offset} is of number {decision.number}")
+    return decision
 
 
 def _last(

@@ -381,6 +381,11 @@ def storage_at(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             f"{name}: there is no file system for {scheme}: here; known are paths, file:, s3:, "
             "s3a:, gs:, abfs: and hdfs:"
         )
+    if scheme in ("s3", "gs") and ("@" in authority or ":" in authority):
+        # Not shown: what older Hadoops took there is a secret key, and locations are logged.
+        raise StorageError(
+            f"{scheme}: the location has more than a bucket's name; give keys as options"
+        )
     if not authority and scheme != "hdfs":
         raise StorageError(f"{name}: names no {'container' if scheme == 'abfs' else 'bucket'}")
     given = _options(scheme, options or {})

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from .machines import FROM_OUTSIDE, Machines
+from .machines import FROM_OUTSIDE, QUICK_JVM, Machines
 
 HERE = Path(__file__).parent
 WAIT_S = 240
@@ -58,7 +58,7 @@ class JobProcess:
                 stderr=subprocess.DEVNULL,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, **environ},
+                env={"JAVA_TOOL_OPTIONS": QUICK_JVM, **os.environ, **environ},
             )
             assert self.process.stdout is not None
             self.jvm = int(self.process.stdout.readline())

@@ -24,6 +24,8 @@ FROM_OUTSIDE = ("broker", "coordinator", "executor")
 """Victims that the test kills; the others are killed by the process that takes the step."""
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 """In the command of every executor."""
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Most of what a JVM does that is soon killed would be to compile."""
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Machines:
         if self.standalone is not None:
             settings |= self.standalone.settings
             settings["spark.master"] = self.standalone.master_url
+            settings["spark.executor.extraJavaOptions"] = QUICK_JVM
         return settings
 
     def kill(self, victim: str, pid: int) -> Callable[[], None]:

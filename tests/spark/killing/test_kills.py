@@ -78,6 +78,8 @@ def passes_of(job: str, step: str, kills: int) -> int:
     """How often a run takes the step before the one that is killed."""
     if job == "each-batch" and step in SINK:
         return kills % WRITES
+    if job == "tables" and step.removesuffix(":done") in ("decide", "finish"):
+        return int(kills == 0)  # the first start makes an empty version
     # The start of an archive's query moves files, too, if an earlier run may have left some.
     is_move = job == "archive" and step.startswith("move")
     return int(is_move and (kills > 0 or step != "move:begun"))

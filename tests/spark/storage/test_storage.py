@@ -255,3 +255,10 @@ class TestMaking:
     def test_refusals(self, uri: str, options: dict[str, str], told: str) -> None:
         with pytest.raises(StorageError, match=told):
             storage_at(uri, options)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "gs"])
+def test_keys_in_a_location_are_refused_and_not_shown(scheme: str):
+    with pytest.raises(StorageError, match="give keys as options") as caught:
+        storage_at(f"{scheme}://AKID:hidden-key@bucket/archive", {"region": "x"})
+    assert "hidden-key" not in str(caught.value)

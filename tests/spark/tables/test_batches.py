@@ -363,7 +363,10 @@ def test_damaged_hints_and_files_are_told(tmp_path: Path):
     table = StoredTable(tmp_path, options=KEEP)
     version = table.take(0, BATCHES[0])
     assert version is not None
-    for hint in (b"", b"{}", b'{"oldest": "x", "newest": 1}', b"[" * 10_000):
+    for hint in (
+        *(b"", b"{}", b'{"oldest": "x", "newest": 1}', b"[" * 10_000),
+        *(b'{"oldest": 1e400, "newest": 1}', b'{"oldest": -5, "newest": -5}'),
+    ):
         (tmp_path / LATEST).write_bytes(hint)
         with pytest.raises(TableError, match="is no hint"):
             table.versions.newest()
@@ -387,3 +390,50 @@ def test_where_there_is_no_table(tmp_path: Path):
         versions.require_newest()
     with pytest.raises(TableError, match="there is no version 7"):
         versions.read(7)
+
+
+def test_a_table_whose_newest_version_is_not_found_is_no_new_one(tmp_path: Path):
+    table = StoredTable(tmp_path, options=KEEP)
+    for number, records in enumerate(BATCHES[:2]):
+        table.take(number, records)
+    versions = sorted((tmp_path / "_table/versions").iterdir())
+    (tmp_path / LATEST).write_text('{"oldest": 1, "newest": 4}')
+    with pytest.raises(TableError, match="version 4, where the newest is looked for, is missing"):
+        table.versions.newest()
+    (tmp_path / LATEST).unlink()
+    assert table.versions.require_newest().number == 3
+    versions[0].unlink()
+    with pytest.raises(TableError, match="version 1, where the newest is looked for, is missing"):
+        table.versions.newest()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("settings", "buckets"), 0),
+        (("settings", "buckets"), None),
+        (("published_ms",), None),
+        (("newest_ms",), "x"),
+        (("newest_ms",), 10**30),
+        (("totals",), None),
+        (("counts", "upserts"), 1.5),
+        (("query",), 5),
+        (("errors",), [[1]]),
+        (("removed",), ["\ud800"]),
+        (("ends", "0"), float("inf")),
+        (("marks",), [[0, 0, 1, 1, ""]]),
+        (("buckets", "0"), {"rows": True, "deletes": None}),
+    ],
+)
+def test_a_version_with_other_types_is_damaged(tmp_path: Path, path: tuple[str, ...], value: Any):
+    table = StoredTable(tmp_path, options=KEEP)
+    table.take(0, BATCHES[0])
+    file = max((tmp_path / "_table/versions").iterdir())
+    document = json.loads(file.read_text())
+    place = document
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(TableError, match="is no version"):
+        table.versions.newest()

@@ -83,6 +83,8 @@ def test_a_value_of_json_as_a_column_has_it(kind: pa.DataType, value: Any, expec
         (pa.date32(), 10**12),
         (UTC, 1700000000000),
         (UTC, "12 o'clock"),
+        (UTC, "0001-01-01T00:00:00+01:00"),
+        (UTC, "9999-12-31T23:59:59-01:00"),
         (pa.timestamp("us"), "2026-01-01T00:00:00Z"),
         (pa.list_(pa.int32()), {}),
         (pa.list_(pa.int32()), ["x"]),

@@ -474,6 +474,8 @@ def test_it_stops_and_starts_at_the_same_port_with_its_schemas(registry: SchemaR
         ("PUT", "/config", [], 422, 422),
         ("PUT", "/mode/a", {}, 422, 42204),
         ("GET", "/subjects?limit=x", None, 422, 422),
+        ("GET", "/subjects?" + "a=1&" * 60, None, 400, 400),
+        ("POST", "/subjects/a/versions", b'{"schema": 1e400}', 400, 400),
         ("GET", "/nothing", None, 404, 404),
         ("PUT", "/subjects", None, 405, 405),
         ("GET", "/contexts", None, 404, 404),
@@ -485,6 +487,11 @@ def test_requests_that_are_refused(
     found = ask(registry, method, path, body)
     assert (found[0], found[1]["error_code"]) == (status, code)
     assert ask(registry, "GET", "/subjects") == (200, [])
+
+
+def test_a_target_that_is_none(registry: SchemaRegistry):
+    status, answer = registry.respond("GET", "http://[::1/subjects", None, b"")
+    assert (status, json.loads(answer)["error_code"]) == (400, 400)
 
 
 def test_bodies_of_no_length_or_too_much(registry: SchemaRegistry):

@@ -208,6 +208,7 @@ def test_references_to_other_schemas():
         '{"properties": []}', '{"$ref": "#/nowhere"}', '{"$ref": "other.json"}',
         '{"$ref": "http://127.0.0.1:1/x"}', '{"minimum": "5"}', '{"items": 5}', '{"enum": 5}',
         '{"pattern": 7}', '{"a": 1e', '{"$schema": 7, "type": 5}', '{"required": "a"}',
+        '{"minimum": 1e400}',
         '{"items": ' * 150 + "{}" + "}" * 150, '{"$id": 5}', '{"allOf": []}',
     ],
 )  # fmt: skip
@@ -236,3 +237,33 @@ def test_wide_combinations_are_bounded():
 
     schema = Schema("JSON", "", (), parse(json.dumps(wide("string")), {})[0])
     assert "cannot be compared" in schemas_unreadable(schema, schema)[0]
+
+
+def test_properties_that_are_held_against_many_patterns_are_bounded():
+    def wide(letter: str) -> Any:
+        return {
+            "type": "object",
+            "properties": {f"{letter}{n}": {} for n in range(330)},
+            "patternProperties": {f"^_{letter}{n}$": {} for n in range(330)},
+            "additionalProperties": False,
+        }
+
+    new, old = (Schema("JSON", "", (), parse(json.dumps(wide(one)), {})[0]) for one in "ab")
+    assert "cannot be compared" in schemas_unreadable(new, old)[0]
+
+
+def test_long_enumerations_are_compared():
+    values = list(range(20_000))
+    assert reasons({"enum": [*values, "x"]}, {"enum": values}) == []
+    assert reasons({"enum": values[1:]}, {"enum": values}) != []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [(1, 1.0, True), (1, True, False), ([0], [False], False), ({"a": 2.0}, {"a": 2}, True)],
+)
+def test_values_are_the_same_by_json(one: Any, other: Any, is_same: bool):
+    assert (reasons({"const": one}, {"const": other}) == []) is is_same
+    assert (reasons({"enum": [one]}, {"enum": [other]}) == []) is is_same
+    choice = {"oneOf": [{"const": one}, {"const": other}]}
+    assert (reasons({"oneOf": [{"const": one}]}, choice) == []) is is_same

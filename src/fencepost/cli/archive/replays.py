@@ -29,6 +29,17 @@ OFFSET_COLUMNS = (
 )  # fmt: skip
 
 
+def _written_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options of the sink that a replay writes with."""
+    options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    return options | {
+        "kafka.bootstrap.servers": bootstrap_servers(arguments),
+        "topic": arguments.to,
+        "deliveryGuarantee": "exactly-once",
+        "keepTimestamps": "true",
+    }
+
+
 @command
 def replay(arguments: argparse.Namespace) -> int:
     """By Spark's tasks, in transactions."""
@@ -41,13 +52,6 @@ def replay(arguments: argparse.Namespace) -> int:
     from fencepost.spark.options import sink_options
     from fencepost.spark.sink_errors import ExactlyOnceError
 
-    options = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    options |= {
-        "kafka.bootstrap.servers": bootstrap_servers(arguments),
-        "topic": arguments.to,
-        "deliveryGuarantee": "exactly-once",
-        "keepTimestamps": "true",
-    }
     layout = layout_of(arguments)
     rates = Rates(None, quiet=arguments.quiet)
 
@@ -58,7 +62,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     try:
         layout.require()
-        sink = sink_options(options)
+        sink = sink_options(_written_options(arguments))
         with open_session(arguments, "fencepost archive replay") as spark:
             plan = replay_archive(
                 layout,

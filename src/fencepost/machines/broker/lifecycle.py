@@ -387,13 +387,20 @@ class BrokerLifecycle:
         if reaction is Reaction.STOP or (is_stopping and reaction is Reaction.REGISTER_AGAIN):
             self._end(self.last_error)
             return
-        if reaction is Reaction.REGISTER_AGAIN and self._rules.registers_again():
-            probe("broker.registration.again")
-            self.is_registered, self.is_fenced = False, True
+        if reaction is Reaction.REGISTER_AGAIN:
+            self._lose_registration()
         interval_ms = self.config.heartbeat_interval_ms
         delay_ms = int(backoff_ms(self._failures, FIRST_BACKOFF_MS, interval_ms))
         self._failures += 1
         self._arm(COMMUNICATION_TIMER, now_ms + delay_ms)
+
+    def _lose_registration(self) -> None:
+        """The controller does not know this broker any more: the next request registers it again.
+
+        Kafka's brokers do not, and serve nothing until they are restarted.
+        """
+        probe("broker.registration.again")
+        self.is_registered, self.is_fenced = False, True
 
     def _registered(self, broker_epoch: int, now_ms: int) -> None:
         self.broker_epoch, self.is_registered = broker_epoch, True

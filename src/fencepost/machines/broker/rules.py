@@ -30,11 +30,6 @@ class LifecycleRules:
         waits until all others know who leads in its place."""
         return should_shut_down
 
-    def registers_again(self) -> bool:
-        """Whether a broker that the controller does not know any more registers again: Kafka's do
-        not, and serve nothing until they are restarted."""
-        return True
-
 
 RULES: Final = LifecycleRules()
 """What production brokers go by."""

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from fencepost.machines.broker.lifecycle import BrokerLifecycle
 from fencepost.sim.ablations.ablation import (
     Ablation,
     always,
     changed,
     in_brokers,
+    patched,
 )
 
 lifecycle = partial(changed, "lifecycle")
@@ -25,7 +27,7 @@ TABLE: Final[Mapping[str, Ablation]] = {
     # A broker that the controller does not know goes on asking under its old broker epoch.
     "stays-unregistered": in_brokers(
         "a broker that was unregistered by mistake is out of the cluster until it is restarted",
-        lifecycle(registers_again=always(False)),
+        patched((BrokerLifecycle, "_lose_registration", always(None))),
         "S27",
         searched=False,
     ),

@@ -152,6 +152,11 @@ class SimBroker(SimNode):
         self.transactions = BrokerTransactions(self)
         self._begin_authorizer()
         self.requests = BrokerRequests(self)
+        self._begin_lifecycle()
+        self.timers.after(CHECKPOINT_MS, self._checkpoint)
+
+    def _begin_lifecycle(self) -> None:
+        """Register with the controller, and follow the metadata."""
         self.lifecycle = BrokerLifecycle(
             LifecycleConfig(
                 heartbeat_interval_ms=self.world.options.heartbeat_ms,
@@ -180,7 +185,6 @@ class SimBroker(SimNode):
         )
         self._note_stage(Stage.STARTS)
         self.tell_lifecycle(Start(registration, self._caught_up))
-        self.timers.after(CHECKPOINT_MS, self._checkpoint)
 
     def _begin_authorizer(self) -> None:
         """Have the authorizer follow the ACLs, and fetches that wait go by them."""

@@ -137,7 +137,7 @@ def require_accepted(reports: Iterable[BucketReport], topic: str, on_error: str)
         if report.first_error and on_error == FAIL:
             raise TableError(
                 f"topic {topic}, {report.first_error} ({report.counts['errors']} such records in "
-                f"the batch); on_error={KEEP!r} puts them aside instead"
+                f"the batch); on_error={KEEP!r} (--on-error {KEEP}) puts them aside"
             )
 
 

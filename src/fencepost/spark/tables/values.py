@@ -208,14 +208,21 @@ def _timestamp(kind: pa.DataType) -> Convert:
             )
         if kind.tz is not None:
             aware = found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
-            return aware.astimezone(datetime.UTC)
+            return _in_utc(aware, value)
         if found.tzinfo is None:
             return found
         if ticks is None and name != ISO_TIMESTAMP:
             raise ValueError(f"{shown(value)} has a time zone, the column has none")
-        return found.astimezone(datetime.UTC).replace(tzinfo=None)
+        return _in_utc(found, value).replace(tzinfo=None)
 
     return convert
+
+
+def _in_utc(moment: datetime.datetime, value: Any) -> datetime.datetime:
+    try:
+        return moment.astimezone(datetime.UTC)
+    except OverflowError:
+        raise ValueError(f"{shown(value)} is no timestamp from year 1 to 9999 in UTC") from None
 
 
 def _moment(value: int, ticks: int) -> datetime.datetime:

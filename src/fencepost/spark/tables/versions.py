@@ -125,10 +125,12 @@ class Version:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Version:
-        """KeyError, TypeError, ValueError for what is no version."""
+        """ArithmeticError, AttributeError, LookupError, TypeError, ValueError for what is no
+        version."""
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']} is not known, only {FORMAT}")
         settings = document["settings"]
+        _require_types(document)
         return cls(
             settings=Settings(**{**settings, "key": tuple(settings["key"])}),
             columns=_schema_of(document["columns"]),
@@ -157,6 +159,30 @@ _PLAIN: Final = (
 )
 
 
+_INT64: Final = 2**63
+_NUMBERS: Final = ("number", "published_ms", "batch", "generation")
+_TEXTS: Final = ("query", "topic", "topic_id")
+
+
+def _require_types(document: Mapping[str, Any]) -> None:
+    """That what is taken as it is has the types that it is used as. ValueError, and the errors of
+    a document of another shape."""
+    buckets = document["buckets"].values()
+    newest_ms = document["newest_ms"]
+    counts = (*document["counts"].values(), *document["totals"].values())
+    files = [file for one in buckets for file in (one["rows"], one["deletes"]) if file is not None]
+    sizes = [one[name] for one in buckets for name in ("row_count", "delete_count", "file_bytes")]
+    numbers = [document[name] for name in _NUMBERS] + [*counts, *sizes]
+    numbers += [newest_ms] if newest_ms is not None else []
+    if not all(type(one) is int and -_INT64 <= one < _INT64 for one in numbers):
+        raise ValueError("a number is none of 64 bits")
+    if type(document["settings"]["buckets"]) is not int or document["settings"]["buckets"] < 1:
+        raise ValueError("it has no number of buckets")
+    texts = [document[name] for name in _TEXTS] + files
+    for text in (*texts, *document["errors"], *document["removed"]):
+        text.encode()  # ValueError for half a surrogate pair
+
+
 def place_to_json(place: Place) -> list[Any]:
     position = place.position and [place.position[0], place.position[1].hex()]
     return [place.generation, place.partition, place.offset, place.timestamp_ms, position]
@@ -179,6 +205,12 @@ class Versions:
         """The newest version; None where there is no table. TableError, OSError."""
         number = self._hint()[1]
         if not self.storage.exists(_path(number)):
+            # Not a new table then: to begin again would leave all its rows out.
+            if self.storage.exists(LATEST) or self.storage.list(f"{PRIVATE}/versions"):
+                raise TableError(
+                    f"{self.storage.uri}: version {number}, where the newest is looked for, is "
+                    f"missing; put {LATEST} and the versions back as they were"
+                )
             return None
         while self.storage.exists(_path(number + 1)):
             number += 1
@@ -188,10 +220,13 @@ class Versions:
         """About which version is the oldest, and which the newest."""
         try:
             document = json.loads(self.storage.read_bytes(LATEST))
-            return int(document["oldest"]), int(document["newest"])
+            oldest, newest = int(document["oldest"]), int(document["newest"])
+            if not 1 <= oldest <= newest < _INT64:
+                raise ValueError(f"from {oldest} to {newest}")
+            return oldest, newest
         except FileNotFoundError:
             return 1, 1
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise TableError(f"{self.storage.uri_of(LATEST)}: is no hint: {error!r}") from error
 
     def require_newest(self) -> Version:
@@ -210,7 +245,9 @@ class Versions:
             raise TableError(
                 f"{self.storage.uri}: there is no version {number}; see `fencepost tables status`"
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError,
+        ) as error:  # fmt: skip
             raise TableError(f"{self.storage.uri_of(path)}: is no version: {error!r}") from error
         if found.number != number:
             raise TableError(f"{self.storage.uri_of(path)}: says that it is {found.number}")

@@ -32,6 +32,7 @@ PROMOTIONS: Final = {
     "string": {"bytes"},
 }
 NAMED: Final = {"record", "enum", "fixed"}
+_FLAT: Final = ("fields", "symbols")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class _Resolution:
         if isinstance(reader, dict) and isinstance(writer, dict):
             key = id(reader), id(writer)
             if key not in self._known:
+                sizes = (len(one.get(part, ())) for one in (reader, writer) for part in _FLAT)
+                self._budget.take_details(sum(sizes))
                 self._known[key] = []  # as long as it is being found out
                 self._known[key] = list(self._by_type(reader, writer, path))
             return self._known[key]
@@ -105,7 +108,8 @@ class _Resolution:
             sizes = f"{reader['size']} bytes do not read {writer['size']}"
             yield f"{path or '/'}: fixed {reader['name']} of {sizes}"
         elif kind == "enum" and reader.get("default") is None:
-            missing = [one for one in writer["symbols"] if one not in set(reader["symbols"])]
+            known = set(reader["symbols"])
+            missing = [one for one in writer["symbols"] if one not in known]
             if missing:
                 names = ", ".join(missing)
                 yield f"{path or '/'}: enum {reader['name']} has no default and lacks {names}"

@@ -40,6 +40,9 @@ def _check_names(part: Any) -> None:
         name = part.get("name", "_")
         if not _NAME.fullmatch(str(name)):
             raise invalid_schema(f"{str(name)[:100]!r} is no name")
+        aliases = part.get("aliases", []) if "name" in part else []
+        if not isinstance(aliases, list) or not all(isinstance(one, str) for one in aliases):
+            raise invalid_schema(f"aliases of {str(name)[:100]} are no array of names")
         parts = (part.get(one) for one in ("type", "items", "values", "fields"))
         for inner in parts:
             _check_names(inner)

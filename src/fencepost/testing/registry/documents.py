@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
 from fencepost.testing.registry.errors import SCHEMA_TOO_LARGE, RegistryError, invalid_schema
@@ -25,7 +26,7 @@ def check_size(text: str) -> None:
 def read_json(text: str) -> Any:
     """The value. RegistryError for no JSON, or values more than DEPTH_MAX deep in each other."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise invalid_schema(f"no JSON: {type(error).__name__}: {error}") from error
     level: list[Any] = [value]
@@ -44,6 +45,26 @@ def read_json(text: str) -> Any:
 def compact(value: Any, *, sort_keys: bool = False) -> str:
     """JSON text without white space."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=sort_keys)
+
+
+def same_key(value: Any) -> str:
+    """Equal for values that are equal by JSON Schema: 1 is 1.0, true is not 1."""
+    return compact(_whole(value), sort_keys=True)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _whole(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is out of range")
+    return value
 
 
 def _refuse_constant(name: str) -> None:

@@ -15,20 +15,26 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from fencepost.testing.registry.budget import Budget
+from fencepost.testing.registry.budget import DETAILS, Budget
+from fencepost.testing.registry.documents import same_key
 from fencepost.testing.registry.json_contents import (
     Contents,
     array_contents,
     object_contents,
 )
 from fencepost.testing.registry.json_matching import matched
-from fencepost.testing.registry.json_parts import Part, Parts
+from fencepost.testing.registry.json_parts import CRITERIA, Part, Parts
 from fencepost.testing.registry.json_schemas import JsonSchema
 
 LEAST: Final = {"string": ("minLength",), "array": ("minItems", "minContains"),
                 "object": ("minProperties",)}  # fmt: skip
 MOST: Final = {"string": ("maxLength",), "array": ("maxItems", "maxContains"),
                "object": ("maxProperties",)}  # fmt: skip
+
+_FLAT: Final = (
+    "properties", "required", "patternProperties", "dependencies", "dependentRequired",
+    "dependentSchemas", "items", "prefixItems", "enum", *CRITERIA,
+)  # fmt: skip
 
 
 def unreadable(reader: JsonSchema, writer: JsonSchema) -> list[str]:
@@ -44,6 +50,8 @@ class _Comparison:
         self.new, self.old = new, old
         self._budget = Budget()
         self._known: dict[tuple[int, int], list[str]] = {}
+        self._choices: dict[int, list[Any]] = {}
+        self._values: dict[int, set[str]] = {}
 
     def documents(self, new: Any, new_in: Part, old: Any, old_in: Part, path: str) -> list[str]:
         """As `reasons`, for what is in the parts; None is where there is no schema."""
@@ -60,6 +68,7 @@ class _Comparison:
         self._budget.take()
         key = id(new), id(old)
         if key not in self._known:
+            self._budget.take_details(_size(new) + _size(old))
             self._known[key] = []
             self._known[key] = list(self._by_kind(new, old, path))
         return self._known[key]
@@ -86,12 +95,18 @@ class _Comparison:
         }
         if new.kind in checks:
             yield from checks[new.kind](new, old, path)
-        elif new.kind == "const" and not _equal(new.document["const"], old.document["const"]):
+        elif new.kind == "const" and same_key(new.document["const"]) != same_key(
+            old.document["const"]
+        ):
             yield f"{place}: another constant"
-        elif new.kind == "enum":
-            kept = new.document["enum"]
-            if not all(any(_equal(one, other) for other in kept) for one in old.document["enum"]):
-                yield f"{place}: values of the enumeration are gone"
+        elif new.kind == "enum" and not self._enumerated(old) <= self._enumerated(new):
+            yield f"{place}: values of the enumeration are gone"
+
+    def _enumerated(self, part: Part) -> set[str]:
+        """The values of an enumeration."""
+        if id(part) not in self._values:
+            self._values[id(part)] = set(map(same_key, part.document["enum"]))
+        return self._values[id(part)]
 
     # -- combinations ----------------------------------------------------------------------------
 
@@ -115,7 +130,7 @@ class _Comparison:
         ):
             yield f"{path or '/'}: {new.criterion} of its parts, and was {old.criterion} of them"
             return
-        now, before = _different(new.parts), _different(old.parts)
+        now, before = self._different(new), self._different(old)
         if len(now) > len(before) and new.criterion == "all":
             yield f"{path or '/'}: it demands more parts at once"
         elif len(now) < len(before) and old.criterion in ("any", "one"):
@@ -130,6 +145,16 @@ class _Comparison:
         ]
         if matched(edges, len(now)) < min(len(now), len(before)):
             yield f"{path or '/'}: parts of the combination are not compatible"
+
+    def _different(self, part: Part) -> list[Any]:
+        """The parts of a combination, each once."""
+        if id(part) not in self._choices:
+            found = {
+                id(one) if isinstance(one, Part) else same_key(one): one
+                for one in reversed(part.parts)
+            }
+            self._choices[id(part)] = list(reversed(found.values()))
+        return self._choices[id(part)]
 
     def _negation(self, new: Part, old: Part, path: str) -> Iterator[str]:
         place = f"{path}/not"
@@ -192,7 +217,7 @@ class _Comparison:
         """Something that was described, and is not."""
         if now.is_open:
             return
-        others = now.others_for(name)
+        others = self._others_for(now, name)
         if others is not None:
             yield from self.documents(others, new, schema, old, path)
         elif self.old.of(schema, old.resolver).kind != "nothing":
@@ -207,11 +232,16 @@ class _Comparison:
             if self.new.of(schema, new.resolver).kind != "anything":
                 yield f"{path}: it is described now, and could be anything before"
             return
-        others = before.others_for(name)
+        others = self._others_for(before, name)
         if others is not None:
             yield from self.documents(schema, new, others, old, path)
         if name in now.required and not _has_default(schema):
             yield f"{path}: it is new and required, without a default"
+
+    def _others_for(self, contents: Contents, name: str) -> Any:
+        length = sum(map(len, contents.patterns)) + len(contents.patterns) * len(name)
+        self._budget.take_details(50 * len(contents.patterns) + length // DETAILS)
+        return contents.others_for(name)
 
     def _others(
         self, now: Contents, new: Part, before: Contents, old: Part, path: str
@@ -255,7 +285,7 @@ class _Comparison:
             name = str(number)
             yield from self._gone(before.items[number], old, now, new, name, f"{place}/{number}")
         for number in range(len(pairs), len(now.items)):
-            schema, others = now.items[number], before.others_for(str(number))
+            schema, others = now.items[number], self._others_for(before, str(number))
             if before.is_open:
                 if self.new.of(schema, new.resolver).kind != "anything":
                     yield f"{place}/{number}: it is described now, and could be anything before"
@@ -271,19 +301,12 @@ def _word(part: Part) -> str:
     return f"{part.criterion} of several" if part.kind == "combination" else part.kind
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """By JSON: true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
-
-
-def _different(parts: tuple[Any, ...]) -> list[Any]:
-    found: list[Any] = []
-    for part in parts:
-        if not any(part is other or part == other for other in found):
-            found.append(part)
-    return found
+def _size(part: Part) -> int:
+    """How much lies flat in a part."""
+    if not isinstance(part.document, dict):
+        return 0
+    several = (part.document.get(name) for name in _FLAT)
+    return sum(len(one) for one in several if isinstance(one, dict | list))
 
 
 def _has_default(schema: Any) -> bool:

@@ -81,9 +81,13 @@ Handler = Callable[[Store, Request], Any]
 
 def answer(store: Store, method: str, target: str, body: bytes) -> Any:
     """Do what is asked for. RegistryError."""
-    split = urlsplit(target)
+    try:
+        split = urlsplit(target)
+        fields = parse_qs(split.query, max_num_fields=50)
+    except ValueError as error:
+        raise RegistryError(400, f"the request's target is none: {error}") from error
     words = [unquote(one) for one in split.path.strip("/").split("/")] if split.path != "/" else []
-    query = {name: values[-1] for name, values in parse_qs(split.query, max_num_fields=50).items()}
+    query = {name: values[-1] for name, values in fields.items()}
     is_known = False
     for route_method, route, handler in ROUTES:
         found = _match(route, words)
