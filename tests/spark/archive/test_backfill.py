@@ -95,7 +95,7 @@ def test_a_batch_has_everything_once(fake: FakeCluster, options: Any, tmp_path: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 700))
+@pytest.mark.parametrize("seed", range(100, 250))
 def test_many_batches(fake: FakeCluster, options: Any, tmp_path: Path, seed: int):
     check_batch(fake, options, tmp_path, seed)
 
@@ -181,7 +181,7 @@ def test_a_stream_has_everything_once(fake: FakeCluster, options: Any, tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 700))
+@pytest.mark.parametrize("seed", range(100, 250))
 def test_many_streams(fake: FakeCluster, options: Any, tmp_path: Path, seed: int):
     check_stream(fake, options, tmp_path, seed)
 
