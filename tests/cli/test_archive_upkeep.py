@@ -20,7 +20,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As much of one as is looked at before the work, which fails."""
     state = Layout(tmp_path).local(STATE)
     state.parent.mkdir(parents=True)
-    state.write_text('{"format": "parquet"}')
+    state.write_text('{"format": 1}')
 
     @contextlib.contextmanager
     def session(*_: object) -> Iterator[None]:

@@ -88,10 +88,18 @@ def s3_directory(s3: S3Server, topic: str) -> str:
     return f"s3a://{BUCKET}/{topic}"
 
 
+# Spark calls foreachBatch's function over sockets that py4j waits for with select(), which takes no
+# descriptor above 1,023. A process that ran thousands of tests may have those below in use.
+_low_descriptors = [os.open(os.devnull, os.O_RDONLY) for _ in range(64)]
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A small local session; tasks run with this interpreter."""
     from fencepost.spark.java import ensure_java_home
+
+    while _low_descriptors:
+        os.close(_low_descriptors.pop())
 
     ensure_java_home()
     os.environ["PYSPARK_PYTHON"] = sys.executable

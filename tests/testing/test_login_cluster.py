@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -27,7 +28,10 @@ def make_topic(cluster: LoginCluster) -> int:
     admin = admin_api.AdminClient(of(cluster))
     topic = admin_api.NewTopic("t", 1, 3)
     admin.create_topics([topic])["t"].result(TIMEOUT_S)
-    return int(admin.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions[0].leader)
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (known := admin.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions):
+        assert time.monotonic() < deadline, "no broker knows the topic"
+    return int(known[0].leader)
 
 
 def produce(cluster: LoginCluster, values: range) -> None:
