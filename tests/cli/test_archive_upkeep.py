@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from fencepost.cli.archive import compacting, upkeep
 from fencepost.cli.main import main
-from fencepost.spark.archive import checking, compaction
+from fencepost.spark.archive import checking, compaction, maintaining
 from fencepost.spark.archive.layout import STATE, Layout
 
 
@@ -33,6 +33,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(compacting, "open_session", session)
     monkeypatch.setattr("fencepost.spark.archive.running.in_tasks", lambda spark: None)
     monkeypatch.setattr("fencepost.spark.archive.state.read_state", fails)
+    monkeypatch.setattr(maintaining, "read_state", fails)
     monkeypatch.setattr(checking, "verify", fails)
     monkeypatch.setattr(compaction, "compact", fails)
     return tmp_path
