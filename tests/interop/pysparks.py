@@ -7,12 +7,14 @@ everything else is that of the environment that runs the tests (`environment`).
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -63,3 +65,19 @@ def python_with(minor: str) -> str:
 def environment() -> dict[str, str]:
     """What such an interpreter needs to find the rest."""
     return {**os.environ, "TESTS_REST": sysconfig.get_paths()["purelib"]}
+
+
+def answer_of(python: str, module: str, *arguments: str | Path, timeout_s: float) -> dict[str, Any]:
+    """What a job says on the last line of its output, as JSON, run by that interpreter."""
+    done = subprocess.run(
+        [python, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

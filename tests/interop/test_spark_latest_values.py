@@ -3,8 +3,6 @@ the installed Spark, and refused by name where they do not."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 
 from .conftest import jars_or_skip
-from .maven import ROOT
-from .pysparks import INSTALLED, environment, python_with
+from .pysparks import INSTALLED, answer_of, python_with
 from .test_spark_tables import LISTED, PACKAGES, jar_set, servers as servers
 
 pytestmark = [
@@ -37,18 +34,8 @@ def merged(format: str, minor: str, servers: str, directory: Path, python: str) 
         Admin(cluster).wait_for_topic(topic)
     jars = ",".join(map(str, jars_or_skip(jar_set(format, minor)).jars()))
     module = "tests.interop.latest_values_job"
-    done = subprocess.run(
-        [python, "-m", module, jars, format, servers, topic, directory],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        cwd=ROOT,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    given = (jars, format, servers, topic, directory)
+    return answer_of(python, module, *given, timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.parametrize(("format", "minor"), LISTED)

@@ -3,8 +3,6 @@ and refused by name where they do not."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,8 +20,8 @@ from fencepost.client.producer import Producer
 from fencepost.spark.archive.lakes import PACKAGES
 
 from .conftest import jars_or_skip
-from .maven import ROOT, JarSet
-from .pysparks import INSTALLED, environment, python_with
+from .maven import JarSet
+from .pysparks import INSTALLED, answer_of, python_with
 
 pytestmark = [
     pytest.mark.interop,
@@ -81,18 +79,8 @@ def archived(
 ) -> dict[str, Any]:
     """What the job says, by this interpreter with the jars that are made for a Spark."""
     jars = ",".join(map(str, jars_or_skip(jar_set(format, minor)).jars()))
-    done = subprocess.run(
-        [python, "-m", "tests.interop.tables_job", jars, format, servers, topic, directory],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        cwd=ROOT,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    given = (jars, format, servers, topic, directory)
+    return answer_of(python, "tests.interop.tables_job", *given, timeout_s=TIMEOUT_S)
 
 
 def contents(servers: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:

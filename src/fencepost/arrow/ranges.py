@@ -132,7 +132,7 @@ class _Reading:
 
     def _check_beginning(self, left: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         """Retention may have overtaken the read. Other gaps (compaction, markers, aborted
-        transactions) are what a log may have, and nobody can tell them from loss."""
+        transactions) are what a log may have, and look the same as loss."""
         if fetched.log_start_offset <= left.start:
             return
         first = first_offset(fetched.records)
@@ -253,7 +253,7 @@ class _Reading:
 
 
 def _raise_timestamp(left: OffsetRange, fetched: Fetched, error: BatchError) -> None:
-    """Raise the error of the first record whose time does not fit; damage is somebody else's."""
+    """Raise the error of the first record whose time does not fit; damage is another error."""
     records = read_records(fetched.records, start_offset=max(left.start, error.offset or 0))
     for record in records:
         if record.offset < left.end and not -MICROS_MAX <= record.timestamp_ms * 1000 <= MICROS_MAX:

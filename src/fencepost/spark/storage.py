@@ -309,7 +309,7 @@ class LocalStorage(Storage):
                 os.link(draft, target)
             except FileExistsError:
                 return False
-            _sync(target.parent)
+            sync(target.parent)
         return True
 
     def exists(self, path: str) -> bool:
@@ -337,7 +337,7 @@ class LocalStorage(Storage):
             places |= {old.parent, new.parent}
         for place in places:
             with contextlib.suppress(FileNotFoundError):
-                _sync(place)
+                sync(place)
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[Any]:
@@ -347,7 +347,7 @@ class LocalStorage(Storage):
             if not file.closed:
                 _flush(file)
             draft.replace(target)
-            _sync(target.parent)
+            sync(target.parent)
 
     @contextlib.contextmanager
     def _drafted(self, target: Path) -> Iterator[tuple[Path, Any]]:
@@ -450,8 +450,9 @@ def _flush(file: Any) -> None:
     os.fsync(file.fileno())
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Have a file or a directory on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -9,6 +9,7 @@ from fencepost.cli.archive.places import add_place_options
 from fencepost.cli.cluster_options import add_cluster_options
 from fencepost.cli.commands import add_actions
 from fencepost.cli.output import add_json_option
+from fencepost.cli.spark_query import add_query_options
 from fencepost.cli.spark_session import add_spark_options
 
 EXAMPLES = """\
@@ -71,19 +72,7 @@ def _add_run(actions: Any) -> None:
         metavar="LOCATION",
         help="where Spark keeps the query's checkpoint (default: in DIR)",
     )
-    parser.add_argument(
-        "--every", metavar="INTERVAL", help='go on, a batch every so often: "10 seconds"'
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the source, such as startingOffsets or failOnDataLoss",
-    )
-    parser.add_argument(
-        "--batch-records", type=int, metavar="N", help="at most so many offsets in a batch"
-    )
+    add_query_options(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_spark_options(parser)
     add_cluster_options(parser)

@@ -7,12 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.cli.archive.places import layout_of
-from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties
+from fencepost.cli.cluster_options import command
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
-from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_json
 from fencepost.cli.rates import Rates, duration
+from fencepost.cli.spark_query import source_options_of
 from fencepost.cli.spark_session import open_session, reason_of
 from fencepost.views.rates import ArchivedRecords
 
@@ -26,16 +26,9 @@ def source_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Options of the source as the command line gives them. UsageError."""
     if bool(arguments.topics) == bool(arguments.pattern):
         raise UsageError("name topics, or give a --pattern")
-    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
     if arguments.pattern:
-        source["subscribePattern"] = arguments.pattern
-    else:
-        source["subscribe"] = ",".join(arguments.topics)
-    if arguments.batch_records is not None:
-        source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
-    source.update(pair(text, "--option") for text in arguments.option)
-    return source
+        return source_options_of(arguments, subscribePattern=arguments.pattern)
+    return source_options_of(arguments, subscribe=",".join(arguments.topics))
 
 
 @command

@@ -8,6 +8,7 @@ from typing import Any
 from fencepost.cli.cluster_options import add_cluster_options
 from fencepost.cli.commands import add_actions
 from fencepost.cli.output import add_json_option
+from fencepost.cli.spark_query import add_query_options
 from fencepost.cli.spark_session import add_spark_options
 
 EXAMPLES = """\
@@ -83,19 +84,7 @@ def _add_run(actions: Any) -> None:
         metavar="WHAT",
         help="records that cannot be understood: fail (default), or keep them aside",
     )
-    parser.add_argument(
-        "--every", metavar="INTERVAL", help='go on, a batch every so often: "10 seconds"'
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the source, such as startingOffsets or failOnDataLoss",
-    )
-    parser.add_argument(
-        "--batch-records", type=int, metavar="N", help="at most so many offsets in a batch"
-    )
+    add_query_options(parser)
     _add_retention(parser)
     add_spark_options(parser)
     add_cluster_options(parser)

@@ -7,11 +7,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from fencepost.cli.cluster_options import bootstrap_servers, command, given_properties
+from fencepost.cli.cluster_options import command
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.key_values import pair
 from fencepost.cli.output import print_result
+from fencepost.cli.spark_query import source_options_of
 from fencepost.cli.spark_session import open_session, reason_of
 from fencepost.views.latest_values import MergedTable
 
@@ -44,16 +45,6 @@ def retention_of(arguments: argparse.Namespace, on_error: str = "fail") -> Merge
     )
 
 
-def _source(arguments: argparse.Namespace) -> dict[str, str]:
-    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
-    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
-    source["subscribe"] = arguments.topic
-    if arguments.batch_records is not None:
-        source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
-    source.update(pair(text, "--option") for text in arguments.option)
-    return source
-
-
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Until what was there is taken in; with --every until it is interrupted."""
@@ -64,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fencepost.spark.tables.query import latest
 
     options = retention_of(arguments, arguments.on_error)
-    source = _source(arguments)
+    source = source_options_of(arguments, subscribe=arguments.topic)
     versions: list[Version] = []
     started = time.monotonic()
 

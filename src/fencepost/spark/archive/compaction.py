@@ -38,12 +38,11 @@ from fencepost.spark.archive.layout import (
     exchange,
     file_name,
     place_of,
-    sync,
 )
 from fencepost.spark.archive.running import Run, here
 from fencepost.spark.archive.state import State, Swap, counted_files, recover, update_state
 from fencepost.spark.archive.writing import FILE_SCHEMA, ROW_GROUP_BYTES, parquet_writer
-from fencepost.spark.storage import Storage
+from fencepost.spark.storage import Storage, sync
 
 TARGET_BYTES: Final = 256 * 1024 * 1024
 BATCH_ROWS: Final = 16_384

@@ -36,7 +36,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from fencepost.spark.storage import LocalStorage, Storage, storage_at
+from fencepost.spark.storage import LocalStorage, Storage, storage_at, sync
 
 PRIVATE: Final = "_fencepost"
 STATE: Final = f"{PRIVATE}/state.json"
@@ -251,12 +251,3 @@ def exchange(one: Path, other: Path) -> None:
             f"({os.strerror(code)}), and without that readers could see records twice"
         )
     raise OSError(code, os.strerror(code), str(one))
-
-
-def sync(path: Path) -> None:
-    """Have a file or a directory on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

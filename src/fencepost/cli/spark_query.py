@@ -1,0 +1,37 @@
+"""What commands have in common that run a streaming query from topics."""
+
+from __future__ import annotations
+
+import argparse
+
+from fencepost.cli.cluster_options import bootstrap_servers, given_properties
+from fencepost.cli.key_values import pair
+
+
+def add_query_options(parser: argparse.ArgumentParser) -> None:
+    """Add how often the query takes a batch, how large, and options of its source."""
+    parser.add_argument(
+        "--every", metavar="INTERVAL", help='go on, a batch every so often: "10 seconds"'
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the source, such as startingOffsets or failOnDataLoss",
+    )
+    parser.add_argument(
+        "--batch-records", type=int, metavar="N", help="at most so many offsets in a batch"
+    )
+
+
+def source_options_of(arguments: argparse.Namespace, **subscription: str) -> dict[str, str]:
+    """Options of the query's source: the cluster, `subscription`, and over these what --option
+    gives. UsageError."""
+    source = {f"kafka.{key}": str(value) for key, value in given_properties(arguments).items()}
+    source["kafka.bootstrap.servers"] = bootstrap_servers(arguments)
+    source.update(subscription)
+    if arguments.batch_records is not None:
+        source["maxOffsetsPerTrigger"] = str(arguments.batch_records)
+    source.update(pair(text, "--option") for text in arguments.option)
+    return source
