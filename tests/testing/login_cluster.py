@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from fencepost.log.properties import encode_properties
 from fencepost.testing.launcher import Launcher
 from fencepost.testing.node_process import NodeProcess
 from fencepost.testing.ports import free_ports
+
+from ..waiting import DEADLINE_S, eventually
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 MODULES = "org.apache.kafka.common.security"
@@ -122,3 +125,18 @@ def login_cluster(
         yield cluster
     finally:
         cluster.close()
+
+
+def make_topic(client: Mapping[str, Any]) -> int:
+    """A topic "t" of one partition with three replicas, made by a client with these configs; its
+    leader, once the broker that the client asks knows the topic: it need not be the controller."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient(dict(client))
+    admin.create_topics([NewTopic("t", 1, 3)])["t"].result(DEADLINE_S)
+
+    def leader() -> list[int]:
+        partitions = admin.list_topics("t", timeout=DEADLINE_S).topics["t"].partitions
+        return [one.leader for one in partitions.values() if one.leader > 0]
+
+    return eventually(leader, "the topic has a leader")[0]

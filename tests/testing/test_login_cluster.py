@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -10,10 +9,9 @@ from urllib.request import urlopen
 import pytest
 
 from ..waiting import eventually
-from .login_cluster import CLIENT, LoginCluster, login_cluster
+from .login_cluster import CLIENT, LoginCluster, login_cluster, make_topic
 
 kafka = pytest.importorskip("confluent_kafka")
-admin_api = pytest.importorskip("confluent_kafka.admin")
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 TIMEOUT_S = 30
@@ -21,17 +19,6 @@ TIMEOUT_S = 30
 
 def of(cluster: LoginCluster, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": cluster.bootstrap_servers, **CLIENT, **cluster.client, **more}
-
-
-def make_topic(cluster: LoginCluster) -> int:
-    """A topic "t" with three replicas; its leader."""
-    admin = admin_api.AdminClient(of(cluster))
-    topic = admin_api.NewTopic("t", 1, 3)
-    admin.create_topics([topic])["t"].result(TIMEOUT_S)
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (known := admin.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions):
-        assert time.monotonic() < deadline, "no broker knows the topic"
-    return int(known[0].leader)
 
 
 def produce(cluster: LoginCluster, values: range) -> None:
@@ -79,7 +66,7 @@ def test_nodes_log_in_and_again_and_fail_over(tmp_path: Path, protocol: str):
     config["connections.max.reauth.ms"] = "3000"
     with login_cluster(tmp_path, protocol, config) as cluster:
         cluster.client = client
-        leader = make_topic(cluster)
+        leader = make_topic(of(cluster))
         produce(cluster, range(100))
         eventually(lambda: all_logged_in_again(cluster), "nodes have logged in again")
         cluster.nodes[leader].kill()

@@ -11,10 +11,9 @@ import pytest
 from fencepost.testing.certificates import CertificateAuthority
 
 from ..waiting import DEADLINE_S, eventually
-from .login_cluster import login_cluster
+from .login_cluster import login_cluster, make_topic
 
 kafka = pytest.importorskip("confluent_kafka")
-admin_api = pytest.importorskip("confluent_kafka.admin")
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
@@ -39,9 +38,7 @@ def test_nodes_show_each_other_certificates(tmp_path: Path):
             "ssl.certificate.location": ada,
             "ssl.key.location": ada,
         }
-        admin = admin_api.AdminClient(client)
-        admin.create_topics([admin_api.NewTopic("t", 1, 3)])["t"].result(DEADLINE_S)
-        leader = admin.list_topics("t", timeout=DEADLINE_S).topics["t"].partitions[0].leader
+        leader = make_topic(client)
         producer = kafka.Producer({**client, "acks": "all"})
         for value in range(100):
             producer.produce("t", str(value))
