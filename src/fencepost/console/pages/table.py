@@ -1,0 +1,50 @@
+"""Which pages there are: their paths, and the functions that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from fencepost.console.asked import Asked, NotThere
+from fencepost.console.page import Page
+from fencepost.console.pages.overview import overview
+from fencepost.console.pages.topics import topic, topics
+from fencepost.console.session import Counting, Session
+
+Make = Callable[[Session, Asked], Awaitable[Page]]
+
+
+class PageKind(NamedTuple):
+    """A kind of page. `path` is its path with the names of its parts in braces; `label` is what
+    the list of pages at the top calls it, None for one that others link to."""
+
+    name: str
+    path: str
+    make: Make
+    label: str | None
+    help: str
+
+
+PAGES: Final = (
+    PageKind("overview", "/", overview, "Overview", "health, brokers, events seen"),
+    PageKind("topics", "/topics", topics, "Topics", "all topics, those in trouble first"),
+    PageKind("topic", "/topics/{topic}", topic, None, "one topic: partitions, replicas, configs"),
+)
+
+
+def page_named(name: str) -> PageKind:
+    """The kind of page with this name. Raises NotThere with the names there are."""
+    for kind in PAGES:
+        if kind.name == name:
+            return kind
+    raise NotThere(f"no page {name!r}; there are {', '.join(kind.name for kind in PAGES)}")
+
+
+async def make_page(kind: PageKind, session: Session, asked: Asked) -> Page:
+    """The page, with the requests that it cost the cluster. Raises BadQuery, NotThere, and
+    ClientError where the cluster does not answer."""
+    import msgspec
+
+    with Counting() as requests:
+        page = await kind.make(session, asked)
+    return msgspec.structs.replace(page, requests=dict(requests))
