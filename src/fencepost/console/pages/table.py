@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
+from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
 from fencepost.console.pages.topics import topic, topics
 from fencepost.console.session import Counting, Session
@@ -29,6 +30,10 @@ PAGES: Final = (
     PageKind("overview", "/", overview, "Overview", "health, brokers, events seen"),
     PageKind("topics", "/topics", topics, "Topics", "all topics, those in trouble first"),
     PageKind("topic", "/topics/{topic}", topic, None, "one topic: partitions, replicas, configs"),
+    PageKind("groups", "/groups", groups, "Groups", "groups of every type"),
+    PageKind(
+        "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
+    ),
 )
 
 
