@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
+from fencepost.console.lag_history import LagHistory
 from fencepost.console.sample import Sample
 from fencepost.console.sampling import INTERVAL_S, Sampler
 
@@ -58,10 +59,12 @@ class Session:
     options: Options = field(default_factory=Options)
     sampler: Sampler = field(init=False)
     cluster: CountingCluster = field(init=False)
+    lag: LagHistory = field(init=False, default_factory=LagHistory)
     _turns: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.config, self.options.interval_s)
+        self.sampler.also_look(self.lag.looking)
         self.cluster = CountingCluster(config=self.config)
         self.cluster.unknown_topic_attempts = 2
         self._turns = asyncio.Semaphore(AT_ONCE)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
+from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
 from fencepost.console.pages.record import record
 from fencepost.console.pages.records import records
@@ -38,6 +39,10 @@ PAGES: Final = (
         record,
         None,
         "one record, its bytes, and its batch",
+    ),
+    PageKind("groups", "/groups", groups, "Groups", "groups of every type"),
+    PageKind(
+        "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
 )
 
