@@ -217,3 +217,31 @@ def test_downloads_are_files_of_the_bytes(served):
         for path, status in (("0/3/value", 404), ("0/9/key", 404), ("0/1/other", 400)):
             assert client.get(f"/topics/odd/records/{path}").status_code == status
         assert client.get("/topics/orders/records?limit=1").status_code == 200
+
+
+def test_batches_say_how_records_came_into_the_log(served):
+    page = page_of(served, "batches", topic="transactions", partition="0")
+    rows = page.sections[0].document["batches"]
+    assert [(row.base_offset, row.state, row.control) for row in rows] == [
+        (0, "outside", None),
+        (1, "committed", None),
+        (2, "control", "COMMIT (coordinator epoch 0)"),
+        (3, "aborted", None),
+        (4, "control", "ABORT (coordinator epoch 0)"),
+        (5, "outside", None),
+        (6, "open", None),
+        (7, "committed", None),
+        (8, "control", "COMMIT (coordinator epoch 0)"),
+    ]
+    assert all(row.is_crc_right and row.partition_leader_epoch == 0 for row in rows)
+    assert rows[1].producer_id == rows[3].producer_id != rows[6].producer_id
+
+
+def test_batches_come_in_parts_and_as_bytes(served):
+    page = page_of(served, "batches", topic="transactions", partition="0", limit="2", hex="100")
+    assert page.more == "/topics/transactions/batches/0?offset=2&limit=2"
+    assert "00000000  00 00 00 00 00 00 00 00 " in text_of(page), "the base offset is 0"
+    none = page_of(served, "batches", topic="empty", partition="1")
+    assert "No batch from offset 0 on: empty-1 ends at 0." in text_of(none)
+    with pytest.raises(NotThere, match="no partition 7"):
+        page_of(served, "batches", topic="empty", partition="7")

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
+from fencepost.console.pages.batches import batches
 from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
 from fencepost.console.pages.record import record
@@ -39,6 +40,13 @@ PAGES: Final = (
         record,
         None,
         "one record, its bytes, and its batch",
+    ),
+    PageKind(
+        "batches",
+        "/topics/{topic}/batches/{partition}",
+        batches,
+        None,
+        "batches of a partition: codec, producer, sequence, leader epoch",
     ),
     PageKind("groups", "/groups", groups, "Groups", "groups of every type"),
     PageKind(
