@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from fencepost.addresses import PORT_MAX
 from fencepost.cli.cluster_options import (
@@ -44,6 +46,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "values", nargs="*", metavar="KEY=VALUE", help="with --once: what the page is asked for"
     )
+    parser.add_argument(
+        "--registry", metavar="URL", help="a schema registry to decode keys and values by"
+    )
     add_json_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
@@ -61,11 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"the console needs the extra `console` ({error.name} is missing):"
             " pip install 'fencepost[console]'"
         ) from None
-    from fencepost.console.session import Session
+    from fencepost.console.session import Options, Session
 
+    options = Options(registry=_registry(arguments.registry))
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.once is not None:
-        return asyncio.run(_print_page(arguments, Session(config)))
+        return asyncio.run(_print_page(arguments, Session(config, options)))
     if arguments.values:
         raise UsageError("KEY=VALUE goes with --once")
     if not 0 <= arguments.port <= PORT_MAX:
@@ -76,10 +82,26 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"the console of {config.bootstrap_servers} is at {address}", flush=True)
 
     try:
-        serve(Session(config), HOST_DEFAULT, arguments.port, say)
+        serve(Session(config, options), HOST_DEFAULT, arguments.port, say)
     except OSError as error:
         raise InputError(f"--port {arguments.port}: {error.strerror or error}") from None
     return 0
+
+
+def _registry(url: str | None) -> str | None:
+    """The registry's address. Raises UsageError for what is none, or cannot be used."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--registry {url!r}: http://HOST:PORT or https://HOST:PORT is allowed")
+    needed = {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "google": "protobuf"}
+    missing = [name for module, name in needed.items() if find_spec(module) is None]
+    if missing:
+        raise UsageError(
+            f"--registry needs the packages of the extra `formats`: {', '.join(missing)}"
+        )
+    return url
 
 
 async def _print_page(arguments: argparse.Namespace, session: Any) -> int:

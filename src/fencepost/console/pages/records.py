@@ -17,10 +17,11 @@ from fencepost.console.records.query import (
     finding_ranges,
     positions_text,
 )
-from fencepost.console.records.row_maker import RowMaker, decoders_of
+from fencepost.console.records.row_maker import RowMaker, filter_of
 from fencepost.console.records.rows import RecordRow, ScannedRange
 from fencepost.console.records.scan import Budget, Scan
 from fencepost.console.records.topic import topic_of
+from fencepost.console.records.topic_decoders import decoders_of
 from fencepost.console.session import Session, now_ms
 from fencepost.views.view import count
 
@@ -47,8 +48,8 @@ class Look(NamedTuple):
 async def records(session: Session, asked: Asked) -> Page:
     """A part of a topic's records, the exact offsets that were gone over, and a way to go on."""
     query = LookQuery.of(asked)
-    shown_as = decoders_of(asked)
-    look = await look_at(session, query, RowMaker(*shown_as))
+    shown_as = decoders_of(asked, query.topic, session.schemas)
+    look = await look_at(session, query, RowMaker(*shown_as, filter_of(asked)))
     ranges = [_scanned(query.topic, look.cursors[one], look.ranges[one]) for one in look.ranges]
     more = None if look.scan.is_complete else _continue(asked, look)
     rows = look.scan.rows
@@ -62,7 +63,7 @@ async def records(session: Session, asked: Asked) -> Page:
         f"Records of {query.topic}",
         [
             Section("", _sentences(look, ranges, more), [_table(query, rows)], document),
-            Section("Scanned", [], [Table("offsets gone over", ScannedRange, ranges)]),
+            Section("Scanned", [], [_ranges_table(ranges)]),
         ],
         now_ms(),
         refresh_s=None,
@@ -130,10 +131,11 @@ def _sentences(look: Look, ranges: list[ScannedRange], more: str | None) -> list
     rest = len(ranges) - RANGES_NAMED
     others = f", and {count(rest, 'more partition')}" if rest > 0 else ""
     total = sum(one.size_bytes for one in ranges)
+    gone_over = sum(one.records for one in ranges)
     found = [
         Sentence(
             f"{count(len(look.scan.rows), 'record')}; scanned {named or 'nothing'}{others}"
-            f" ({total} bytes)."
+            f" ({count(gone_over, 'record')}, {total} bytes)."
         )
     ]
     if look.scan.budget.is_spent and more is not None:
@@ -165,6 +167,14 @@ def _table(query: LookQuery, rows: list[RecordRow]) -> Table:
     return Table("records", RecordRow, rows, {"offset": links}, levels)
 
 
+def _ranges_table(ranges: list[ScannedRange]) -> Table:
+    links = [
+        path_to("topics", one.topic, "batches", one.partition, offset=one.start_offset)
+        for one in ranges
+    ]
+    return Table("offsets gone over", ScannedRange, ranges, {"partition": links})
+
+
 def record_path(topic: str, partition: int, offset: int, **query: Any) -> str:
     """The page of one record."""
     return path_to("topics", topic, "records", partition, offset, **query)
@@ -178,6 +188,7 @@ def _fields(asked: Asked, key_as: Decoder, value_as: Decoder) -> list[Field]:
         Field("partitions", "partitions", asked.text("partitions")),
         Field("order", "order", asked.text("order") or orders[0], orders),
         Field("limit", "limit", asked.text("limit")),
+        Field("filter", "filter", asked.text("filter")),
         Field("key", "key as", key_as.name, key_as.names),
         Field("value", "value as", value_as.name, value_as.names),
         Field("isolation", "isolation", asked.text("isolation") or levels[0], levels),
