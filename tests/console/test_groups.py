@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def produce(served: str, topic: str, records: int) -> None:
 
 
 def produce_in_transaction(served: str, topic: str, records: int) -> None:
-    settings = {"transactional_id": f"x-{topic}"}
+    settings: dict[str, Any] = {"transactional_id": f"x-{topic}"}
     with Client(served, **settings) as client, Producer(client) as producer:
         producer.init_transactions()
         producer.begin_transaction()
