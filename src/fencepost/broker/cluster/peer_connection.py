@@ -182,6 +182,7 @@ class PeerConnection(asyncio.Protocol):
         self._in_flight = InFlightRequests(client_id, max_elements=MAX_ELEMENTS)
         self._opening = self._open(access_token)
         self._session_ends: asyncio.TimerHandle | None = None
+        self._session_ends_at = float("inf")
         self._session_is_ending = False
         self._versions = ServedVersions()
         self._transport: Any = None
@@ -217,6 +218,18 @@ class PeerConnection(asyncio.Protocol):
         self.drop("the peer closed the connection" if exc is None else str(exc))
 
     # -- what the peer says --------------------------------------------------------------------
+
+    def end_session_if_due(self) -> bool:
+        """Whether the session is about to end: then the connection logs in again first.
+
+        A loop that was held up reads what peers have sent before it runs its timers, and what that
+        leads to would be sent in a session that is over.
+        """
+        assert self.usable and self._request is None, "nothing is on its way"
+        if self._loop.time() < self._session_ends_at:
+            return False
+        self._end_session()
+        return True
 
     def send(self, request: PeerRequest) -> bool:
         """Send in the newest version that both sides have and the request allows, or as keyed;
@@ -318,7 +331,8 @@ class PeerConnection(asyncio.Protocol):
         self._handshake_timer.cancel()
         if lifetime_ms > 0:
             part = random.uniform(SESSION_PART_MIN, SESSION_PART_MAX)
-            self._session_ends = self._loop.call_later(lifetime_ms * part / 1000, self._note_end)
+            self._session_ends_at = self._loop.time() + lifetime_ms * part / 1000
+            self._session_ends = self._loop.call_at(self._session_ends_at, self._note_end)
         self.usable = True
         self._peer.on_ready(self)
 
@@ -329,6 +343,9 @@ class PeerConnection(asyncio.Protocol):
             self._end_session()
 
     def _end_session(self) -> None:
+        if self._session_ends is not None:
+            self._session_ends.cancel()
+        self._session_ends_at = float("inf")
         self._session_is_ending = self.usable = False
         self._peer.on_session_ending(self)
 
