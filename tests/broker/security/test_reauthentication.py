@@ -163,10 +163,10 @@ def test_a_peers_session_is_renewed_before_a_request_though_no_timer_has_run(nod
             await ask()
             (peer,) = peers._peers.values()
             (connection,) = peer._connections
-            connection._session_ends_at = loop.time()
+            connection._session_ends_at = monotonic()
             await ask()
             assert peer._connections == {connection}
-            assert connection._session_ends_at > loop.time(), "the new session's end"
+            assert connection._session_ends_at > monotonic(), "the new session's end"
         finally:
             peers.close()
 
