@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections.abc import Iterator
+from html import unescape
+from typing import Any
 
 import pytest
 
@@ -43,7 +47,7 @@ def produce(served: str, topic: str, records: int) -> None:
 
 
 def produce_in_transaction(served: str, topic: str, records: int) -> None:
-    settings = {"transactional_id": f"x-{topic}"}
+    settings: dict[str, Any] = {"transactional_id": f"x-{topic}"}
     with Client(served, **settings) as client, Producer(client) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -74,6 +78,11 @@ def test_an_empty_group_with_a_lag_is_worth_a_warning(served: str, topic: str, b
     (row,) = lag["document"]["partitions"]
     assert (row["offset"], row["end"], row["lag"]) == (2, 5, 3)
     assert row["behind"].endswith(" s")
+    page = browse(served).get("/groups/behind").text
+    (link,) = re.findall(r'href="(/topics/[^"]*/records[^"]*)"', page)
+    records = browse(served).get("/api" + unescape(link)).json()
+    offsets = [int(number) for number in re.findall(r'"offset": ?(\d+)', json.dumps(records))]
+    assert min(offsets) == 2, "the link leads to the first unread record"
 
 
 def test_behind_control_batches_alone_every_record_is_read(served: str, topic: str, browse):

@@ -119,4 +119,5 @@ def _to_records(one: LagRow) -> str | None:
     """The path of the first unread record."""
     if one.topic is None or one.offset is None or not one.lag:
         return None
-    return path_to("topics", one.topic, "records", **{"from": one.offset}, partition=one.partition)
+    where = {"from": one.offset, "partitions": one.partition}
+    return path_to("topics", one.topic, "records", **where)

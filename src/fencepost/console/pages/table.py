@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
+from fencepost.console.pages.access import access
 from fencepost.console.pages.batches import batches
 from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
@@ -52,6 +53,7 @@ PAGES: Final = (
     PageKind(
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
+    PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
 )
 
 
