@@ -72,21 +72,27 @@ async def records(session: Session, asked: Asked) -> Page:
     )
 
 
-async def look_at(session: Session, query: LookQuery, make: RowMaker) -> Look:
-    """Take a look. Raises BadQuery, NotThere, ClientError."""
+async def wanted_partitions(session: Session, query: LookQuery) -> tuple[list[int], int]:
+    """The partitions to look at, PARTITIONS_MAX at most, and how many are left out. Raises
+    BadQuery, NotThere, ClientError."""
     topic = await topic_of(session, query.topic)
     wanted = sorted(topic.partitions if query.partitions is None else query.partitions)
     for one in wanted:
         if one not in topic.partitions:
             allowed = f"{topic.name} has partitions 0 to {len(topic.partitions) - 1}"
             raise BadQuery("partitions", str(one), allowed)
-    chosen = wanted[:PARTITIONS_MAX]
+    return wanted[:PARTITIONS_MAX], max(0, len(wanted) - PARTITIONS_MAX)
+
+
+async def look_at(session: Session, query: LookQuery, make: RowMaker) -> Look:
+    """Take a look. Raises BadQuery, NotThere, ClientError."""
+    chosen, left_out = await wanted_partitions(session, query)
     ranges = await session.run(finding_ranges(session.cluster, query, chosen))
     cursors = {one: _cursor(query, one, ranges[one], len(chosen)) for one in ranges}
     budget = Budget(query.budget_bytes, query.budget_s)
     scan = Scan(session, list(cursors.values()), make, query.limit, query.is_newest_first, budget)
     await scan.run()
-    return Look(query, scan, cursors, ranges, len(wanted) - len(chosen))
+    return Look(query, scan, cursors, ranges, left_out)
 
 
 def _cursor(query: LookQuery, partition: int, log: LogRange, partitions: int) -> Cursor:
@@ -138,6 +144,8 @@ def _sentences(look: Look, ranges: list[ScannedRange], more: str | None) -> list
             f" ({count(gone_over, 'record')}, {total} bytes)."
         )
     ]
+    tail = path_to("topics", look.query.topic, "tail")
+    found.append(Sentence("Follow what comes", link=tail))
     if look.scan.budget.is_spent and more is not None:
         text = "The look ended at its limit of bytes or time: continue."
         found.append(Sentence(text, "note", more))

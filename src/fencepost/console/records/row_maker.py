@@ -19,19 +19,36 @@ class RowMaker:
     """Makes rows of the records that `wanted` lets through; `key` and `value` are how they are
     shown."""
 
-    def __init__(self, key: Decoder, value: Decoder, wanted: Filter | None = None) -> None:
+    def __init__(
+        self,
+        key: Decoder,
+        value: Decoder,
+        wanted: Filter | None = None,
+        bytes_max: int = LIST_BYTES_MAX,
+    ) -> None:
         self._key = key
         self._value = value
         self._wanted = wanted
+        self._bytes_max = bytes_max
         self._steps = Steps()
 
     def __call__(self, found: Found) -> RecordRow | None:
         """The row, None for a record that is not wanted. Raises LookEnded when filtering has taken
         all the steps that it may."""
-        if self._wanted is not None:
-            subject = Subject(found, self._key, self._value, self._steps)
-            if not self._wanted.lets_through(subject):
-                return None
+        return self.row(found) if self.wants(found) else None
+
+    def renew_steps(self) -> None:
+        """Let filtering take as many steps again."""
+        self._steps = Steps()
+
+    def wants(self, found: Found) -> bool:
+        """Whether the filter lets the record through. Raises LookEnded."""
+        if self._wanted is None:
+            return True
+        return self._wanted.lets_through(Subject(found, self._key, self._value, self._steps))
+
+    def row(self, found: Found) -> RecordRow:
+        """What is shown of a record."""
         record = found.record
         return RecordRow(
             found.partition,
@@ -40,9 +57,9 @@ class RowMaker:
             record.timestamp_type == 1,
             found.state,
             found.header.producer_id,
-            self._key.show(record.key, LIST_BYTES_MAX),
-            self._value.show(record.value, LIST_BYTES_MAX, record.key),
-            headers_of(record.headers[:HEADERS_MAX], LIST_BYTES_MAX),
+            self._key.show(record.key, self._bytes_max),
+            self._value.show(record.value, self._bytes_max, record.key),
+            headers_of(record.headers[:HEADERS_MAX], self._bytes_max),
             len(record.headers),
         )
 

@@ -23,6 +23,7 @@ from fencepost.console.pages.table import PAGES, PageKind, make_page
 from fencepost.console.session import Session, now_ms
 from fencepost.console.web.downloads import download_routes
 from fencepost.console.web.safety import Safety
+from fencepost.console.web.tails import tail_routes
 
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -52,6 +53,7 @@ def application(session: Session, hosts: frozenset[str]) -> Starlette:
             Mount("/static", StaticFiles(directory=STATIC)),
             *pages,
             *download_routes(session),
+            *tail_routes(session),
         ],
         middleware=[Middleware(Safety, hosts=hosts)],
         lifespan=lifespan,
