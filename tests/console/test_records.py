@@ -104,7 +104,7 @@ def test_an_open_transaction_is_told_of(served):
 @pytest.mark.parametrize("topic", ["empty", "trimmed"])
 def test_empty_and_trimmed_topics_answer_at_once(served, topic: str, order: str):
     began = time.monotonic()
-    found = records_of(served, topic, order=order, seconds="30")
+    found = records_of(served, topic, order=order, seconds="20")
     assert time.monotonic() - began < 5, "it waited for records that are not there"
     expected = {"empty": [], "trimmed": [15, 16, 17, 18, 19]}[topic]
     assert sorted(row["offset"] for row in found["records"]) == expected
@@ -148,7 +148,7 @@ def test_bounds(served, bounds: dict[str, str], expected: set[int], order: str):
         ("order", "sideways", "newest, oldest"),
         ("at", "0:1,x", "PARTITION:OFFSET"),
         ("key", "rot13", "utf-8"),
-        ("seconds", "31", "1 to 30"),
+        ("seconds", "21", "1 to 20"),
     ],
 )
 def test_what_cannot_be_asked_for_says_what_can(served, key: str, value: str, allowed: str):
@@ -271,3 +271,21 @@ def test_a_search_that_costs_too_much_goes_on_later(served, monkeypatch):
             break
     assert seen == [number // 3 for number in range(0, 60, 3) if number % 7 == 3]
     assert at is None
+
+
+def test_a_dead_letter_links_to_its_origin(served):
+    page = page_of(served, "records", topic="letters")
+    shown = document(page, "/topics/letters/records", "x")
+    assert '<a href="/topics/orders/records/1/7">orders-1 at 7</a>' in shown
+    one = page_of(served, "record", topic="letters", partition="0", offset="0")
+    assert "A dead letter (share group) of orders-1 at 7: rejected" in text_of(one)
+    assert "dead letter of" not in text_of(page_of(served, "records", topic="orders", limit="1"))
+
+
+def test_every_page_of_records_costs_few_requests(served):
+    for name in ("records", "batches", "record"):
+        asked = {"topic": "orders", "partition": "0", "offset": "3"}
+        page = page_of(served, name, **asked)
+        assert page.requests["ListOffsets"] == 2, "where the logs begin, and where they end"
+        assert page.requests["Fetch"] == 1
+        assert sum(page.requests.values()) == 4, "and Metadata, at first"

@@ -9,6 +9,7 @@ import msgspec
 
 from fencepost.console.asked import Asked, path_to
 from fencepost.console.page import Block, Field, Page, Section, Sentence, Table, Text
+from fencepost.console.pages.records import origin_path
 from fencepost.console.records.batch_rows import BatchRow
 from fencepost.console.records.decoders import (
     PAGE_BYTES_MAX,
@@ -63,7 +64,13 @@ def _sentences(whole: WholeRecord) -> list[Sentence]:
     around = {"partitions": row.partition, "order": "oldest", "limit": 20}
     path = ("topics", whole.topic, "records")
     begin = max(log.log_start, row.offset - 10)
+    origin = []
+    if row.origin is not None:
+        why = f": {row.origin.reason}" if row.origin.reason else ""
+        text = f"A dead letter ({row.origin.convention}) of {row.origin.text}{why}"
+        origin.append(Sentence(text, "warning", origin_path(row.origin)))
     return [
+        *origin,
         Sentence(f"{row.time or 'no time'}, by {clock}; transaction: {row.state_text}."),
         Sentence("Records around it", link=path_to(*path, **around, **{"from": begin})),
         Sentence(

@@ -9,6 +9,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.console.asked import Asked, BadQuery, path_to
 from fencepost.console.page import Field, Level, Page, Section, Sentence, Table
 from fencepost.console.records.cursors import BackwardCursor, Cursor, ForwardCursor
+from fencepost.console.records.dead_letters import Origin
 from fencepost.console.records.decoders import Decoder
 from fencepost.console.records.query import (
     PARTITIONS_MAX,
@@ -18,7 +19,7 @@ from fencepost.console.records.query import (
     positions_text,
 )
 from fencepost.console.records.row_maker import RowMaker, filter_of
-from fencepost.console.records.rows import RecordRow, ScannedRange
+from fencepost.console.records.rows import LetterRow, RecordRow, ScannedRange
 from fencepost.console.records.scan import Budget, Scan
 from fencepost.console.records.topic import topic_of
 from fencepost.console.records.topic_decoders import decoders_of
@@ -172,7 +173,17 @@ def _sentences(look: Look, ranges: list[ScannedRange], more: str | None) -> list
 def _table(query: LookQuery, rows: list[RecordRow]) -> Table:
     links = [record_path(query.topic, row.partition, row.offset) for row in rows]
     levels = [LEVELS.get(row.state) for row in rows]
-    return Table("records", RecordRow, rows, {"offset": links}, levels)
+    if not any(row.origin for row in rows):
+        return Table("records", RecordRow, rows, {"offset": links}, levels)
+    origins = [origin_path(row.origin) for row in rows]
+    return Table("records", LetterRow, rows, {"offset": links, "dead letter of": origins}, levels)
+
+
+def origin_path(origin: Origin | None) -> str | None:
+    """The page of the record that a dead letter is about."""
+    if origin is None:
+        return None
+    return record_path(origin.topic, origin.partition, origin.offset)
 
 
 def _ranges_table(ranges: list[ScannedRange]) -> Table:

@@ -6,6 +6,7 @@ from typing import Final
 
 from fencepost.console.asked import Asked, BadQuery
 from fencepost.console.records.cursors import Found
+from fencepost.console.records.dead_letters import origin_of
 from fencepost.console.records.decoders import AUTOMATIC, LIST_BYTES_MAX, Decoder, visible
 from fencepost.console.records.filter_subject import Steps, Subject
 from fencepost.console.records.filter_tokens import FilterError
@@ -61,6 +62,7 @@ class RowMaker:
             self._value.show(record.value, self._bytes_max, record.key),
             headers_of(record.headers[:HEADERS_MAX], self._bytes_max),
             len(record.headers),
+            origin_of(record.headers),
         )
 
 
