@@ -25,6 +25,7 @@ GUIDES = (
     "TABLES",
     "CHECKPOINTS",
     "REGISTRY",
+    "CONSOLE_RECORDS",
     "EXECUTORS",
     "AUDIT",
     "ARROW",
