@@ -19,7 +19,7 @@ def fill(bootstrap: str) -> None:
             admin.create_topic(name, 3 + number, 3)
         admin.create_topic("long-" + "n" * 244, 1, 1)
         for number in range(120):
-            admin.create_topic(f"many-{number:03}", 1, 1)
+            admin.create_topic(f"topic-{number:03}", 1, 1)
         with Producer(client) as producer:
             for number in range(50):
                 producer.send("orders", f"{number}: {MARKUP}".encode(), key=MARKUP.encode())

@@ -73,6 +73,11 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:PORT]",
         help="a name by which browsers may call the console, for proxies and DNS; repeatable",
     )
+    group.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="pages that change topics, records and offsets; without it there are none",
+    )
     group.add_argument("--open", action="store_true", help="open it in the browser")
 
 
@@ -88,14 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"the console needs the extra `console` ({error.name} is missing):"
             " pip install 'fencepost[console]'"
         ) from None
-    from fencepost.console.session import Session
+    from fencepost.console.session import Options, Session
 
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.once is not None:
         return asyncio.run(_print_page(arguments, Session(config)))
     if arguments.values:
         raise UsageError("KEY=VALUE goes with --once")
-    return _serve(arguments, Session(config))
+    return _serve(arguments, Session(config, Options(allow_writes=arguments.allow_writes)))
 
 
 def _serve(arguments: argparse.Namespace, session: Any) -> int:

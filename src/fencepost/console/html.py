@@ -9,7 +9,17 @@ from typing import Final
 import htpy as h
 from markupsafe import Markup
 
-from fencepost.console.page import Block, Drawing, Field, Level, Page, Section, Sentence, Table
+from fencepost.console.page import (
+    Block,
+    Confirm,
+    Drawing,
+    Field,
+    Level,
+    Page,
+    Section,
+    Sentence,
+    Table,
+)
 from fencepost.console.pages.table import PAGES
 from fencepost.console.standing import Standing, age_text
 from fencepost.console.text import cost_of
@@ -23,15 +33,17 @@ SHORT: Final = 24
 """Characters of a cell that stay on one line."""
 
 
-def document(page: Page, path: str, standing: Standing) -> str:
-    """The whole document; `path` is the page's own, quoted and with its query."""
+def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
+    """The whole document; `path` is the page's own, quoted and with its query. `csrf` is the token
+    that a form of it has."""
     return _document(
         page.title,
         h.fragment[
             h.header(".top")[
                 h.a(".name", href="/")["Fencepost"],
                 h.nav(aria_label="Pages")[
-                    (_link(kind.path, kind.label, path) for kind in PAGES if kind.label)
+                    (_link(kind.path, kind.label, path) for kind in PAGES if kind.label),
+                    _link("/writes", "Changes", path) if standing.allows_writes else None,
                 ],
                 h.span(".cluster", title="the cluster's id")[standing.cluster_id],
                 h.button(type="button", data_pause=True, aria_pressed="false", hidden=True)[
@@ -41,7 +53,7 @@ def document(page: Page, path: str, standing: Standing) -> str:
             h.main("#main", tabindex="-1")[
                 # For what console.js says by itself; a reader with a screen reader hears of it.
                 h.p("#silent", role="status"),
-                main(page, path, standing),
+                main(page, path, standing, csrf),
             ],
         ],
     )
@@ -75,7 +87,7 @@ def _link(to: str, label: str, path: str) -> h.Element:
     return h.a(href=to, aria_current="page" if is_here else None)[label]
 
 
-def main(page: Page, path: str, standing: Standing) -> h.Element:
+def main(page: Page, path: str, standing: Standing, csrf: str) -> h.Element:
     """What changes from one look to the next: all below the list of pages."""
     refresh = {} if page.refresh_s is None else {"data-refresh-s": f"{page.refresh_s:g}"}
     return h.div("#page", refresh)[
@@ -86,6 +98,7 @@ def main(page: Page, path: str, standing: Standing) -> h.Element:
         _fields(page.fields, path),
         (_section(section) for section in page.sections),
         page.more is not None and h.p(".more")[h.a(href=page.more)["More"]],
+        None if page.confirm is None else _confirm(page.confirm, csrf),
         _footer(page, path, standing),
     ]
 
@@ -103,6 +116,18 @@ def _footer(page: Page, path: str, standing: Standing) -> h.Element:
     ]
 
 
+def _confirm(confirm: Confirm, csrf: str) -> h.Element:
+    hidden = {**confirm.values, "digest": confirm.digest, "csrf": csrf}
+    return h.form(".confirm", method="post", action=confirm.path, autocomplete="off")[
+        (h.input(type="hidden", name=name, value=value) for name, value in hidden.items()),
+        h.label[
+            h.span["To make this change, type ", h.strong[confirm.target]],
+            h.input(name="typed", required=True, spellcheck="false"),
+        ],
+        h.button(type="submit")[confirm.button],
+    ]
+
+
 def _fields(fields: Sequence[Field], path: str) -> h.Node:
     if not fields:
         return None
@@ -114,6 +139,8 @@ def _fields(fields: Sequence[Field], path: str) -> h.Node:
                     (h.option(value=one, selected=one == field.value)[one] for one in field.choices)
                 ]
                 if field.choices
+                else h.textarea(name=field.name, rows="4", cols="40")[f"\n{field.value}"]
+                if field.lines
                 else h.input(name=field.name, value=field.value, type="search"),
             ]
             for field in fields

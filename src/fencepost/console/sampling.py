@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from fencepost.client import asking
 from fencepost.client.admin import describing_cluster
 from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
-from fencepost.client.conversation import Conversation, Pause, Step
+from fencepost.client.conversation import Conversation, Exchange, ExchangeAll, Pause, Step
 from fencepost.client.errors import ClientError
 from fencepost.client.groups import listing_groups
 from fencepost.client.quorum import QuorumLeader, describing_quorum
@@ -41,6 +42,7 @@ CLOSING_S: Final = 0.5
 
 EVENTS_KEPT: Final = 1_000
 R = TypeVar("R")
+Further = Callable[[ClusterView[Any], int], Conversation[None]]
 
 
 class Failing(NamedTuple):
@@ -56,11 +58,13 @@ class _Closed(ClientError):
 
 
 class _LookedAt(Cluster):
-    """A cluster whose conversations end at their next step once `closed` is set."""
+    """A cluster whose conversations end at their next step once `closed` is set; `sent` counts
+    their requests."""
 
-    def __init__(self, config: ClientConfig, closed: threading.Event) -> None:
+    def __init__(self, config: ClientConfig, closed: threading.Event, sent: Rate) -> None:
         super().__init__(config=config)
         self._closed = closed
+        self._sent = sent
 
     def run(self, conversation: Conversation[R]) -> R:
         if self._closed.is_set():
@@ -72,6 +76,10 @@ class _LookedAt(Cluster):
             self._closed.wait(step.pause_ms / 1000)
         if self._closed.is_set():
             raise _Closed("the console ends")
+        if isinstance(step, Exchange):
+            self._sent.add(1)
+        elif isinstance(step, ExchangeAll):
+            self._sent.add(len(step.exchanges))
         return None if isinstance(step, Pause) else super()._take(step)
 
 
@@ -141,6 +149,7 @@ class Sampler:
         )
         self._interval_s = interval_s
         self._listeners: list[Callable[[Sample], Any]] = []
+        self._further: list[Further] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
 
@@ -162,14 +171,19 @@ class Sampler:
         """Call `listener` with each sample, in the sampler's thread."""
         self._listeners.append(listener)
 
+    def also_look(self, further: Further) -> None:
+        """After each look, carry out this conversation as well; it gets the time (ms since 1970)
+        and deals with its own errors."""
+        self._further.append(further)
+
     def look(self) -> Sample:
         """One look at once, by the caller's thread. Raises ClientError."""
-        with _LookedAt(self._config, self._closed) as cluster:
+        with _LookedAt(self._config, self._closed, self.requests) as cluster:
             return self._take(cluster, QuorumLeader(asks_controllers=False))
 
     def _run(self) -> None:
         leader = QuorumLeader(asks_controllers=False)
-        with _LookedAt(self._config, self._closed) as cluster:
+        with _LookedAt(self._config, self._closed, self.requests) as cluster:
             while not self._closed.is_set():
                 begun = time.monotonic()
                 try:
@@ -202,11 +216,12 @@ class Sampler:
 
     def _take(self, cluster: Cluster, leader: QuorumLeader) -> Sample:
         sample = Look(cluster, leader).take()
-        self.requests.add(sum(sample.requests.values()))
         if self.newest is not None:
             seen = events_between(self.newest, sample)
             self.events = (*self.events, *seen)[-EVENTS_KEPT:]
         self.newest, self.failing = sample, None
         for listener in self._listeners:
             listener(sample)
+        for further in self._further:
+            cluster.run(further(cluster, sample.taken_at_ms))
         return sample

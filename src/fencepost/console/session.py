@@ -15,6 +15,7 @@ from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
+from fencepost.console.lag_history import LagHistory
 from fencepost.console.sample import Sample
 from fencepost.console.sampling import INTERVAL_S, Sampler
 from fencepost.console.standing import WINDOW_S, Rate, Standing
@@ -69,10 +70,12 @@ class Session:
     options: Options = field(default_factory=Options)
     sampler: Sampler = field(init=False)
     cluster: CountingCluster = field(init=False)
+    lag: LagHistory = field(init=False, default_factory=LagHistory)
     _turns: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.config, self.options.interval_s)
+        self.sampler.also_look(self.lag.looking)
         self.cluster = CountingCluster(config=self.config)
         self.cluster.unknown_topic_attempts = 2
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -107,6 +110,7 @@ class Session:
             int(self.sampler.requests.total()),
             min(self.sampler.looked_s.total() / WINDOW_S, 1.0),
             AT_ONCE,
+            self.options.allow_writes,
         )
 
     async def run(self, conversation: Conversation[T]) -> T:

@@ -49,7 +49,7 @@ class Standing(View, frozen=True):
     is when looks began to fail, after the last that did not, and `failures` how many did since.
     `next_look_in_s` is when the cluster is asked again. Requests are those of the last minute:
     pages' and looks'. `looks_share` is the share of time that looks took, `pages_at_once` how many
-    pages may ask the cluster at the same time.
+    pages may ask the cluster at the same time; `allows_writes` whether it can be changed here.
     """
 
     at_ms: int
@@ -63,6 +63,7 @@ class Standing(View, frozen=True):
     look_requests_per_minute: int
     looks_share: float
     pages_at_once: int
+    allows_writes: bool = False
 
     @property
     def findings(self) -> list[Sentence]:

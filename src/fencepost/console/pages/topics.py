@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fencepost.client.errors import BrokerError
 from fencepost.console.asked import Asked, NotThere, path_to
 from fencepost.console.listing import part_of
 from fencepost.console.page import Level, Page, Section, Sentence, Table
 from fencepost.console.pages.health import TopicHealth
+from fencepost.console.records.topic import NO_TOPIC
 from fencepost.console.session import Session, now_ms
 from fencepost.views.topics import PartitionView, viewing_topic
 from fencepost.views.view import count
-from fencepost.wire.errors import ErrorCode
-
-NO_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 async def topics(session: Session, asked: Asked) -> Page:
@@ -66,6 +62,7 @@ async def topic(session: Session, asked: Asked) -> Page:
                 "Partitions",
                 [
                     Sentence(f"id {found.id}"),
+                    Sentence("Its records", link=path_to("topics", name, "records")),
                     *(Sentence(one.sentence, "warning") for one in found.halted),
                 ],
                 [_partitions(found.partitions)],

@@ -83,11 +83,13 @@ class Door:
         return None, self._redirection(scope)
 
     def _has_cookie(self, headers: Headers) -> bool:
-        return _equal(cookie_parser(headers.get("cookie", "")).get(self._cookie, ""), self._secret)
+        return equal_secrets(
+            cookie_parser(headers.get("cookie", "")).get(self._cookie, ""), self._secret
+        )
 
     def _has_bearer(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and _equal(given.strip(), self._access.token or "")
+        return scheme.lower() == "bearer" and equal_secrets(given.strip(), self._access.token or "")
 
     def _redirection(self, scope: Scope) -> Response | None:
         """To the path without the token, where the query has the right one."""
@@ -95,7 +97,7 @@ class Door:
         given = [value for key, value in query if key == "token"]
         if scope["method"] != "GET" or len(given) != 1:
             return None
-        if not _equal(given[0], self._access.token or ""):
+        if not equal_secrets(given[0], self._access.token or ""):
             return None
         rest = urlencode([(key, value) for key, value in query if key != "token"])
         # Slashes of either kind at its beginning would make it another host's address.
@@ -105,8 +107,8 @@ class Door:
         return answer
 
 
-def _equal(given: str, secret: str) -> bool:
-    """In constant time."""
+def equal_secrets(given: str, secret: str) -> bool:
+    """Compares in constant time."""
     return hmac.compare_digest(given.encode(errors="replace"), secret.encode())
 
 

@@ -26,7 +26,9 @@ from fencepost.console.page import Page, Section, Sentence, document_of
 from fencepost.console.pages.table import PAGES, PageKind, make_page
 from fencepost.console.session import Session, now_ms
 from fencepost.console.web.access import Access, Door
+from fencepost.console.web.downloads import download_routes
 from fencepost.console.web.safety import Safety
+from fencepost.console.web.writing import write_routes
 
 STATIC: Final = Path(__file__).parent / "static"
 PAGE_S: Final = 30.0
@@ -54,7 +56,12 @@ def application(
             await session.close()
 
     made = Starlette(
-        routes=[Mount("/static", StaticFiles(directory=STATIC)), *_page_routes(session)],
+        routes=[
+            Mount("/static", StaticFiles(directory=STATIC)),
+            *_page_routes(session),
+            *download_routes(session),
+            *(write_routes(session) if session.options.allow_writes else ()),
+        ],
         middleware=[
             Middleware(Safety, hosts=hosts),
             Middleware(Door, access=access or Access(), cookie=cookie),

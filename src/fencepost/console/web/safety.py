@@ -27,8 +27,8 @@ HEADERS_MAX: Final = 100
 HEADER_BYTES_MAX: Final = 16 * 1024
 """Of all headers together."""
 TARGET_BYTES_MAX: Final = 8 * 1024
-BODY_BYTES_MAX: Final = 1_100_000
-"""Of a form: a record's value of a megabyte at most fits in."""
+BODY_BYTES_MAX: Final = 128 * 1024
+"""Of a form."""
 
 
 class Safety:
