@@ -27,10 +27,14 @@ def text_of(page: Page) -> str:
 
 def footer_of(page: Page) -> list[str]:
     """When the page's facts were so, and what they cost the cluster."""
-    asked = sum(page.requests.values())
-    cost = ", ".join(f"{name} {number}" for name, number in sorted(page.requests.items()))
-    paid = f"{count(asked, 'request')} to the cluster" + (f" ({cost})" if cost else "")
-    return [f"as of {iso_time(page.taken_at_ms)}, {paid}"]
+    return [f"as of {iso_time(page.taken_at_ms)}, {cost_of(page)}"]
+
+
+def cost_of(page: Page) -> str:
+    """How many requests the page cost the cluster, and which."""
+    names = ", ".join(f"{name} {number}" for name, number in sorted(page.requests.items()))
+    paid = f"{count(sum(page.requests.values()), 'request')} to the cluster"
+    return f"{paid} ({names})" if names else paid
 
 
 def _section(section: Section) -> Iterator[str]:
