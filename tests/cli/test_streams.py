@@ -163,6 +163,7 @@ NOT_RUN = {
     ("archive", "offsets"),
     ("tables", "run"),
     ("archive", "translate"),
+    ("archive", "continue"),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or
