@@ -1,0 +1,103 @@
+"""A page's way to the cluster: the newest sample, and requests that are counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from fencepost.client.aio.cluster import AsyncCluster
+from fencepost.client.config import ClientConfig
+from fencepost.client.conversation import Conversation, Exchange
+from fencepost.console.lag_history import LagHistory
+from fencepost.console.sample import Sample
+from fencepost.console.sampling import INTERVAL_S, Sampler
+
+T = TypeVar("T")
+AT_ONCE: Final = 4
+"""Pages that may ask the cluster at the same time; others wait for their turn."""
+
+_counted: ContextVar[Counter[str] | None] = ContextVar("counted", default=None)
+
+
+class CountingCluster(AsyncCluster):
+    """A cluster whose requests are counted by name for the page that they are sent for."""
+
+    async def _exchange(self, asked: Exchange[Any]) -> Any:
+        counted = _counted.get()
+        if counted is not None:
+            counted[type(asked.message).__name__.removesuffix("Request")] += 1
+        return await super()._exchange(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the console's owner chose: whether pages may change the cluster, directories of Spark
+    checkpoints, of audits and of simulator recordings, the audit log's file, seconds between
+    looks."""
+
+    allow_writes: bool = False
+    checkpoints: tuple[Path, ...] = ()
+    audits: tuple[Path, ...] = ()
+    recordings: tuple[Path, ...] = ()
+    audit_log: Path | None = None
+    faults: str | None = None
+    """The address of a test cluster's control (`fencepost testing`), None without faults."""
+    interval_s: float = INTERVAL_S
+
+
+@dataclass(slots=True)
+class Session:
+    """A cluster as pages see it. Opened by `start`, closed by `close`."""
+
+    config: ClientConfig
+    options: Options = field(default_factory=Options)
+    sampler: Sampler = field(init=False)
+    cluster: CountingCluster = field(init=False)
+    lag: LagHistory = field(init=False, default_factory=LagHistory)
+    _turns: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sampler = Sampler(self.config, self.options.interval_s)
+        self.sampler.also_look(self.lag.looking)
+        self.cluster = CountingCluster(config=self.config)
+        self.cluster.unknown_topic_attempts = 2
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def sample(self) -> Sample:
+        """The newest sample; before there is one, a look of one's own. Raises ClientError."""
+        if self.sampler.newest is not None:
+            return self.sampler.newest
+        return await asyncio.to_thread(self.sampler.look)
+
+    async def run(self, conversation: Conversation[T]) -> T:
+        """Carry out a conversation with the cluster, in turn with other pages."""
+        async with self._turns:
+            return await self.cluster.run(conversation)
+
+    async def close(self) -> None:
+        """Close the connections and stop the sampler."""
+        await asyncio.to_thread(self.sampler.close)
+        await self.cluster.close()
+
+
+class Counting:
+    """Counts the requests that are sent inside `with`: `requests`, by name."""
+
+    def __enter__(self) -> Mapping[str, int]:
+        counter: Counter[str] = Counter()
+        self._token = _counted.set(counter)
+        return counter
+
+    def __exit__(self, *exc: object) -> None:
+        _counted.reset(self._token)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

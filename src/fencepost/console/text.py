@@ -1,0 +1,53 @@
+"""A page as lines of text, for terminals and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from fencepost.console.page import Block, Drawing, Page, Section, Table
+from fencepost.views.rendering import table_of
+from fencepost.views.tables import escaped
+from fencepost.views.times import iso_time
+from fencepost.views.view import count
+
+MARKS: Final = {"good": "+", "note": " ", "warning": "?", "bad": "!"}
+"""What stands before a sentence, so that no level is said by a colour alone."""
+
+
+def text_of(page: Page) -> str:
+    """The page as text: each section's heading, sentences, tables and drawings."""
+    lines = [escaped(page.title), *footer_of(page)]
+    for section in page.sections:
+        lines += ["", *_section(section)]
+    if page.more is not None:
+        lines += ["", f"more: {page.more}"]
+    return "\n".join(lines) + "\n"
+
+
+def footer_of(page: Page) -> list[str]:
+    """When the page's facts were so, and what they cost the cluster."""
+    asked = sum(page.requests.values())
+    cost = ", ".join(f"{name} {number}" for name, number in sorted(page.requests.items()))
+    paid = f"{count(asked, 'request')} to the cluster" + (f" ({cost})" if cost else "")
+    return [f"as of {iso_time(page.taken_at_ms)}, {paid}"]
+
+
+def _section(section: Section) -> Iterator[str]:
+    if section.heading:
+        yield f"## {escaped(section.heading)}"
+    for sentence in section.sentences:
+        yield f"{MARKS[sentence.level]} {escaped(sentence.text)}"
+    for block in section.blocks:
+        yield from _block(block)
+
+
+def _block(block: Block) -> Iterator[str]:
+    if isinstance(block, Table):
+        yield from table_of(block.kind, block.rows) or [f"({escaped(block.caption)}: none)"]
+        if block.total is not None and block.total > len(block.rows):
+            yield f"{len(block.rows)} of {block.total}"
+    elif isinstance(block, Drawing):
+        yield from map(escaped, block.lines)
+    else:
+        yield from map(escaped, block.text.splitlines())
