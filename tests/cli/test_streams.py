@@ -145,6 +145,7 @@ NOT_RUN = {
     *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
     ("spark", "forget"),
+    ("spark", "keep"),
     *(("spark", "checkpoint", action) for action in ("show", "move", "convert", "translate")),
     ("brokers", "decommission"),
     ("brokers", "unregister"),

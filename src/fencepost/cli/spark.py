@@ -47,6 +47,7 @@ examples:
   fencepost spark sinks --unfinished
   fencepost spark finish nightly-export
   fencepost spark forget nightly-export --keys-older-than 30
+  fencepost spark keep
 """
 
 
