@@ -145,6 +145,7 @@ NOT_RUN = {
     *(("tokens", action) for action in ("list", "create", "renew", "expire")),
     ("spark", "finish"),
     ("spark", "forget"),
+    ("spark", "keep"),
     *(("spark", "checkpoint", action) for action in ("show", "move", "convert", "translate")),
     ("brokers", "decommission"),
     ("brokers", "unregister"),
@@ -163,6 +164,7 @@ NOT_RUN = {
     ("archive", "offsets"),
     ("tables", "run"),
     ("archive", "translate"),
+    ("archive", "continue"),
     ("demo",),
 }
 """Those that print nothing to standard output, or only after changing what the others need, or
