@@ -110,6 +110,8 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("sim", "explore-partition"): ["--states", "50"],
     ("sim", "play"): ["{scenario}"],
     ("sim", "list"): [],
+    ("completion",): ["fish"],
+    ("man",): ["topics"],
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
 CLIENTS = {
