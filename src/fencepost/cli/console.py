@@ -7,7 +7,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from fencepost.cli.cluster_options import (
     add_cluster_options,
@@ -42,6 +44,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
         "values", nargs="*", metavar="KEY=VALUE", help="with --once: what the page is asked for"
+    )
+    parser.add_argument(
+        "--registry", metavar="URL", help="a schema registry to decode keys and values by"
     )
     add_json_option(parser)
     add_cluster_options(parser)
@@ -95,12 +100,13 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
     from fencepost.console.session import Options, Session
 
+    options = Options(allow_writes=arguments.allow_writes, registry=_registry(arguments.registry))
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.once is not None:
-        return asyncio.run(_print_page(arguments, Session(config)))
+        return asyncio.run(_print_page(arguments, Session(config, options)))
     if arguments.values:
         raise UsageError("KEY=VALUE goes with --once")
-    return _serve(arguments, Session(config, Options(allow_writes=arguments.allow_writes)))
+    return _serve(arguments, Session(config, options))
 
 
 def _serve(arguments: argparse.Namespace, session: Any) -> int:
@@ -150,6 +156,22 @@ def _open_browser(url: str) -> None:
 
     if not webbrowser.open(url):
         print("fencepost console: found no browser to open (--open)", file=sys.stderr, flush=True)
+
+
+def _registry(url: str | None) -> str | None:
+    """The registry's address. Raises UsageError for what is none, or cannot be used."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--registry {url!r}: http://HOST:PORT or https://HOST:PORT is allowed")
+    needed = {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "google": "protobuf"}
+    missing = [name for module, name in needed.items() if find_spec(module) is None]
+    if missing:
+        raise UsageError(
+            f"--registry needs the packages of the extra `formats`: {', '.join(missing)}"
+        )
+    return url
 
 
 async def _print_page(arguments: argparse.Namespace, session: Any) -> int:

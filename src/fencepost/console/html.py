@@ -15,6 +15,7 @@ from fencepost.console.page import (
     Drawing,
     Field,
     Level,
+    Live,
     Page,
     Section,
     Sentence,
@@ -196,7 +197,28 @@ def _block(block: Block, heading: str) -> h.Element:
             h.figcaption[block.caption],
             h.details[h.summary["As text"], h.pre["\n".join(block.lines)]],
         ]
+    if isinstance(block, Live):
+        return _live(block)
     return h.figure[h.pre(tabindex="0")[block.text], h.figcaption[block.caption]]
+
+
+def _live(block: Live) -> h.Element:
+    return h.div(".live", data_tail=block.events, data_rows_max=str(block.rows_max))[
+        h.p[
+            h.button(type="button", data_start=True)["Start"],
+            " ",
+            h.button(type="button", data_stop=True, disabled=True)["Stop"],
+            " ",
+            h.span(role="status", aria_live="polite")["Not started."],
+        ],
+        h.div(".scroll", tabindex="0", role="group", aria_label=block.caption)[
+            h.table[
+                h.caption[block.caption],
+                h.thead[h.tr[(h.th(scope="col")[one] for one in block.headings)]],
+                h.tbody,
+            ]
+        ],
+    ]
 
 
 def _table(table: Table, section_heading: str) -> h.Element:

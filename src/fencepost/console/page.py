@@ -56,7 +56,18 @@ class Text(View, frozen=True):
     text: str
 
 
-Block = Table | Drawing | Text
+class Live(View, frozen=True):
+    """A table whose rows come as events of `events`, a path of the console (text/event-stream),
+    from when its reader starts it until it is stopped. `headings` are the columns'; `rows_max` is
+    how many rows are kept."""
+
+    caption: str
+    events: str
+    headings: Sequence[str]
+    rows_max: int = 500
+
+
+Block = Table | Drawing | Text | Live
 
 
 class Section(View, frozen=True):
@@ -134,6 +145,8 @@ def _document(section: Section) -> Any:
         if isinstance(block, Table)
         else list(block.lines)
         if isinstance(block, Drawing)
+        else {"events": block.events}
+        if isinstance(block, Live)
         else block.text
         for block in section.blocks
     }

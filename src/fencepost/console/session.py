@@ -16,6 +16,7 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
 from fencepost.console.lag_history import LagHistory
+from fencepost.console.records.topic_decoders import SchemaValues
 from fencepost.console.sample import Sample
 from fencepost.console.sampling import INTERVAL_S, Sampler
 from fencepost.console.standing import WINDOW_S, Rate, Standing
@@ -60,6 +61,8 @@ class Options:
     faults: str | None = None
     """The address of a test cluster's control (`fencepost testing`), None without faults."""
     interval_s: float = INTERVAL_S
+    registry: str | None = None
+    """The address of a schema registry to decode records by, None without one."""
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ class Session:
     sampler: Sampler = field(init=False)
     cluster: CountingCluster = field(init=False)
     lag: LagHistory = field(init=False, default_factory=LagHistory)
+    schemas: SchemaValues | None = field(init=False, default=None)
+    """What decodes by the registry's schemas, where there is one."""
     _turns: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +84,8 @@ class Session:
         self.cluster = CountingCluster(config=self.config)
         self.cluster.unknown_topic_attempts = 2
         self._turns = asyncio.Semaphore(AT_ONCE)
+        if self.options.registry is not None:
+            self.schemas = SchemaValues(self.options.registry)
 
     async def sample(self) -> Sample:
         """The newest sample; before there is one, the first that comes within FIRST_LOOK_S, and

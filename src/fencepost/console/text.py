@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fencepost.console.page import Block, Drawing, Page, Section, Table
+from fencepost.console.page import Block, Drawing, Live, Page, Section, Table
 from fencepost.views.rendering import table_of
 from fencepost.views.tables import escaped
 from fencepost.views.times import iso_time
@@ -53,5 +53,7 @@ def _block(block: Block) -> Iterator[str]:
             yield f"{len(block.rows)} of {block.total}"
     elif isinstance(block, Drawing):
         yield from map(escaped, block.lines)
+    elif isinstance(block, Live):
+        yield f"{escaped(block.caption)}: events of {escaped(block.events)}"
     else:
         yield from map(escaped, block.text.splitlines())

@@ -14,6 +14,7 @@ from fencepost.console.pages.overview import overview
 from fencepost.console.pages.record import record
 from fencepost.console.pages.records import records
 from fencepost.console.pages.replays import replay, replays
+from fencepost.console.pages.tail import tail
 from fencepost.console.pages.topics import topic, topics
 from fencepost.console.session import Counting, Session
 
@@ -50,6 +51,7 @@ PAGES: Final = (
         None,
         "batches of a partition: codec, producer, sequence, leader epoch",
     ),
+    PageKind("tail", "/topics/{topic}/tail", tail, None, "records of a topic as they come"),
     PageKind("groups", "/groups", groups, "Groups", "groups of every type"),
     PageKind(
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
