@@ -9,7 +9,19 @@ from typing import Any, Final
 import htpy as h
 from markupsafe import Markup
 
-from fencepost.console.page import Block, Drawing, Field, Level, Page, Section, Sentence, Table
+from fencepost.console.page import (
+    Block,
+    Cell,
+    Drawing,
+    Field,
+    Level,
+    Matrix,
+    MatrixRow,
+    Page,
+    Section,
+    Sentence,
+    Table,
+)
 from fencepost.console.pages.table import PAGES
 from fencepost.console.text import footer_of
 
@@ -126,6 +138,8 @@ def _letter(level: Level | None) -> h.Node:
 def _block(block: Block) -> h.Element:
     if isinstance(block, Table):
         return _table(block)
+    if isinstance(block, Matrix):
+        return _matrix(block)
     if isinstance(block, Drawing):
         return h.figure[
             h.div(".scroll", tabindex="0", role="group", aria_label=block.caption)[
@@ -150,7 +164,52 @@ def _table(table: Table) -> h.Element:
     ]
 
 
-def _caption(table: Table) -> str:
+def _matrix(matrix: Matrix) -> h.Element:
+    """A table whose cells are reached with the arrow keys (console.js)."""
+    if not matrix.rows:
+        return h.p(".none")[f"{matrix.caption}: none"]
+    has_notes = any(row.note for row in matrix.rows)
+    heads = [matrix.corner, *matrix.heads, *([matrix.note] if has_notes else [])]
+    return h.figure[
+        h.div(".scroll")[
+            h.table(".matrix", role="grid", aria_readonly="true")[
+                h.caption[_caption(matrix)],
+                h.thead[h.tr[(h.th(scope="col")[head] for head in heads)]],
+                h.tbody[
+                    (
+                        _matrix_row(row, is_first=number == 0, has_notes=has_notes)
+                        for number, row in enumerate(matrix.rows)
+                    )
+                ],
+            ]
+        ],
+        h.figcaption(".key")[
+            (h.span[h.b[letters], f" {meaning}"] for letters, meaning in matrix.key.items())
+        ]
+        if matrix.key
+        else None,
+    ]
+
+
+def _matrix_row(row: MatrixRow, *, is_first: bool, has_notes: bool) -> h.Element:
+    name: h.Node = row.name if row.link is None else h.a(href=row.link)[row.name]
+    return h.tr(class_=row.level)[
+        h.th(scope="row")[_letter(row.level), name],
+        (
+            _matrix_cell(cell, "0" if is_first and place == 0 else "-1")
+            for place, cell in enumerate(row.cells)
+        ),
+        h.td(tabindex="-1")[row.note] if has_notes else None,
+    ]
+
+
+def _matrix_cell(cell: Cell | None, tabindex: str) -> h.Element:
+    if cell is None:
+        return h.td(tabindex=tabindex)
+    return h.td(class_=cell.level, title=cell.meaning or None, tabindex=tabindex)[cell.text]
+
+
+def _caption(table: Table | Matrix) -> str:
     if table.total is None or table.total <= len(table.rows):
         return table.caption
     return f"{table.caption}: {len(table.rows)} of {table.total}"

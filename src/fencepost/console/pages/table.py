@@ -7,8 +7,16 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
+from fencepost.console.pages.brokers import broker, brokers
+from fencepost.console.pages.changes import changes, sample
+from fencepost.console.pages.configs import configs
 from fencepost.console.pages.overview import overview
+from fencepost.console.pages.partition import partition
+from fencepost.console.pages.quorum import quorum
+from fencepost.console.pages.reassignments import reassignments
+from fencepost.console.pages.replication import replication
 from fencepost.console.pages.topics import topic, topics
+from fencepost.console.pages.transactions import transaction, transactions
 from fencepost.console.session import Counting, Session
 
 Make = Callable[[Session, Asked], Awaitable[Page]]
@@ -29,6 +37,43 @@ PAGES: Final = (
     PageKind("overview", "/", overview, "Overview", "health, brokers, events seen"),
     PageKind("topics", "/topics", topics, "Topics", "all topics, those in trouble first"),
     PageKind("topic", "/topics/{topic}", topic, None, "one topic: partitions, replicas, configs"),
+    PageKind(
+        "partition",
+        "/topics/{topic}/{partition}",
+        partition,
+        None,
+        "one partition: the leader epochs of every replica's log",
+    ),
+    PageKind("brokers", "/brokers", brokers, "Brokers", "all brokers: what they lead and have"),
+    PageKind("broker", "/brokers/{broker}", broker, None, "one broker: disks, features, quotas"),
+    PageKind("changes", "/changes", changes, None, "what changed since an earlier sample"),
+    PageKind("sample", "/sample", sample, None, "the newest sample, to compare later ones with"),
+    PageKind(
+        "replication",
+        "/replication",
+        replication,
+        "Replication",
+        "partitions and brokers: leaders, in sync, out of sync",
+    ),
+    PageKind(
+        "reassignments", "/reassignments", reassignments, None, "partitions that move, how far"
+    ),
+    PageKind("quorum", "/quorum", quorum, "Quorum", "voters, observers, elections, features"),
+    PageKind(
+        "transactions",
+        "/transactions",
+        transactions,
+        "Transactions",
+        "transactional ids, and why readers of committed records wait",
+    ),
+    PageKind("transaction", "/transactions/{id:path}", transaction, None, "one transactional id"),
+    PageKind(
+        "configs",
+        "/configs",
+        configs,
+        "Configs",
+        "of brokers beside each other; of a topic or a group against defaults",
+    ),
 )
 
 

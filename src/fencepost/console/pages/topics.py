@@ -8,8 +8,8 @@ from fencepost.client.errors import BrokerError
 from fencepost.console.asked import Asked, NotThere, path_to
 from fencepost.console.listing import part_of
 from fencepost.console.page import Level, Page, Section, Sentence, Table
-from fencepost.console.pages.health import TopicHealth
 from fencepost.console.session import Session, now_ms
+from fencepost.console.summary import TopicHealth
 from fencepost.views.topics import PartitionView, viewing_topic
 from fencepost.views.view import count
 from fencepost.wire.errors import ErrorCode
@@ -21,7 +21,7 @@ async def topics(session: Session, asked: Asked) -> Page:
     """The topics in parts; those in trouble first where that is the order."""
     sample = await session.sample()
     part, fields = part_of(
-        map(TopicHealth.of, sample.topics.values()),
+        session.summary(sample).topics.values(),
         asked,
         ("topics",),
         lambda row: row.name,
