@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import pytest
 
+from fencepost.arrow.archive.layout import Layout
 from fencepost.batch.records import build_batch
 from fencepost.cli.commands import COMMANDS
 from fencepost.cli.main import build_parser, main
@@ -24,7 +25,6 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
-from fencepost.spark.archive.layout import Layout
 from fencepost.spark.archive.query import prepare
 
 from ..ports import address_of, refusing_port

@@ -12,12 +12,8 @@ from fencepost.client.admin import Admin, ConfigChange
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.lineage import ReplicaLineage
 from fencepost.client.offsets import EpochSpan
-from fencepost.console.asked import BadQuery, NotThere
-from fencepost.console.lineages import PARTITIONS_KEPT, LineageMemory
-from fencepost.console.page import Drawing, Matrix
-from fencepost.console.session import Session
-from fencepost.console.summary import Summary
 from fencepost.testing import Cluster
+from fencepost.views.quorum import QuorumReplicaView, QuorumView
 from fencepost.views.replica_findings import replica_findings, truncation_between
 from fencepost.views.sizes import size_text
 from fencepost.wire.types import Uuid
@@ -35,6 +31,22 @@ from .looking import (
     sentences,
     topic_info,
 )
+
+from fencepost.console import html  # isort: skip
+from fencepost.console.asked import BadQuery, NotThere  # isort: skip
+from fencepost.console.lineages import PARTITIONS_KEPT, LineageMemory  # isort: skip
+from fencepost.console.page import (  # isort: skip
+    Cell,
+    Drawing,
+    Matrix,
+    MatrixRow,
+    Page,
+    Section,
+    Table,
+)
+from fencepost.console.pages.quorum import quorum_sentences  # isort: skip
+from fencepost.console.session import Session  # isort: skip
+from fencepost.console.summary import Summary, TopicHealth  # isort: skip
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +290,47 @@ def test_summary_counts_each_kind_of_trouble():
 )
 def test_sizes_in_words(size: int, text: str):
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("lags", "ages_ms", "last"),
+    [
+        ([0, 0], [100, 100], "3 of 3 voters follow; 2 are needed: 1 may fail."),
+        ([0, 0], [100, 60_000], "2 of 3 voters follow; 2 are needed: none may fail."),
+        ([0, None], [100, 100], "2 of 3 voters follow; 2 are needed: none may fail."),
+        ([0, 0], [9_000, 9_000], "1 of 3 voters follow; 2 are needed: nothing can be committed."),
+        ([500, 0], [100, 100], "3 of 3 voters follow; 2 are needed: 1 may fail."),
+    ],
+)
+def test_voters_that_are_silent_do_not_count(lags, ages_ms, last):
+    now = 1_000_000
+    voters = [QuorumReplicaView(1, None, "leader", 1000, 0, -1, -1, [])]
+    for place, (lag, age_ms) in enumerate(zip(lags, ages_ms, strict=True)):
+        voters.append(QuorumReplicaView(2 + place, None, "follower", 1, lag, now - age_ms, -1, []))
+    observer = QuorumReplicaView(9, None, "observer", 1, 9_999, -1, -1, [])
+    said = [one.text for one in quorum_sentences(QuorumView(1, 4, 9, [*voters, observer]), now)]
+    assert said[-1] == last
+    both = zip(lags, ages_ms, strict=True)
+    named = sum(lag is None or lag > 100 or age_ms > 5_000 for lag, age_ms in both)
+    assert len(said) == 1 + named
+
+
+def test_hostile_text_in_a_table_is_escaped():
+    health = TopicHealth('<img src=x onerror="x">', 1, 1, 0, 0, False)
+    table = Table("t", TopicHealth, [health], {"topic": ['/x"><script>']}, ["bad"])
+    page = Page("<b>", [Section("", [], [table])], 0)
+    text = html.document(page, "/", "<script>")
+    assert "<img" not in text and "<script>" not in text.partition("<body>")[2]
+    assert "&lt;img src=x onerror=&#34;x&#34;&gt;" in text
+    cell = Cell("<i>", '"><i>', "bad")
+    matrix = Matrix("<i>", "<i>", ["<i>"], [MatrixRow("<i>", [cell, None], '"<i>', "<i>")])
+    assert "<i>" not in html.document(Page("p", [Section("", [], [matrix])], 0), "/", "")
+
+
+def test_contents_of_a_topic_are_asked_for_when_they_are_shown(cluster: Cluster):
+    page = look_at(cluster.bootstrap_servers, "topic", topic="orders")
+    assert sum(page.requests.values()) <= 3
+    page = look_at(cluster.bootstrap_servers, "topic", topic="orders", show="contents", rows="1")
+    (row,) = documents(page)[0]["partitions"]
+    assert (row["earliest"], row["latest"], row["size_bytes"]) == (0, 0, 0)
+    assert page.more == "/topics/orders?first=1&rows=1&show=contents"

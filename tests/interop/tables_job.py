@@ -15,11 +15,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from fencepost.arrow.archive.layout import CHECKPOINT
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
 from fencepost.spark.archive import ArchiveError, Layout, archive_topics, in_tasks, replay
 from fencepost.spark.archive.lakes import SETTINGS as OF_FORMATS
-from fencepost.spark.archive.layout import CHECKPOINT
 from fencepost.spark.archive.maintaining import _expire, compact_table, maintain
 from fencepost.spark.archive.replay_task import Work
 from fencepost.spark.archive.replaying import StepDone

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fencepost.machines.group.caller import Caller
-from fencepost.machines.group.classic.member import GroupState
+from fencepost.machines.group.classic.group import ClassicGroup
+from fencepost.machines.group.classic.member import GroupState, Member
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
 from fencepost.wire.errors import ErrorCode
@@ -324,3 +325,30 @@ def test_a_join_without_anything_is_refused_and_does_not_crash() -> None:
     world = GroupWorld()
     decision = world.coordinator.decide_join_group(JoinGroupRequest(), Caller(1, 9), 0)
     assert decision.replies[0][1].error_code == ErrorCode.INVALID_GROUP_ID
+
+
+class Watched(dict[str, Any]):
+    """Members of which it is known how many were looked at."""
+
+    looked_at = 0
+
+    def values(self) -> Any:
+        for value in super().values():
+            self.looked_at += 1
+            yield value
+
+
+def test_what_a_join_asks_of_a_group_is_not_asked_of_every_member() -> None:
+    """Ten thousand members that join would cost a hundred million looks."""
+    group = ClassicGroup("g")
+    for number in range(100):
+        protocols = (("range", b""), (f"own-{number}", b""), ("sticky", b""))
+        member = Member(f"m{number}", None, "c", "h", 1, 1, protocols, join_token=number)
+        group.add(member, "consumer")
+    members = group.members = Watched(group.members)
+    assert group.supports("consumer", ["sticky"])
+    assert not group.supports("consumer", ["own-0"])
+    assert group.has_common_protocol and group.has_all_joined
+    group.update("m7", join_token=None)
+    assert not group.has_all_joined
+    assert (group.joined_count, members.looked_at) == (99, 3)

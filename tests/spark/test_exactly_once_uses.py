@@ -14,6 +14,7 @@ import pytest
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.groups import GroupAdmin
+from fencepost.client.producer import Producer
 from fencepost.spark import memory
 from fencepost.spark.decisions import Label, read_decision
 from fencepost.spark.errors import condition_of
@@ -240,6 +241,30 @@ def loses_its_group(killed: World, *, is_decided: bool) -> None:
     seen = killed.committed()
     assert len(seen) == len(set(seen))
     assert set(killed.expected()) - set(seen) <= (set(killed.expected(1)) if is_gone else set())
+
+
+@pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_an_ordinary_producer_is_not_fenced_for_a_name_that_is_no_sink(
+    make_world: MakeWorld, keys: bool, commits: bool
+):
+    """Its id is known, and none of its tasks, because it has none."""
+    world = make_world(batches=1)
+    config = replace(world.config, transactional_id=world.sink)
+    with world.cluster() as cluster, Cluster(config=config) as ordinary:
+        producer = Producer(ordinary)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(world.topic, b"ordinary", partition=0)
+        if commits:
+            producer.commit_transaction()
+            producer.begin_transaction()
+            producer.send(world.topic, b"more", partition=0)
+        with pytest.raises(ExactlyOnceError, match="fence its producer") as raised:
+            forget_keys(cluster, world.sink, 0) if keys else forget_batch(cluster, world.sink)
+        assert condition(raised.value) == "NOT_A_SINK"
+        producer.commit_transaction()
+    assert world.committed() == sorted([b"ordinary", b"more"] if commits else [b"ordinary"])
 
 
 def recreate_topic(world: World) -> None:

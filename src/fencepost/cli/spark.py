@@ -19,9 +19,9 @@ from fencepost.views.rendering import document_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fencepost.arrow.checkpoint import Source
+    from fencepost.arrow.storage import Storage
     from fencepost.client.cluster import Cluster
-    from fencepost.spark.checkpoint import Source
-    from fencepost.spark.storage import Storage
     from fencepost.views.queries import FailedLook, QueryPartition, QueryView
 
 INTERVAL_S: Final = 2.0
@@ -88,9 +88,9 @@ def _interval(text: str) -> float:
 @command
 def watch(arguments: argparse.Namespace) -> int:
     """A row per source and partition; without --once until it is interrupted."""
-    from fencepost.spark.checkpoint import CheckpointError
+    from fencepost.arrow.checkpoint import CheckpointError
+    from fencepost.arrow.storage import StorageError, storage_at
     from fencepost.spark.lag import CLIENT_PROPERTIES
-    from fencepost.spark.storage import StorageError, storage_at
 
     try:
         directory = storage_at(arguments.checkpoint)
@@ -108,7 +108,7 @@ def watch(arguments: argparse.Namespace) -> int:
 
 def _look_again(cluster: Cluster, directory: Path | Storage) -> QueryView | FailedLook:
     """A look whose failure is shown in the view: the next one may work."""
-    from fencepost.spark.checkpoint import CheckpointError
+    from fencepost.arrow.checkpoint import CheckpointError
     from fencepost.views.queries import FailedLook
 
     try:
@@ -119,7 +119,7 @@ def _look_again(cluster: Cluster, directory: Path | Storage) -> QueryView | Fail
 
 def look(cluster: Cluster, directory: Path | Storage) -> QueryView:
     """The query's checkpoint, held against the cluster. CheckpointError, ClientError."""
-    from fencepost.spark.checkpoint import read_checkpoint
+    from fencepost.arrow.checkpoint import read_checkpoint
     from fencepost.views.queries import QueryView
 
     checkpoint = read_checkpoint(directory)

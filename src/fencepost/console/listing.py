@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from fencepost.console.asked import Asked, path_to
@@ -30,9 +30,11 @@ def part_of(
     path: tuple[str, ...],
     name_of: Callable[[Row], str],
     orders: dict[str, Callable[[Row], Any]],
+    also: Mapping[str, str | None] = {},
 ) -> tuple[Part[Row], list[Field]]:
     """The part of `rows` that is asked for by `filter`, `order`, `first` and `rows`, and the fields
-    that set them. The first of `orders` is taken where none is asked for. Raises BadQuery."""
+    that set them. The first of `orders` is taken where none is asked for; `also` are further values
+    that the path of the next part has. Raises BadQuery."""
     wanted = asked.text("filter")
     order = asked.choice("order", tuple(orders))
     first = asked.number("first", 0, 0, FIRST_MAX)
@@ -48,6 +50,7 @@ def part_of(
             order=order if order != next(iter(orders)) else None,
             first=end,
             rows=limit if limit != ROWS else None,
+            **also,
         )
     fields = [
         Field("filter", "name contains", wanted),

@@ -18,6 +18,7 @@ import msgspec
 from fencepost.client import asking
 from fencepost.client.admin import describing_cluster
 from fencepost.client.cluster import Cluster
+from fencepost.client.cluster_view import ClusterView
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation
 from fencepost.client.errors import ClientError
@@ -33,6 +34,7 @@ SHARE: Final = 0.05
 
 EVENTS_KEPT: Final = 1_000
 R = TypeVar("R")
+Further = Callable[[ClusterView[Any], int], Conversation[None]]
 
 
 class Look:
@@ -102,6 +104,7 @@ class Sampler:
         self._config = config
         self._interval_s = interval_s
         self._listeners: list[Callable[[Sample], Any]] = []
+        self._further: list[Further] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
 
@@ -117,6 +120,11 @@ class Sampler:
     def on_sample(self, listener: Callable[[Sample], Any]) -> None:
         """Call `listener` with each sample, in the sampler's thread."""
         self._listeners.append(listener)
+
+    def also_look(self, further: Further) -> None:
+        """After each look, carry out this conversation as well; it gets the time (ms since 1970)
+        and deals with its own errors."""
+        self._further.append(further)
 
     def look(self) -> Sample:
         """One look at once, by the caller's thread. Raises ClientError."""
@@ -144,4 +152,6 @@ class Sampler:
         self.newest, self.error = sample, None
         for listener in self._listeners:
             listener(sample)
+        for further in self._further:
+            cluster.run(further(cluster, sample.taken_at_ms))
         return sample

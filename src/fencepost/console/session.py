@@ -16,6 +16,7 @@ from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
 from fencepost.console.kept_samples import KeptSamples
+from fencepost.console.lag_history import LagHistory
 from fencepost.console.sample import Sample
 from fencepost.console.sampling import INTERVAL_S, Sampler
 from fencepost.console.summary import Summaries, Summary
@@ -67,11 +68,13 @@ class Session:
     sampler: Sampler = field(init=False)
     samples: KeptSamples = field(init=False)
     cluster: CountingCluster = field(init=False)
+    lag: LagHistory = field(init=False, default_factory=LagHistory)
     _turns: asyncio.Semaphore = field(init=False)
     _memories: dict[type[Any], Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.config, self.options.interval_s)
+        self.sampler.also_look(self.lag.looking)
         self.cluster = CountingCluster(config=self.config)
         self.cluster.unknown_topic_attempts = 2
         self._turns = asyncio.Semaphore(AT_ONCE)

@@ -19,9 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fencepost.arrow.checkpoint import Checkpoint, CheckpointError, Source, read_checkpoint
 from fencepost.arrow.offsets import EXTRA, Position, StreamOffset
+from fencepost.arrow.storage import Storage
 from fencepost.client.metadata import TopicPartition
-from fencepost.spark.checkpoint import Checkpoint, CheckpointError, Source, read_checkpoint
 from fencepost.spark.checkpoint_files import (
     BACKUPS,
     NO_OFFSET,
@@ -35,7 +36,6 @@ from fencepost.spark.checkpoint_files import (
     plain_text,
     read_offsets_file,
 )
-from fencepost.spark.storage import Storage
 
 JAR: Final = "kafka"
 OURS: Final = "fencepost"

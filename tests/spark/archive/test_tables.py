@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fencepost.arrow.archive.layout import REPLAYS, ArchiveError, Layout
+from fencepost.arrow.archive.state import STOPPED_AT_LOSS, read_state, update_state
+from fencepost.arrow.storage import LocalStorage, storage_at
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.spark import exactly_once
 from fencepost.spark.archive import replay_plan, table_copy
 from fencepost.spark.archive.batches import DATE
-from fencepost.spark.archive.layout import REPLAYS, ArchiveError, Layout
 from fencepost.spark.archive.query import prepare
 from fencepost.spark.archive.replaying import StepDone, last_topic_id, replay
 from fencepost.spark.archive.running import here
-from fencepost.spark.archive.state import STOPPED_AT_LOSS, read_state, update_state
 from fencepost.spark.archive.table_copy import copy_topic
 from fencepost.spark.archive.tables import TABLE, read_table, require_columns
 from fencepost.spark.columns import default_schema
-from fencepost.spark.storage import LocalStorage, storage_at
 
 from ..conftest import spark as spark_session
 from .test_replay import ALL, KilledError, check, check_offsets, sink

@@ -9,7 +9,7 @@ from fencepost.cli.failures import InputError
 from fencepost.cli.key_values import pair
 
 if TYPE_CHECKING:
-    from fencepost.spark.archive.layout import Layout
+    from fencepost.arrow.archive.layout import Layout
 
 
 def add_place_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
 
 def layout_of(arguments: argparse.Namespace) -> Layout:
     """The archive in DIR. UsageError, InputError."""
-    from fencepost.spark.archive.layout import ArchiveError, Layout
+    from fencepost.arrow.archive.layout import ArchiveError, Layout
 
     given = dict(pair(text, "--conf") for text in getattr(arguments, "conf", ()))
     given |= dict(pair(text, "--storage") for text in arguments.storage)

@@ -46,7 +46,7 @@ def replay(arguments: argparse.Namespace) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from fencepost.spark.archive.layout import ArchiveError
+    from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.replaying import STEP_RECORDS, replay as replay_archive
     from fencepost.spark.archive.running import in_tasks
     from fencepost.spark.options import sink_options
@@ -96,7 +96,7 @@ def replay(arguments: argparse.Namespace) -> int:
 @command
 def offsets(arguments: argparse.Namespace) -> int:
     """As runs, or a row for each record in a CSV file."""
-    from fencepost.spark.archive.layout import ArchiveError
+    from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.spark.archive.offset_map import each_offset
     from fencepost.spark.archive.replaying import read_offsets
 
@@ -120,10 +120,10 @@ def offsets(arguments: argparse.Namespace) -> int:
 @command
 def translate(arguments: argparse.Namespace) -> int:
     """A group's offsets in the new topic, committed there if asked."""
+    from fencepost.arrow.archive.layout import ArchiveError
     from fencepost.client.cluster import Cluster
     from fencepost.client.groups import GroupAdmin
     from fencepost.client.metadata import CommittedOffset
-    from fencepost.spark.archive.layout import ArchiveError
     from fencepost.spark.archive.offset_map import translate as translated
     from fencepost.spark.archive.replaying import last_topic_id, read_offsets
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from fencepost.client.client_quotas import Quotas, describing_client_quotas
-from fencepost.client.errors import ClientError
+from fencepost.client.conversation import Conversation
 from fencepost.client.features import describing_features
 from fencepost.client.metadata import Node
 from fencepost.client.replicas import describing_log_dirs
@@ -137,19 +137,18 @@ async def broker(session: Session, asked: Asked) -> Page:
         raise NotThere(f"no broker {id_} in this cluster; there are {there}")
     view = broker_view(sample, session.summary(sample), node)
     sections = [_about(sample, view)]
+    cluster = session.cluster
+    asking: dict[str, Conversation[Any]] = {"quotas": describing_client_quotas(cluster)}
     if view.fenced:
         text = "It is fenced, and was not asked about itself."
         sections.append(Section("Log directories", [Sentence(text, "warning")]))
     else:
-        cluster = session.cluster
-        told: dict[str, Any] = await session.run_each(
-            {
-                "dirs": describing_log_dirs(cluster, node),
-                "features": describing_features(cluster, node),
-            }
-        )
+        asking["dirs"] = describing_log_dirs(cluster, node)
+        asking["features"] = describing_features(cluster, node)
+    told = await session.run_each(asking)
+    if not view.fenced:
         sections += [_log_dirs(id_, told["dirs"]), _features(told["features"])]
-    sections.append(await _quotas(session))
+    sections.append(_quotas(told["quotas"]))
     return Page(f"Broker {id_}", sections, now_ms())
 
 
@@ -223,13 +222,12 @@ def _features(told: Any) -> Section:
     return Section("Features", lines or [Sentence("It tells of none.")], document=found)
 
 
-async def _quotas(session: Session) -> Section:
+def _quotas(told: Any) -> Section:
     """Quotas are of the cluster, and each broker holds clients to them by itself."""
     heading = "Quotas it holds clients to"
-    try:
-        found: Quotas = await session.run(describing_client_quotas(session.cluster))
-    except ClientError as error:
-        return Section(heading, [Sentence(f"They are not known: {error}.", "warning")])
+    if isinstance(told, str):
+        return Section(heading, [Sentence(f"They are not known: {told}.", "warning")])
+    found: Quotas = told
     lines = [
         Sentence(f"{whom}: {key} {value:g}")
         for whom, values in found.items()

@@ -15,6 +15,7 @@ from fencepost.client.config_descriptions import DescribedConfig, describing_man
 from fencepost.client.errors import ClientError
 from fencepost.console.asked import Asked, NotThere, path_to
 from fencepost.console.page import (
+    Block,
     Cell,
     Field,
     Level,
@@ -179,5 +180,7 @@ async def _resource(
     ]
     table = Table("configs", ConfigAgainstDefault, shown)
     text = properties_text(own)
-    blocks = [table, TextBlock("to copy", text)] if text else [table]
+    blocks: list[Block] = [table]
+    if text:
+        blocks.append(TextBlock("to copy", text))
     return Section("", sentences, blocks, shown)

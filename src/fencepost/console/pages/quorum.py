@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from fencepost.client.errors import ClientError
 from fencepost.client.features import FeatureLevel, describing_features
 from fencepost.client.quorum import QuorumDescription, QuorumLeader, describing_quorum
 from fencepost.console.asked import Asked
@@ -40,24 +39,21 @@ class FeatureRow(View, frozen=True):
 
 async def quorum(session: Session, asked: Asked) -> Page:
     """The quorum as its leader sees it now, and the features as a broker tells them."""
-    sections = []
-    try:
-        found = await session.run(
-            describing_quorum(session.cluster, QuorumLeader(asks_controllers=False))
-        )
-        sections.append(_quorum(found, now_ms()))
-    except ClientError as error:
-        text = f"The quorum cannot be described: {error}. Before Kafka 3.3 brokers do not tell."
-        sections.append(Section("Quorum", [Sentence(text, "warning")]))
-    sections.append(_elections(session))
-    try:
-        sections.append(_features(await session.run(describing_features(session.cluster))))
-    except ClientError as error:
-        sections.append(Section("Features", [Sentence(f"They are not known: {error}.", "warning")]))
+    view = session.cluster
+    told: dict[str, Any] = await session.run_each(
+        {
+            "quorum": describing_quorum(view, QuorumLeader(asks_controllers=False)),
+            "features": describing_features(view),
+        }
+    )
+    sections = [_quorum(told["quorum"], now_ms()), _elections(session), _features(told["features"])]
     return Page("Quorum", sections, now_ms())
 
 
-def _quorum(found: QuorumDescription, at_ms: int) -> Section:
+def _quorum(found: QuorumDescription | str, at_ms: int) -> Section:
+    if isinstance(found, str):
+        text = f"The quorum cannot be described: {found}. Before Kafka 3.3 brokers do not tell."
+        return Section("Quorum", [Sentence(text, "warning")])
     view = quorum_view(found)
     rows = quorum_rows(view, at_ms)
     levels: list[Level | None] = ["good" if row.role == "leader" else None for row in rows]
@@ -116,7 +112,9 @@ def _elections(session: Session) -> Section:
     return Section("Elections seen", sentences or [none], document=seen)
 
 
-def _features(levels: list[FeatureLevel]) -> Section:
+def _features(levels: list[FeatureLevel] | str) -> Section:
+    if isinstance(levels, str):
+        return Section("Features", [Sentence(f"They are not known: {levels}.", "warning")])
     found = [FeatureView.of(one) for one in levels]
     version = next((one for one in found if one.name == "metadata.version"), None)
     sentences = []

@@ -7,13 +7,18 @@ from typing import Final, NamedTuple
 
 from fencepost.console.asked import Asked, NotThere
 from fencepost.console.page import Page
+from fencepost.console.pages.access import access
+from fencepost.console.pages.batches import batches
 from fencepost.console.pages.brokers import broker, brokers
 from fencepost.console.pages.changes import changes, sample
 from fencepost.console.pages.configs import configs
+from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
 from fencepost.console.pages.partition import partition
 from fencepost.console.pages.quorum import quorum
 from fencepost.console.pages.reassignments import reassignments
+from fencepost.console.pages.record import record
+from fencepost.console.pages.records import records
 from fencepost.console.pages.replication import replication
 from fencepost.console.pages.topics import topic, topics
 from fencepost.console.pages.transactions import transaction, transactions
@@ -37,6 +42,21 @@ PAGES: Final = (
     PageKind("overview", "/", overview, "Overview", "health, brokers, events seen"),
     PageKind("topics", "/topics", topics, "Topics", "all topics, those in trouble first"),
     PageKind("topic", "/topics/{topic}", topic, None, "one topic: partitions, replicas, configs"),
+    PageKind("records", "/topics/{topic}/records", records, None, "records of a topic"),
+    PageKind(
+        "record",
+        "/topics/{topic}/records/{partition}/{offset}",
+        record,
+        None,
+        "one record, its bytes, and its batch",
+    ),
+    PageKind(
+        "batches",
+        "/topics/{topic}/batches/{partition}",
+        batches,
+        None,
+        "batches of a partition: codec, producer, sequence, leader epoch",
+    ),
     PageKind(
         "partition",
         "/topics/{topic}/{partition}",
@@ -74,6 +94,11 @@ PAGES: Final = (
         "Configs",
         "of brokers beside each other; of a topic or a group against defaults",
     ),
+    PageKind("groups", "/groups", groups, "Groups", "groups of every type"),
+    PageKind(
+        "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
+    ),
+    PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
 )
 
 

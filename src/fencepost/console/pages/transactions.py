@@ -17,6 +17,7 @@ from fencepost.client.stable_offset import (
     finding_refusals,
 )
 from fencepost.client.transaction_admin import (
+    ListedTransaction,
     TransactionDescription,
     describing_transaction,
     listing_transactions,
@@ -64,6 +65,8 @@ UNFINISHED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFe
 EXPLAINED_MAX: Final = 50
 """Partitions that one page explains: each open transaction in them takes a request or two."""
 
+EXPLAINING_TIMEOUT_S: Final = 10.0
+
 LEVELS: Final[dict[Verdict, Level]] = {
     Verdict.NOTHING: "good",
     Verdict.PASSING: "good",
@@ -81,8 +84,7 @@ async def transactions(session: Session, asked: Asked) -> Page:
     wanted = asked.text("explain")
     sample = await session.sample()
     partitions = _partitions(sample, wanted)
-    states = [] if state == STATES[0] else [state]
-    found = await session.run(listing_transactions(session.cluster, states=states))
+    found, unknown = await _listed(session, sample, [] if state == STATES[0] else [state])
     part, fields = part_of(
         map(TransactionListed.of, found),
         asked,
@@ -105,11 +107,11 @@ async def transactions(session: Session, asked: Asked) -> Page:
     each = "Each broker is asked for the ids that it coordinates: Kafka has no other way."
     listed = Section(
         "Transactional ids",
-        [Sentence(f"{count(part.total, 'transactional id')}."), Sentence(each)],
+        [Sentence(f"{count(part.total, 'transactional id')}."), Sentence(each), *unknown],
         [table],
         list(rows),
     )
-    explained = await _explained(session, partitions) if partitions else []
+    explained = await _explained(session, sample, partitions) if partitions else []
     return Page(
         "Transactions",
         [*explained, listed],
@@ -121,6 +123,28 @@ async def transactions(session: Session, asked: Asked) -> Page:
         ],
         more=_with(part.more, state=state, explain=wanted),
     )
+
+
+async def _listed(
+    session: Session, sample: Sample, states: list[str]
+) -> tuple[list[ListedTransaction], list[Sentence]]:
+    """What each broker that is not fenced coordinates, and which do not tell."""
+    answers = await session.run_each(
+        {
+            id_: listing_transactions(session.cluster, states=states, node=node)
+            for id_, node in sorted(sample.brokers.items())
+            if id_ not in sample.fenced
+        }
+    )
+    found: list[ListedTransaction] = []
+    unknown = []
+    for id_, answer in answers.items():
+        if isinstance(answer, str):
+            text = f"What broker {id_} coordinates is not known: {answer}."
+            unknown.append(Sentence(text, "warning"))
+        else:
+            found += answer
+    return found, unknown
 
 
 def _with(more: str | None, *, state: str, explain: str) -> str | None:
@@ -146,15 +170,32 @@ def _partitions(sample: Sample, wanted: str) -> list[TopicPartition]:
     return [TopicPartition(name, one) for one in ([int(number)] if colon else topic.partition_ids)]
 
 
-async def _explained(session: Session, partitions: Sequence[TopicPartition]) -> list[Section]:
+async def _explained(
+    session: Session, sample: Sample, partitions: Sequence[TopicPartition]
+) -> list[Section]:
+    """Why readers of the partitions wait; those without a leader cannot be asked about."""
     at_ms = now_ms()
-    shown = partitions[:EXPLAINED_MAX]
-    found = await session.run(explaining(session.cluster, shown, at_ms))
-    sections = explained_sections(found, at_ms)
-    if len(partitions) > len(shown):
-        text = f"Only the first {len(shown)} of {len(partitions)} partitions were looked at."
-        sections.insert(0, Section("", [Sentence(text)]))
-    return sections
+    notes = []
+    led = [
+        where
+        for where in partitions[:EXPLAINED_MAX]
+        if where.topic not in sample.topics
+        or sample.topics[where.topic].partitions[where.partition].leader_id >= 0
+    ]
+    leaderless = [f"{where}" for where in partitions[:EXPLAINED_MAX] if where not in led]
+    if leaderless:
+        text = f"No broker leads {', '.join(leaderless)}: nothing of it can be read."
+        notes.append(Sentence(text, "bad"))
+    if len(partitions) > EXPLAINED_MAX:
+        text = f"Only the first {EXPLAINED_MAX} of {len(partitions)} partitions were looked at."
+        notes.append(Sentence(text))
+    told = await session.run_each(
+        {0: explaining(session.cluster, led, at_ms)}, EXPLAINING_TIMEOUT_S
+    )
+    if isinstance(told[0], str):
+        notes.append(Sentence(f"What holds readers is not known: {told[0]}.", "warning"))
+    sections = [] if isinstance(told[0], str) else explained_sections(told[0], at_ms)
+    return [Section("", notes), *sections] if notes else sections
 
 
 def explained_sections(found: Sequence[StableOffset], at_ms: int) -> list[Section]:
@@ -216,8 +257,7 @@ async def transaction(session: Session, asked: Asked) -> Page:
     held = described.partitions[:EXPLAINED_MAX]
     explained: list[Section] = []
     if held and not described.is_over:
-        found = await session.run(explaining(session.cluster, held, at_ms))
-        explained = explained_sections(found, at_ms)
+        explained = await _explained(session, await session.sample(), held)
     return Page(
         f"Transactional id {name}",
         [_described(described, refusing, at_ms), *explained],

@@ -21,6 +21,7 @@ from fencepost.console.asked import Asked, BadQuery, NotThere
 from fencepost.console.page import Page, Section, Sentence, document_of
 from fencepost.console.pages.table import PAGES, PageKind, make_page
 from fencepost.console.session import Session, now_ms
+from fencepost.console.web.downloads import download_routes
 from fencepost.console.web.safety import Safety
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -47,7 +48,11 @@ def application(session: Session, hosts: frozenset[str]) -> Starlette:
         )
     ]
     return Starlette(
-        routes=[Mount("/static", StaticFiles(directory=STATIC)), *pages],
+        routes=[
+            Mount("/static", StaticFiles(directory=STATIC)),
+            *pages,
+            *download_routes(session),
+        ],
         middleware=[Middleware(Safety, hosts=hosts)],
         lifespan=lifespan,
     )

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fencepost.spark.archive.batches import offsets_of
-from fencepost.spark.archive.layout import ArchiveError, DataFile, Layout
-from fencepost.spark.archive.running import Run, here
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.layout import ArchiveError, DataFile, Layout
+from fencepost.arrow.archive.state import (
     Incarnation,
     Ranges,
     counted_files,
     merged,
     read_parquet_state,
 )
+from fencepost.spark.archive.batches import offsets_of
+from fencepost.spark.archive.running import Run, here
 
 FOREIGN_MAX = 20
 

@@ -29,8 +29,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fencepost.spark.archive.batches import offsets_of
-from fencepost.spark.archive.layout import (
+from fencepost.arrow.archive.layout import (
     COMPACTION,
     ArchiveError,
     DataFile,
@@ -39,10 +38,11 @@ from fencepost.spark.archive.layout import (
     file_name,
     place_of,
 )
+from fencepost.arrow.archive.state import State, Swap, counted_files, recover, update_state
+from fencepost.arrow.storage import Storage, sync
+from fencepost.spark.archive.batches import offsets_of
 from fencepost.spark.archive.running import Run, here
-from fencepost.spark.archive.state import State, Swap, counted_files, recover, update_state
 from fencepost.spark.archive.writing import FILE_SCHEMA, ROW_GROUP_BYTES, parquet_writer
-from fencepost.spark.storage import Storage, sync
 
 TARGET_BYTES: Final = 256 * 1024 * 1024
 BATCH_ROWS: Final = 16_384

@@ -15,16 +15,8 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Final
 
-from fencepost.arrow.options import SourceOptions
-from fencepost.spark.archive.batches import (
-    COLUMNS,
-    DATE,
-    Written,
-    archive_batch,
-    write_frame,
-)
-from fencepost.spark.archive.layout import PRIVATE, STAGING, STATE, ArchiveError, Layout
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.layout import PRIVATE, STAGING, STATE, ArchiveError, Layout
+from fencepost.arrow.archive.state import (
     CHECKPOINT_SETTING,
     PARQUET,
     STOPPED_AT_LOSS,
@@ -34,9 +26,17 @@ from fencepost.spark.archive.state import (
     update_state,
     write_first_state,
 )
+from fencepost.arrow.options import SourceOptions
+from fencepost.arrow.storage import canonical
+from fencepost.spark.archive.batches import (
+    COLUMNS,
+    DATE,
+    Written,
+    archive_batch,
+    write_frame,
+)
 from fencepost.spark.archive.tables import start_table
 from fencepost.spark.options import source_options
-from fencepost.spark.storage import canonical
 
 BATCH_RECORDS: Final = 1_000_000
 TASK_RECORDS: Final = 250_000

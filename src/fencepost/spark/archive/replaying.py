@@ -29,9 +29,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fencepost.arrow.archive.layout import REPLAYS, ArchiveError, DataFile, Layout, place_of
+from fencepost.arrow.storage import Storage
 from fencepost.client.admin import TOPIC_RESOURCE, Admin
 from fencepost.client.cluster import Cluster
-from fencepost.spark.archive.layout import REPLAYS, ArchiveError, DataFile, Layout, place_of
 from fencepost.spark.archive.offset_map import SCHEMA
 from fencepost.spark.archive.replay_plan import (
     PLAN,
@@ -46,7 +47,6 @@ from fencepost.spark.archive.replay_task import Piece, Replayed, Work, replay_pi
 from fencepost.spark.archive.running import Run, here
 from fencepost.spark.exactly_once import SinkDriver
 from fencepost.spark.options import SinkOptions
-from fencepost.spark.storage import Storage
 from fencepost.wire.errors import ErrorCode
 
 STEP_RECORDS: Final = 250_000

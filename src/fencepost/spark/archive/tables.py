@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from fencepost.arrow.archive.layout import ArchiveError, Layout
 from fencepost.spark.archive.lakes import DELTA, ICEBERG, PACKAGES, how_to_load
-from fencepost.spark.archive.layout import ArchiveError, Layout
 from fencepost.spark.columns import default_schema
 
 TABLE: Final = "table"

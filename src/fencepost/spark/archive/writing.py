@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fencepost.arrow.archive.layout import NO_DATE
+from fencepost.arrow.storage import Storage
 from fencepost.batch.columns import HEADERS_TYPE
-from fencepost.spark.archive.layout import NO_DATE
-from fencepost.spark.storage import Storage
 
 FILE_SCHEMA: Final = pa.schema(
     [

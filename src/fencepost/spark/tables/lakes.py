@@ -18,8 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fencepost.arrow.archive.layout import ArchiveError
 from fencepost.spark.archive.lakes import DELTA, ICEBERG
-from fencepost.spark.archive.layout import ArchiveError
 from fencepost.spark.archive.tables import told_plainly
 from fencepost.spark.tables.batches import RunTasks
 from fencepost.spark.tables.bucket_task import BucketReport, BucketWork

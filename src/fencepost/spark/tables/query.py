@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.spark.checkpoint import read_checkpoint
+from fencepost.arrow.checkpoint import read_checkpoint
+from fencepost.arrow.storage import Storage, storage_at
 from fencepost.spark.options import source_options
-from fencepost.spark.storage import Storage, storage_at
 from fencepost.spark.tables.batches import (
     ON_ERROR,
     MergeOptions,

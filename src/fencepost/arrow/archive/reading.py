@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fencepost.spark.archive.layout import ArchiveError, DataFile
+from fencepost.arrow.archive.layout import ArchiveError, DataFile
 
 BATCH_ROWS = 16_384
 

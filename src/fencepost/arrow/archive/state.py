@@ -26,8 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.layout import (
+from fencepost.arrow.archive.layout import (
     CHECKPOINT,
     COMPACTION,
     STAGING,
@@ -38,7 +37,8 @@ from fencepost.spark.archive.layout import (
     data_file,
     tag_of,
 )
-from fencepost.spark.storage import Storage, storage_at
+from fencepost.arrow.storage import Storage, storage_at
+from fencepost.client.metadata import TopicPartition
 
 FORMAT: Final = 1
 PARQUET: Final = "parquet"

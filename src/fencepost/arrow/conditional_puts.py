@@ -46,13 +46,21 @@ class ConditionalPuts:
 
     def create(self, path: str, data: bytes) -> bool:
         """Put unless there is a file; whether that was done."""
-        return self._put(path, data, "create")
+        if self._put(path, data, "create"):
+            return True
+        try:
+            return self._has_put(path, data)
+        except FileNotFoundError:  # deleted since
+            return False
 
     def replace(self, path: str, data: bytes, version: str) -> bool:
         """Put if the file is of this version; whether that was done."""
-        if self._put(path, data, {"e_tag": version or None}):
-            return True
-        # A put whose answer was lost is sent again, and finds what it wrote itself.
+        return self._put(path, data, {"e_tag": version or None}) or self._has_put(path, data)
+
+    def _has_put(self, path: str, data: bytes) -> bool:
+        """Whether a put that was refused has been done: one whose answer was lost is sent again,
+        and finds what it wrote itself. What another writer put that is the same to the byte is as
+        good as one's own, since it says the same."""
         return self.read(path)[0] == data
 
     def read(self, path: str) -> tuple[bytes, str]:

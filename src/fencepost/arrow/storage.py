@@ -41,7 +41,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs
 
-from fencepost.spark.conditional_puts import ConditionalPuts, conditional_puts
+from fencepost.arrow.conditional_puts import ConditionalPuts, conditional_puts
 
 READ_BYTES_MAX: Final = 256 * 1024 * 1024
 """What `read_bytes` reads at most, unless told otherwise."""
@@ -420,6 +420,12 @@ def canonical(uri: str | os.PathLike[str]) -> str:
         authority = authority.removesuffix(":8020")
     path = _cleaned(path)
     return f"{scheme}://{authority}{'' if authority and path == '/' else path}"
+
+
+def absolute(uri: str | os.PathLike[str]) -> str:
+    """A location that another process takes for the same, wherever it works; links stay links."""
+    scheme, _, path = _parts(os.fspath(uri))
+    return os.path.abspath(path) if scheme == "file" else os.fspath(uri)
 
 
 def _parts(text: str) -> tuple[str, str, str]:

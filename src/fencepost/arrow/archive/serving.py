@@ -16,6 +16,7 @@ held against the state (`check`).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,11 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from fencepost.arrow.archives import HeldTopic
-from fencepost.arrow.errors import ArchiveReadError
-from fencepost.batch.columns import SCHEMA
-from fencepost.client.metadata import TopicPartition
-from fencepost.spark.archive.layout import (
+from fencepost.arrow.archive.layout import (
     STAGING,
     ArchiveError,
     DataFile,
@@ -35,15 +32,19 @@ from fencepost.spark.archive.layout import (
     data_file,
     tag_of,
 )
-from fencepost.spark.archive.reading import column_statistics, records_in_order
-from fencepost.spark.archive.state import (
+from fencepost.arrow.archive.reading import column_statistics, records_in_order
+from fencepost.arrow.archive.state import (
     Incarnation,
     State,
     checkpoint_of,
     counted_files,
     read_parquet_state,
 )
-from fencepost.spark.checkpoint import CheckpointError, read_checkpoint
+from fencepost.arrow.archives import HeldTopic
+from fencepost.arrow.checkpoint import CheckpointError, read_checkpoint
+from fencepost.arrow.errors import ArchiveReadError
+from fencepost.batch.columns import SCHEMA
+from fencepost.client.metadata import TopicPartition
 
 TRIES: Final = 5
 """Listings that may be out of date one after the other, before a missing file is an error."""
@@ -69,6 +70,17 @@ class _Opened:
 
 
 _opened: dict[tuple[int, ServedArchive], _Opened] = {}
+_lock = threading.RLock()
+"""Held while `_opened` or one of its archives changes: a scan reads in several threads."""
+
+
+def _renew_lock() -> None:
+    """Another thread of the parent may have had it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,44 +164,47 @@ class ServedArchive:
     def _opened(self) -> _Opened:
         """A forked worker must not go on with what its parent saw: hence the process id."""
         key = (os.getpid(), self)
-        if key not in _opened:
-            while len(_opened) >= OPENED_MAX:
-                _opened.pop(next(iter(_opened)))
-            try:
-                _opened[key] = _Opened(Layout(self.directory, dict(self.options)))
-            except ArchiveError as error:
-                raise ArchiveReadError(self.directory, str(error)) from error
-        return _opened[key]
+        with _lock:
+            if key not in _opened:
+                while len(_opened) >= OPENED_MAX:
+                    _opened.pop(next(iter(_opened)))
+                try:
+                    _opened[key] = _Opened(Layout(self.directory, dict(self.options)))
+                except ArchiveError as error:
+                    raise ArchiveReadError(self.directory, str(error)) from error
+            return _opened[key]
 
     def _refreshed(self) -> _Opened:
         """With the state as it is now. ArchiveReadError."""
         opened = self._opened()
-        try:
-            state = read_parquet_state(opened.layout)
-            if state != opened.state:
-                opened.topics = _held(opened.layout, state)
-                opened.state, opened.files = state, None
-                opened.version += 1
-        except (ArchiveError, OSError) as error:
-            raise ArchiveReadError(self.directory, str(error)) from error
+        with _lock:
+            try:
+                state = read_parquet_state(opened.layout)
+                if state != opened.state:
+                    opened.topics = _held(opened.layout, state)
+                    opened.state, opened.files = state, None
+                    opened.version += 1
+            except (ArchiveError, OSError) as error:
+                raise ArchiveReadError(self.directory, str(error)) from error
         return opened
 
     def _forget_files(self) -> None:
-        opened = self._refreshed()
-        opened.files = None
+        with _lock:
+            self._refreshed().files = None
 
     def _files(self, name: _Name) -> Sequence[DataFile]:
         """Of a partition, in order. ArchiveReadError."""
         opened = self._opened()
-        if opened.files is None:
-            if opened.state is None:
-                self._refreshed()
-            assert opened.state is not None
-            try:
-                opened.files = _listed(opened.layout, opened.state)
-            except (ArchiveError, OSError) as error:
-                raise ArchiveReadError(self.directory, str(error)) from error
-        return opened.files.get(name, ())
+        with _lock:
+            if opened.files is None:
+                if opened.state is None:
+                    self._refreshed()
+                assert opened.state is not None
+                try:
+                    opened.files = _listed(opened.layout, opened.state)
+                except (ArchiveError, OSError) as error:
+                    raise ArchiveReadError(self.directory, str(error)) from error
+            return opened.files.get(name, ())
 
 
 def _held(layout: Layout, state: State) -> list[HeldTopic]:

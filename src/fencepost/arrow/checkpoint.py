@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from fencepost.arrow.offsets import StreamOffset
-from fencepost.spark.storage import LocalStorage, Storage
+from fencepost.arrow.storage import LocalStorage, Storage
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Offsets of a million partitions; what is larger was not written by Spark."""

@@ -36,7 +36,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from fencepost.spark.storage import LocalStorage, Storage, storage_at, sync
+from fencepost.arrow.storage import LocalStorage, Storage, storage_at, sync
 
 PRIVATE: Final = "_fencepost"
 STATE: Final = f"{PRIVATE}/state.json"
