@@ -24,6 +24,7 @@ from fencepost.views.view import View, count
 REPLICAS_SHOWN: Final = 50
 BROKER_MAX: Final = (1 << 31) - 1
 FULL_AT: Final = 0.9
+QUORUM_ROLES: Final = {"leader": "the leader", "voter": "a voter", "observer": "an observer"}
 
 
 class LogDirRow(View, frozen=True):
@@ -168,7 +169,7 @@ def _about(sample: Sample, view: BrokerView) -> Section:
     if sample.controller_id == view.broker and sample.quorum is None:
         sentences.append(Sentence("It is the controller."))
     if view.quorum_role is not None:
-        text = f"In the metadata quorum it is {view.quorum_role}."
+        text = f"In the metadata quorum it is {QUORUM_ROLES[view.quorum_role]}."
         sentences.append(Sentence(text, link=path_to("quorum")))
     return Section("", sentences, document=view)
 

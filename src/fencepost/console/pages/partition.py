@@ -29,6 +29,10 @@ PARTITION_MAX: Final = (1 << 31) - 1
 EPOCHS: Final = 40
 EPOCHS_MAX: Final = 1_000
 TEXT_WIDTH: Final = 120
+HOW_IT_IS_KNOWN: Final = (
+    "Each broker was asked where the epochs of its own log end, an epoch at a time: Kafka has no"
+    " other way."
+)
 NOTCH_COLOR: Final = "#b35c00"
 LEVELS: Final[dict[FindingKind, Level]] = {
     "leads": "note",
@@ -141,7 +145,7 @@ def _lineage_section(
     drawn = Picture(picture.heading, picture.rows)
     return Section(
         "Leader epochs of every replica",
-        [Sentence(one.text, LEVELS[one.kind]) for one in findings],
+        [*(Sentence(one.text, LEVELS[one.kind]) for one in findings), Sentence(HOW_IT_IS_KNOWN)],
         [
             Drawing(
                 "Each band is a replica's log, each part a leader epoch, to scale. Red is what"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from fencepost.client.features import FeatureLevel, describing_features
 from fencepost.client.quorum import QuorumDescription, QuorumLeader, describing_quorum
 from fencepost.console.asked import Asked
-from fencepost.console.page import Level, Page, Section, Sentence, Table
+from fencepost.console.page import Page, Section, Sentence, Table
 from fencepost.console.session import Session, now_ms
 from fencepost.views.features import FeatureView
 from fencepost.views.quorum import QuorumReplicaRow, QuorumView, quorum_rows, quorum_view
@@ -56,7 +56,6 @@ def _quorum(found: QuorumDescription | str, at_ms: int) -> Section:
         return Section("Quorum", [Sentence(text, "warning")])
     view = quorum_view(found)
     rows = quorum_rows(view, at_ms)
-    levels: list[Level | None] = ["good" if row.role == "leader" else None for row in rows]
     return Section(
         "Voters and observers",
         [
@@ -70,7 +69,7 @@ def _quorum(found: QuorumDescription | str, at_ms: int) -> Section:
                 " clients of brokers."
             ),
         ],
-        [Table("nodes with the metadata log", QuorumReplicaRow, rows, levels=levels)],
+        [Table("nodes with the metadata log", QuorumReplicaRow, rows)],
         view,
     )
 
@@ -94,15 +93,18 @@ def quorum_sentences(view: QuorumView, at_ms: int) -> Iterator[Sentence]:
             if one.lag > LAG_NOTED:
                 text = f"Voter {one.node_id} lacks {count(one.lag, 'record')}."
                 yield Sentence(text, "warning")
+    if len(voters) == 1:
+        yield Sentence("There is one voter: without it nothing can be committed.")
+        return
     majority = len(voters) // 2 + 1
     spare = current - majority
     text = f"{current} of {count(len(voters), 'voter')} follow; {majority} are needed"
     if spare < 0:
         yield Sentence(f"{text}: nothing can be committed.", "bad")
-    elif spare == 0 and len(voters) > 1:
+    elif spare == 0:
         yield Sentence(f"{text}: none may fail.", "warning")
     else:
-        yield Sentence(f"{text}: {spare} may fail.", "good" if spare else "note")
+        yield Sentence(f"{text}: {spare} may fail.", "good")
 
 
 def _elections(session: Session) -> Section:
