@@ -19,6 +19,7 @@ from fencepost.console.pages.quorum import quorum
 from fencepost.console.pages.reassignments import reassignments
 from fencepost.console.pages.record import record
 from fencepost.console.pages.records import records
+from fencepost.console.pages.replays import replay, replays
 from fencepost.console.pages.replication import replication
 from fencepost.console.pages.topics import topic, topics
 from fencepost.console.pages.transactions import transaction, transactions
@@ -99,6 +100,8 @@ PAGES: Final = (
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
     PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
+    PageKind("replays", "/replays", replays, "Replays", "recordings of simulated runs"),
+    PageKind("replay", "/replays/{recording}", replay, None, "a simulated run, step by step"),
 )
 
 
