@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ examples:
   fencepost console --listen 0.0.0.0:8093 --allow-host kafka-console.example.org
   fencepost console --once overview
   fencepost console --once topics order=trouble rows=20 --json
+  fencepost console --once sample --json > old.json; fencepost console --diff old.json
 """
 
 
@@ -43,7 +45,16 @@ def register(subparsers: Any) -> None:
     _add_serving_options(parser)
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
-        "values", nargs="*", metavar="KEY=VALUE", help="with --once: what the page is asked for"
+        "--diff",
+        type=Path,
+        metavar="FILE",
+        help="print what changed since `--once sample --json` wrote the file, and end",
+    )
+    parser.add_argument(
+        "values",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="with --once or --diff: what the page is asked for",
     )
     parser.add_argument(
         "--registry", metavar="URL", help="a schema registry to decode keys and values by"
@@ -102,10 +113,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = Options(allow_writes=arguments.allow_writes, registry=_registry(arguments.registry))
     config = client_config(arguments, bootstrap_servers(arguments))
-    if arguments.once is not None:
+    if arguments.diff is not None and arguments.once is not None:
+        raise UsageError("--diff prints a page of its own: leave --once out")
+    if arguments.diff is not None or arguments.once is not None:
         return asyncio.run(_print_page(arguments, Session(config, options)))
     if arguments.values:
-        raise UsageError("KEY=VALUE goes with --once")
+        raise UsageError("KEY=VALUE goes with --once or --diff")
     return _serve(arguments, Session(config, options))
 
 
@@ -177,15 +190,22 @@ def _registry(url: str | None) -> str | None:
 async def _print_page(arguments: argparse.Namespace, session: Any) -> int:
     from fencepost.console.asked import Asked, BadQuery, NotThere
     from fencepost.console.page import document_of
+    from fencepost.console.pages.changes import changes_page
     from fencepost.console.pages.table import make_page, page_named
+    from fencepost.console.sample_document import BadSample, read_sample
     from fencepost.console.text import text_of
 
-    values = dict(pair(text, "--once") for text in arguments.values)
+    option = "--once" if arguments.diff is None else "--diff"
+    asked = Asked(dict(pair(text, option) for text in arguments.values))
     try:
-        page = await make_page(page_named(arguments.once), session, Asked(values))
+        if arguments.diff is None:
+            page = await make_page(page_named(arguments.once), session, asked)
+        else:
+            before = read_sample(arguments.diff)
+            page = changes_page(before, await session.sample(), asked)
     except BadQuery as error:
         raise UsageError(str(error)) from None
-    except NotThere as error:
+    except (NotThere, BadSample) as error:
         raise InputError(str(error)) from None
     finally:
         await session.close()

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 import htpy as h
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fencepost.console.page import (
     Block,
+    Cell,
     Confirm,
     Drawing,
     Field,
     Level,
     Live,
+    Matrix,
+    MatrixRow,
     Page,
     Section,
     Sentence,
@@ -189,6 +192,8 @@ def _letter(level: Level | None) -> h.Node:
 def _block(block: Block, heading: str) -> h.Element:
     if isinstance(block, Table):
         return _table(block, heading)
+    if isinstance(block, Matrix):
+        return _matrix(block)
     if isinstance(block, Drawing):
         return h.figure[
             h.div(".scroll", tabindex="0", role="group", aria_label=block.caption)[
@@ -247,13 +252,60 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _caption(table: Table) -> str:
+def _matrix(matrix: Matrix) -> h.Element:
+    """A table whose cells are reached with the arrow keys (console.js)."""
+    if not matrix.rows:
+        return h.p(".none")[f"{matrix.caption}: none"]
+    has_notes = any(row.note for row in matrix.rows)
+    heads = [matrix.corner, *matrix.heads, *([matrix.note] if has_notes else [])]
+    return h.figure[
+        h.div(".scroll")[
+            h.table(".matrix", role="grid", aria_readonly="true")[
+                h.caption[_caption(matrix)],
+                h.thead[h.tr[(h.th(scope="col")[head] for head in heads)]],
+                h.tbody[
+                    (
+                        _matrix_row(row, is_first=number == 0, has_notes=has_notes)
+                        for number, row in enumerate(matrix.rows)
+                    )
+                ],
+            ]
+        ],
+        h.figcaption(".key")[
+            (h.span[h.b[letters], f" {meaning}"] for letters, meaning in matrix.key.items())
+        ]
+        if matrix.key
+        else None,
+    ]
+
+
+def _matrix_row(row: MatrixRow, *, is_first: bool, has_notes: bool) -> h.Element:
+    name: h.Node = row.name if row.link is None else h.a(href=row.link)[row.name]
+    return h.tr(class_=row.level)[
+        h.th(scope="row")[_letter(row.level), name],
+        (
+            _matrix_cell(cell, "0" if is_first and place == 0 else "-1")
+            for place, cell in enumerate(row.cells)
+        ),
+        h.td(tabindex="-1")[row.note] if has_notes else None,
+    ]
+
+
+def _matrix_cell(cell: Cell | None, tabindex: str) -> h.Element:
+    if cell is None:
+        return h.td(tabindex=tabindex)
+    return h.td(class_=cell.level, title=cell.meaning or None, tabindex=tabindex)[cell.text]
+
+
+def _caption(table: Table | Matrix) -> str:
     if table.total is None or table.total <= len(table.rows):
         return table.caption
     return f"{table.caption}: {len(table.rows)} of {table.total}"
 
 
-def _row(table: Table, columns: list[tuple[str, str]], number: int) -> h.Element:
+def _row(table: Table, columns: list[tuple[str, str]], number: int) -> Markup:
+    """A row, put together as text: lists have thousands of cells, and an element for each of them
+    takes five times as long. All that is not ours is escaped here."""
     level = table.levels[number] if table.levels else None
     row = table.rows[number]
     cells = []
@@ -262,14 +314,20 @@ def _row(table: Table, columns: list[tuple[str, str]], number: int) -> h.Element
         links = table.links.get(heading)
         link = links[number] if links else None
         text = _cell_text(value)
-        shown: h.Node = text if link is None else h.a(href=link)[text]
-        kind = "number" if _is_number(value) else "short" if len(text) <= SHORT else None
+        shown = escape(text)
+        if link is not None:
+            shown = Markup('<a href="{}">{}</a>').format(link, shown)
+        is_short = len(text) <= SHORT
+        kind = ' class="number"' if _is_number(value) else ' class="short"' if is_short else ""
         if place == 0:
-            cells.append(h.th(scope="row", class_=kind)[_letter(level), shown])
+            letter = h.fragment[_letter(level)]
+            cells.append(f'<th scope="row"{kind}>{letter}{shown}</th>')
         else:
-            cells.append(h.td(class_=kind)[shown])
+            cells.append(f"<td{kind}>{shown}</td>")
     # By its first cell the script finds a row again after a look.
-    return h.tr(class_=level, data_key=_cell_text(getattr(row, columns[0][1])))[cells]
+    key = escape(_cell_text(getattr(row, columns[0][1])))
+    start = f'<tr data-key="{key}"' + ("" if level is None else f' class="{level}"')
+    return Markup(f"{start}>{''.join(cells)}</tr>")
 
 
 def _cell_text(value: object) -> str:

@@ -242,4 +242,20 @@
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("[data-tail]").forEach(follow);
   });
+  // The arrow keys move between the cells of a matrix; one of them is in the order of Tab.
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  document.addEventListener("keydown", (event) => {
+    const step = steps[event.key];
+    const cell = event.target.closest("table.matrix td");
+    if (!step || !cell || event.altKey || event.ctrlKey || event.metaKey) return;
+    const row = cell.parentElement;
+    const rows = [...row.parentElement.rows];
+    const to = rows[rows.indexOf(row) + step[0]]?.cells[cell.cellIndex + step[1]];
+    if (!to || to.tagName !== "TD") return;
+    cell.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+    event.preventDefault();
+  });
+  setTimeout(next, 5000);
 })();
