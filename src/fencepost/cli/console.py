@@ -59,6 +59,21 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--registry", metavar="URL", help="a schema registry to decode keys and values by"
     )
+    parser.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a checkpoint of a Spark query to show; repeatable",
+    )
+    parser.add_argument(
+        "--recordings",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="a recording of `fencepost sim shrink --out`, or a directory of them; repeatable",
+    )
     add_json_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
@@ -111,7 +126,12 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
     from fencepost.console.session import Options, Session
 
-    options = Options(allow_writes=arguments.allow_writes, registry=_registry(arguments.registry))
+    options = Options(
+        allow_writes=arguments.allow_writes,
+        registry=_registry(arguments.registry),
+        checkpoints=tuple(arguments.checkpoint),
+        recordings=tuple(arguments.recordings),
+    )
     config = client_config(arguments, bootstrap_servers(arguments))
     if arguments.diff is not None and arguments.once is not None:
         raise UsageError("--diff prints a page of its own: leave --once out")
