@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.arrow.storage import storage_at
 from fencepost.cli.main import main
 from fencepost.cli.spark import look
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
-from fencepost.spark.storage import storage_at
 from fencepost.spark.tables import MergeOptions, TableError, latest, read, read_errors
 from fencepost.spark.tables.upkeep import verify
 from fencepost.spark.tables.versions import Version, Versions
