@@ -127,6 +127,7 @@ NOT_RUN = {
     ("cluster", "resume"),
     ("testing", "cluster"),
     ("testing", "proxy"),
+    ("testing", "certificates"),
     ("reassign", "execute"),
     ("reassign", "cancel"),
     ("elect", "unclean"),
