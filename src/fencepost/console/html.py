@@ -81,6 +81,21 @@ def _document(title: str, body: h.Node) -> str:
     )
 
 
+def standalone(page: Page, sheet: str) -> str:
+    """The page as a document of its own, with its style sheet in it and nothing else needed."""
+    return str(
+        h.html(lang="en")[
+            h.head[
+                h.meta(charset="utf-8"),
+                h.meta(name="viewport", content="width=device-width, initial-scale=1"),
+                h.title[page.title],
+                h.style[Markup(sheet)],
+            ],
+            h.body[h.main[h.h1[page.title], (_section(section) for section in page.sections)],],
+        ]
+    )
+
+
 def _link(to: str, label: str, path: str) -> h.Element:
     here = path.partition("?")[0]
     is_here = here == to or (to != "/" and here.startswith(to + "/"))

@@ -13,6 +13,7 @@ from fencepost.console.pages.groups import group, groups
 from fencepost.console.pages.overview import overview
 from fencepost.console.pages.record import record
 from fencepost.console.pages.records import records
+from fencepost.console.pages.replays import replay, replays
 from fencepost.console.pages.topics import topic, topics
 from fencepost.console.session import Counting, Session
 
@@ -54,6 +55,8 @@ PAGES: Final = (
         "group", "/groups/{group}", group, None, "one group: who waits for whom, members, lag"
     ),
     PageKind("access", "/access", access, "Access", "ACLs, users, quotas, tokens; who may?"),
+    PageKind("replays", "/replays", replays, "Replays", "recordings of simulated runs"),
+    PageKind("replay", "/replays/{recording}", replay, None, "a simulated run, step by step"),
 )
 
 
