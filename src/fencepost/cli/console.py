@@ -7,6 +7,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fencepost.cli.cluster_options import (
@@ -39,6 +40,14 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
     )
     _add_serving_options(parser)
+    parser.add_argument(
+        "--recordings",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="a recording of a simulated run, or a directory of them, for its page; repeatable",
+    )
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
         "values", nargs="*", metavar="KEY=VALUE", help="with --once: what the page is asked for"
@@ -96,11 +105,21 @@ def run(arguments: argparse.Namespace) -> int:
     from fencepost.console.session import Options, Session
 
     config = client_config(arguments, bootstrap_servers(arguments))
+    options = Options(
+        allow_writes=arguments.allow_writes, recordings=tuple(map(_existing, arguments.recordings))
+    )
+    session = Session(config, options)
     if arguments.once is not None:
-        return asyncio.run(_print_page(arguments, Session(config)))
+        return asyncio.run(_print_page(arguments, session))
     if arguments.values:
         raise UsageError("KEY=VALUE goes with --once")
-    return _serve(arguments, Session(config, Options(allow_writes=arguments.allow_writes)))
+    return _serve(arguments, session)
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise UsageError(f"--recordings {path}: there is no such file or directory")
+    return path
 
 
 def _serve(arguments: argparse.Namespace, session: Any) -> int:

@@ -35,7 +35,7 @@ SHORT: Final = 24
 
 def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
     """The whole document; `path` is the page's own, quoted and with its query. `csrf` is the token
-    that a form of it has."""
+    that a form of it has; such a page is not to be had as JSON."""
     return _document(
         page.title,
         h.fragment[
@@ -114,18 +114,18 @@ def main(page: Page, path: str, standing: Standing, csrf: str) -> h.Element:
         (_section(section) for section in page.sections),
         page.more is not None and h.p(".more")[h.a(href=page.more)["More"]],
         None if page.confirm is None else _confirm(page.confirm, csrf),
-        _footer(page, path, standing),
+        _footer(page, path, standing, has_json=not csrf),
     ]
 
 
-def _footer(page: Page, path: str, standing: Standing) -> h.Element:
+def _footer(page: Page, path: str, standing: Standing, has_json: bool) -> h.Element:
     age_ms = max(standing.at_ms - page.taken_at_ms, 0)
     return h.footer[
         h.p[
             f"as of {iso_time(page.taken_at_ms)}, ",
             h.span(".age", data_age_ms=str(age_ms))[age_text(age_ms)],
-            f" ago; {cost_of(page)} · ",
-            h.a(href="/api" + path)["JSON"],
+            f" ago; {cost_of(page)}",
+            (" · ", h.a(href="/api" + path)["JSON"]) if has_json else None,
         ],
         h.p[standing.load_text],
     ]
@@ -211,7 +211,7 @@ def _table(table: Table, section_heading: str) -> h.Element:
         h.table[
             h.caption(unseen)[caption],
             h.thead[h.tr[(_heading(table, heading, name) for heading, name in columns)]],
-            h.tbody[(_row(table, columns, number) for number in range(len(table.rows)))],
+            h.tbody[(_row(table, columns, *place) for place in enumerate(_keys(table)))],
         ]
     ]
 
@@ -231,7 +231,7 @@ def _caption(table: Table) -> str:
     return f"{table.caption}: {len(table.rows)} of {table.total}"
 
 
-def _row(table: Table, columns: list[tuple[str, str]], number: int) -> h.Element:
+def _row(table: Table, columns: list[tuple[str, str]], number: int, key: str | None) -> h.Element:
     level = table.levels[number] if table.levels else None
     row = table.rows[number]
     cells = []
@@ -241,13 +241,24 @@ def _row(table: Table, columns: list[tuple[str, str]], number: int) -> h.Element
         link = links[number] if links else None
         text = _cell_text(value)
         shown: h.Node = text if link is None else h.a(href=link)[text]
-        kind = "number" if _is_number(value) else "short" if len(text) <= SHORT else None
+        kind = "number" if _is_number(value) else "short" if len(text) <= SHORT else "long"
         if place == 0:
             cells.append(h.th(scope="row", class_=kind)[_letter(level), shown])
         else:
             cells.append(h.td(class_=kind)[shown])
-    # By its first cell the script finds a row again after a look.
-    return h.tr(class_=level, data_key=_cell_text(getattr(row, columns[0][1])))[cells]
+    return h.tr(class_=level, data_key=key)[cells]
+
+
+def _keys(table: Table) -> Sequence[str | None]:
+    """By which the script finds rows again after a look: their links, else their first cells; by
+    their places where these are not different."""
+    first = next(iter(table.kind.columns.values()))
+    linked = next(iter(table.links.values()), None) or [None] * len(table.rows)
+    keys = [
+        link or _cell_text(getattr(row, first))
+        for link, row in zip(linked, table.rows, strict=True)
+    ]
+    return keys if len(set(keys)) == len(keys) else [None] * len(keys)
 
 
 def _cell_text(value: object) -> str:
