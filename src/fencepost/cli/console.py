@@ -7,8 +7,10 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fencepost.cli.cluster_options import (
     add_cluster_options,
@@ -28,6 +30,7 @@ examples:
   fencepost console --listen 0.0.0.0:8093 --allow-host kafka-console.example.org
   fencepost console --once overview
   fencepost console --once topics order=trouble rows=20 --json
+  fencepost console --once sample --json > old.json; fencepost console --diff old.json
 """
 
 
@@ -50,7 +53,19 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--once", metavar="PAGE", help="print this page and end")
     parser.add_argument(
-        "values", nargs="*", metavar="KEY=VALUE", help="with --once: what the page is asked for"
+        "--diff",
+        type=Path,
+        metavar="FILE",
+        help="print what changed since `--once sample --json` wrote the file, and end",
+    )
+    parser.add_argument(
+        "values",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="with --once or --diff: what the page is asked for",
+    )
+    parser.add_argument(
+        "--registry", metavar="URL", help="a schema registry to decode keys and values by"
     )
     add_json_option(parser)
     add_cluster_options(parser)
@@ -104,16 +119,19 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
     from fencepost.console.session import Options, Session
 
-    config = client_config(arguments, bootstrap_servers(arguments))
     options = Options(
-        allow_writes=arguments.allow_writes, recordings=tuple(map(_existing, arguments.recordings))
+        allow_writes=arguments.allow_writes,
+        recordings=tuple(map(_existing, arguments.recordings)),
+        registry=_registry(arguments.registry),
     )
-    session = Session(config, options)
-    if arguments.once is not None:
-        return asyncio.run(_print_page(arguments, session))
+    config = client_config(arguments, bootstrap_servers(arguments))
+    if arguments.diff is not None and arguments.once is not None:
+        raise UsageError("--diff prints a page of its own: leave --once out")
+    if arguments.diff is not None or arguments.once is not None:
+        return asyncio.run(_print_page(arguments, Session(config, options)))
     if arguments.values:
-        raise UsageError("KEY=VALUE goes with --once")
-    return _serve(arguments, session)
+        raise UsageError("KEY=VALUE goes with --once or --diff")
+    return _serve(arguments, Session(config, options))
 
 
 def _existing(path: Path) -> Path:
@@ -171,18 +189,41 @@ def _open_browser(url: str) -> None:
         print("fencepost console: found no browser to open (--open)", file=sys.stderr, flush=True)
 
 
+def _registry(url: str | None) -> str | None:
+    """The registry's address. Raises UsageError for what is none, or cannot be used."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--registry {url!r}: http://HOST:PORT or https://HOST:PORT is allowed")
+    needed = {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "google": "protobuf"}
+    missing = [name for module, name in needed.items() if find_spec(module) is None]
+    if missing:
+        raise UsageError(
+            f"--registry needs the packages of the extra `formats`: {', '.join(missing)}"
+        )
+    return url
+
+
 async def _print_page(arguments: argparse.Namespace, session: Any) -> int:
     from fencepost.console.asked import Asked, BadQuery, NotThere
     from fencepost.console.page import document_of
+    from fencepost.console.pages.changes import changes_page
     from fencepost.console.pages.table import make_page, page_named
+    from fencepost.console.sample_document import BadSample, read_sample
     from fencepost.console.text import text_of
 
-    values = dict(pair(text, "--once") for text in arguments.values)
+    option = "--once" if arguments.diff is None else "--diff"
+    asked = Asked(dict(pair(text, option) for text in arguments.values))
     try:
-        page = await make_page(page_named(arguments.once), session, Asked(values))
+        if arguments.diff is None:
+            page = await make_page(page_named(arguments.once), session, asked)
+        else:
+            before = read_sample(arguments.diff)
+            page = changes_page(before, await session.sample(), asked)
     except BadQuery as error:
         raise UsageError(str(error)) from None
-    except NotThere as error:
+    except (NotThere, BadSample) as error:
         raise InputError(str(error)) from None
     finally:
         await session.close()

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 import htpy as h
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fencepost.console.page import (
     Block,
+    Cell,
     Confirm,
     Drawing,
     Field,
     Level,
+    Live,
+    Matrix,
+    MatrixRow,
     Page,
     Section,
     Sentence,
@@ -43,7 +47,7 @@ def document(page: Page, path: str, standing: Standing, csrf: str = "") -> str:
                 h.a(".name", href="/")["Fencepost"],
                 h.nav(aria_label="Pages")[
                     (_link(kind.path, kind.label, path) for kind in PAGES if kind.label),
-                    _link("/writes", "Changes", path) if standing.allows_writes else None,
+                    _link("/writes", "Writes", path) if standing.allows_writes else None,
                 ],
                 h.span(".cluster", title="the cluster's id")[standing.cluster_id],
                 h.button(type="button", data_pause=True, aria_pressed="false", hidden=True)[
@@ -188,6 +192,8 @@ def _letter(level: Level | None) -> h.Node:
 def _block(block: Block, heading: str) -> h.Element:
     if isinstance(block, Table):
         return _table(block, heading)
+    if isinstance(block, Matrix):
+        return _matrix(block)
     if isinstance(block, Drawing):
         return h.figure[
             h.div(".scroll", tabindex="0", role="group", aria_label=block.caption)[
@@ -196,7 +202,28 @@ def _block(block: Block, heading: str) -> h.Element:
             h.figcaption[block.caption],
             h.details[h.summary["As text"], h.pre["\n".join(block.lines)]],
         ]
+    if isinstance(block, Live):
+        return _live(block)
     return h.figure[h.pre(tabindex="0")[block.text], h.figcaption[block.caption]]
+
+
+def _live(block: Live) -> h.Element:
+    return h.div(".live", data_tail=block.events, data_rows_max=str(block.rows_max))[
+        h.p[
+            h.button(type="button", data_start=True)["Start"],
+            " ",
+            h.button(type="button", data_stop=True, disabled=True)["Stop"],
+            " ",
+            h.span(role="status", aria_live="polite")["Not started."],
+        ],
+        h.div(".scroll", tabindex="0", role="group", aria_label=block.caption)[
+            h.table[
+                h.caption[block.caption],
+                h.thead[h.tr[(h.th(scope="col")[one] for one in block.headings)]],
+                h.tbody,
+            ]
+        ],
+    ]
 
 
 def _table(table: Table, section_heading: str) -> h.Element:
@@ -225,13 +252,60 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _caption(table: Table) -> str:
+def _matrix(matrix: Matrix) -> h.Element:
+    """A table whose cells are reached with the arrow keys (console.js)."""
+    if not matrix.rows:
+        return h.p(".none")[f"{matrix.caption}: none"]
+    has_notes = any(row.note for row in matrix.rows)
+    heads = [matrix.corner, *matrix.heads, *([matrix.note] if has_notes else [])]
+    return h.figure[
+        h.div(".scroll")[
+            h.table(".matrix", role="grid", aria_readonly="true")[
+                h.caption[_caption(matrix)],
+                h.thead[h.tr[(h.th(scope="col")[head] for head in heads)]],
+                h.tbody[
+                    (
+                        _matrix_row(row, is_first=number == 0, has_notes=has_notes)
+                        for number, row in enumerate(matrix.rows)
+                    )
+                ],
+            ]
+        ],
+        h.figcaption(".key")[
+            (h.span[h.b[letters], f" {meaning}"] for letters, meaning in matrix.key.items())
+        ]
+        if matrix.key
+        else None,
+    ]
+
+
+def _matrix_row(row: MatrixRow, *, is_first: bool, has_notes: bool) -> h.Element:
+    name: h.Node = row.name if row.link is None else h.a(href=row.link)[row.name]
+    return h.tr(class_=row.level)[
+        h.th(scope="row")[_letter(row.level), name],
+        (
+            _matrix_cell(cell, "0" if is_first and place == 0 else "-1")
+            for place, cell in enumerate(row.cells)
+        ),
+        h.td(tabindex="-1")[row.note] if has_notes else None,
+    ]
+
+
+def _matrix_cell(cell: Cell | None, tabindex: str) -> h.Element:
+    if cell is None:
+        return h.td(tabindex=tabindex)
+    return h.td(class_=cell.level, title=cell.meaning or None, tabindex=tabindex)[cell.text]
+
+
+def _caption(table: Table | Matrix) -> str:
     if table.total is None or table.total <= len(table.rows):
         return table.caption
     return f"{table.caption}: {len(table.rows)} of {table.total}"
 
 
-def _row(table: Table, columns: list[tuple[str, str]], number: int, key: str | None) -> h.Element:
+def _row(table: Table, columns: list[tuple[str, str]], number: int, key: str | None) -> Markup:
+    """A row, put together as text: lists have thousands of cells, and an element for each of them
+    takes five times as long. All that is not ours is escaped here."""
     level = table.levels[number] if table.levels else None
     row = table.rows[number]
     cells = []
@@ -240,13 +314,19 @@ def _row(table: Table, columns: list[tuple[str, str]], number: int, key: str | N
         links = table.links.get(heading)
         link = links[number] if links else None
         text = _cell_text(value)
-        shown: h.Node = text if link is None else h.a(href=link)[text]
-        kind = "number" if _is_number(value) else "short" if len(text) <= SHORT else "long"
+        shown = escape(text)
+        if link is not None:
+            shown = Markup('<a href="{}">{}</a>').format(link, shown)
+        is_short = len(text) <= SHORT
+        kind = "number" if _is_number(value) else "short" if is_short else "long"
         if place == 0:
-            cells.append(h.th(scope="row", class_=kind)[_letter(level), shown])
+            letter = h.fragment[_letter(level)]
+            cells.append(f'<th scope="row" class="{kind}">{letter}{shown}</th>')
         else:
-            cells.append(h.td(class_=kind)[shown])
-    return h.tr(class_=level, data_key=key)[cells]
+            cells.append(f'<td class="{kind}">{shown}</td>')
+    start = "<tr" if key is None else f'<tr data-key="{escape(key)}"'
+    classed = "" if level is None else f' class="{level}"'
+    return Markup(f"{start}{classed}>{''.join(cells)}</tr>")
 
 
 def _keys(table: Table) -> Sequence[str | None]:

@@ -56,7 +56,51 @@ class Text(View, frozen=True):
     text: str
 
 
-Block = Table | Drawing | Text
+class Live(View, frozen=True):
+    """A table whose rows come as events of `events`, a path of the console (text/event-stream),
+    from when its reader starts it until it is stopped. `headings` are the columns'; `rows_max` is
+    how many rows are kept."""
+
+    caption: str
+    events: str
+    headings: Sequence[str]
+    rows_max: int = 500
+
+
+class Cell(View, frozen=True):
+    """What a matrix has where a row and a column meet: a few letters, and what they mean."""
+
+    text: str
+    meaning: str = ""
+    level: Level | None = None
+
+
+class MatrixRow(View, frozen=True):
+    """A row of a matrix: its name with a link, a cell for each column (None: an empty one), and
+    what else there is to say of it."""
+
+    name: str
+    cells: Sequence[Cell | None]
+    link: str | None = None
+    note: str = ""
+    level: Level | None = None
+
+
+class Matrix(View, frozen=True):
+    """Rows against columns that are known only when the page is made, such as brokers; `heads`
+    names these. `corner` says what the rows are, `key` what letters mean; `total` is as in
+    `Table`."""
+
+    caption: str
+    corner: str
+    heads: Sequence[str]
+    rows: Sequence[MatrixRow]
+    key: Mapping[str, str] = {}
+    note: str = "note"
+    total: int | None = None
+
+
+Block = Table | Drawing | Text | Live | Matrix
 
 
 class Section(View, frozen=True):
@@ -131,9 +175,11 @@ def _document(section: Section) -> Any:
         return section.document
     return {
         block.caption: list(block.rows)
-        if isinstance(block, Table)
+        if isinstance(block, Table | Matrix)
         else list(block.lines)
         if isinstance(block, Drawing)
+        else {"events": block.events}
+        if isinstance(block, Live)
         else block.text
         for block in section.blocks
     }

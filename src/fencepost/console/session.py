@@ -15,12 +15,20 @@ from fencepost.client.aio.cluster import AsyncCluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.conversation import Conversation, Exchange
 from fencepost.client.errors import ClientError
+from fencepost.console.kept_samples import KeptSamples
 from fencepost.console.lag_history import LagHistory
+from fencepost.console.records.topic_decoders import SchemaValues
 from fencepost.console.sample import Sample
 from fencepost.console.sampling import INTERVAL_S, Sampler
 from fencepost.console.standing import WINDOW_S, Rate, Standing
+from fencepost.console.summary import Summaries, Summary
 
 T = TypeVar("T")
+K = TypeVar("K")
+M = TypeVar("M")
+EACH_TIMEOUT_S: Final = 3.0
+"""How long a page waits for one of several brokers."""
+
 AT_ONCE: Final = 4
 """Pages that may ask the cluster at the same time; others wait for their turn."""
 FIRST_LOOK_S: Final = 3.0
@@ -60,6 +68,8 @@ class Options:
     faults: str | None = None
     """The address of a test cluster's control (`fencepost testing`), None without faults."""
     interval_s: float = INTERVAL_S
+    registry: str | None = None
+    """The address of a schema registry to decode records by, None without one."""
 
 
 @dataclass(slots=True)
@@ -69,9 +79,13 @@ class Session:
     config: ClientConfig
     options: Options = field(default_factory=Options)
     sampler: Sampler = field(init=False)
+    samples: KeptSamples = field(init=False)
     cluster: CountingCluster = field(init=False)
     lag: LagHistory = field(init=False, default_factory=LagHistory)
+    schemas: SchemaValues | None = field(init=False, default=None)
+    """What decodes by the registry's schemas, where there is one."""
     _turns: asyncio.Semaphore = field(init=False)
+    _memories: dict[type[Any], Any] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.config, self.options.interval_s)
@@ -79,6 +93,23 @@ class Session:
         self.cluster = CountingCluster(config=self.config)
         self.cluster.unknown_topic_attempts = 2
         self._turns = asyncio.Semaphore(AT_ONCE)
+        if self.options.registry is not None:
+            self.schemas = SchemaValues(self.options.registry)
+        self.samples = KeptSamples()
+        self.sampler.on_sample(self.samples.keep)
+        self.sampler.on_sample(self.summary)
+
+    def memory(self, kind: type[M]) -> M:
+        """The one value of this kind that pages keep from look to look; made, without arguments,
+        when it is first asked for."""
+        if kind not in self._memories:
+            self._memories[kind] = kind()
+        found: M = self._memories[kind]
+        return found
+
+    def summary(self, sample: Sample) -> Summary:
+        """What a sample comes to, counted once for all pages."""
+        return self.memory(Summaries).of(sample)
 
     async def sample(self) -> Sample:
         """The newest sample; before there is one, the first that comes within FIRST_LOOK_S, and
@@ -117,6 +148,25 @@ class Session:
         """Carry out a conversation with the cluster, in turn with other pages."""
         async with self._turns:
             return await self.cluster.run(conversation)
+
+    async def run_each(
+        self, conversations: Mapping[K, Conversation[T]], timeout_s: float = EACH_TIMEOUT_S
+    ) -> dict[K, T | str]:
+        """Carry out conversations with different brokers at the same time; what came of each, or
+        why it failed. A broker that does not answer costs `timeout_s`, not the page."""
+
+        async def one(conversation: Conversation[T]) -> T | str:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await self.cluster.run(conversation)
+            except ClientError as error:
+                return str(error)
+            except TimeoutError:
+                return f"no answer within {timeout_s:g} s"
+
+        async with self._turns:
+            found = await asyncio.gather(*map(one, conversations.values()))
+        return dict(zip(conversations, found, strict=True))
 
     async def close(self) -> None:
         """Close the connections and stop the sampler."""

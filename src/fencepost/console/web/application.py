@@ -28,6 +28,7 @@ from fencepost.console.session import Session, now_ms
 from fencepost.console.web.access import Access, Door
 from fencepost.console.web.downloads import download_routes
 from fencepost.console.web.safety import Safety
+from fencepost.console.web.tails import tail_routes
 from fencepost.console.web.writing import write_routes
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -61,6 +62,7 @@ def application(
             *_page_routes(session),
             *download_routes(session),
             *(write_routes(session) if session.options.allow_writes else ()),
+            *tail_routes(session),
         ],
         middleware=[
             Middleware(Safety, hosts=hosts),
