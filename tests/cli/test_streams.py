@@ -122,6 +122,7 @@ CLIENTS = {
 }  # fmt: skip
 NOT_RUN = {
     ("serve",),
+    ("console",),
     *(("cluster", action) for action in ("up", "status", "start", "stop", "restart", "kill")),
     ("cluster", "pause"),
     ("cluster", "resume"),
